@@ -1,12 +1,14 @@
 # libleq_server: the room src/server, beside libleq because nothing else needs TLS; and the page, whose
-# three files become one text in the program.
+# files become one text in the program.
 
 file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cpp)
-foreach(part frame:page.html style:page.css script:page.js)
+foreach(part frame:page.html style:page.css script:store.js script:markdown.js script:page.js)
   string(REGEX MATCH "^(.*):(.*)$" _ ${part})
+  set(name page_${CMAKE_MATCH_1})
   set(file ${PROJECT_SOURCE_DIR}/src/server/page/${CMAKE_MATCH_2})
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-  file(READ ${file} page_${CMAKE_MATCH_1})
+  file(READ ${file} text)
+  string(APPEND ${name} "${text}")
 endforeach()
 configure_file(src/server/page_texts.cpp.in generated/server/page_texts.cpp @ONLY)
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/lfs_pointer.h"
 #include "base/mapping_watch.h"
 #include "base/text.h"
 
@@ -269,7 +270,15 @@ void MappedFile::lock() const {
 std::string read_file(const fs::path& path, std::uint64_t max_bytes) {
   const OpenFile file = open_regular(path);
   require_regular(file, path);
-  return read_regular(file, path, max_bytes);
+  std::string text = read_regular(file, path, max_bytes);
+  refuse_lfs_pointer(std::string_view(text).substr(0, kLfsPointerBytes), path.string());
+  return text;
+}
+
+void refuse_lfs_pointer(std::string_view beginning, std::string_view source) {
+  require(!beginning.starts_with("version https://git-lfs.github.com/spec/"), source,
+          ": is a Git LFS pointer, the file itself was not fetched; run `git lfs pull` in its "
+          "folder");
 }
 
 std::string read_text_file(const fs::path& path, std::uint64_t max_bytes) {

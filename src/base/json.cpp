@@ -82,7 +82,7 @@ class Builder : public JsonEvents {
     Json& object = *open_.back();
     const std::size_t before = object.size();
     place_ = &object[name];
-    require(object.size() > before, source_, ": the name \"", printable(name), "\" stands twice");
+    require(object.size() > before, source_, ": duplicate key \"", printable(name), "\"");
   }
   void close() override { open_.pop_back(); }
 

@@ -54,8 +54,8 @@ class JsonTreeBuilder : public JsonEvents {
     }
     std::ranges::sort(names_);
     const auto twice = std::ranges::adjacent_find(names_);
-    require(twice == names_.end(), source_, ": the name \"",
-            twice == names_.end() ? std::string() : printable(*twice), "\" stands twice");
+    require(twice == names_.end(), source_, ": duplicate key \"",
+            twice == names_.end() ? std::string() : printable(*twice), "\"");
   }
 
   std::vector<JsonTree::Value>& values_;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/hf_config_rules.h"
 #include "convert/hf_import.h"
 #include "models/family.h"
 
@@ -175,7 +176,7 @@ std::string config_key(const ConfigKeys& keys, std::string_view name) {
 }  // namespace
 
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source) {
-  const Json json = parse_json(json_text, source);
+  const Json json = complete_hf_config(parse_json(json_text, source), source);
   require(json.is_object(), source, ": expected a JSON object");
   const Family& family = family_of(json, source);
   refuse_unsupported(json, family, source);

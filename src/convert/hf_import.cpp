@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
 #include "format/leq_layout.h"
 #include "format/safetensors.h"
@@ -132,7 +133,7 @@ class TensorImporter {
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (tensor.name == family_.head && config_.tied) continue;
+      if (tensor.name == family_.head && config_.tied) continue;  // settle_tying found it equal
       const auto& endings = family_.ignored;
       const bool ignored = std::any_of(endings.begin(), endings.end(), [&](std::string_view end) {
         return tensor.name.ends_with(end);
@@ -233,10 +234,12 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   const Json config = parse_json(config_text, config_path.string());
   const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
 
-  model.source = open_safetensors(folder);
+  model.source = open_safetensors(folder, &model.notes);
+  settle_tying(*model.source, family, model.config, model.notes);
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});
+  drop_added_beyond(tokenizer.spec, model.config.vocab, model.notes);
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/oniguruma.h"
 #include "convert/tokenizer_parts.h"
 #include "tokenizer/pattern.h"
 
@@ -47,7 +48,7 @@ std::string read_pattern(const Json& pattern, std::string_view source) {
   if (pattern.contains("String")) {
     return quoted_pattern(json_get<std::string>(pattern, "String", source));
   }
-  return json_get<std::string>(pattern, "Regex", source);
+  return translated_oniguruma(json_get<std::string>(pattern, "Regex", source), source);
 }
 
 // {"String": s} as it is; a regular expression is refused.

@@ -27,6 +27,7 @@ struct ImportedModel {
   std::string description;                   // "LlamaForCausalLM, bf16"
   std::string folder;                        // its name, for provenance
   std::vector<std::filesystem::path> files;  // what lies in it and no output may replace
+  std::vector<std::string> notes;            // lines for people: what was left out or corrected
 };
 
 }  // namespace leq

@@ -197,7 +197,11 @@ CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,
     const std::function<void(std::int64_t, std::int64_t)>& progress) {
-  return quantize_imported(import_hf(folder), output, options, progress);
+  const ImportedModel model = import_hf(folder);
+  if (options.ranks->leads()) {
+    for (const std::string& note : model.notes) options.say("checkpoint  " + note);
+  }
+  return quantize_imported(model, output, options, progress);
 }
 
 namespace {

@@ -24,6 +24,7 @@ void Embedder::advance(EmbeddedText& text, bool others_run) {
   }
   if (text.fed < text.tokens.size()) return;
   leave(text);
+  if (text.top) return;
   for (const double sum : text.sums) {
     text.mean.push_back(static_cast<float>(sum / static_cast<double>(text.tokens.size())));
   }
@@ -42,6 +43,7 @@ void Embedder::begin(EmbeddedText& text) {
   text.id = ++last_text_;
   text.fed = 0;
   text.sums.clear();
+  text.logprobs.clear();
   texts_[static_cast<std::size_t>(text.sequence)] = text.id;
 }
 
@@ -67,7 +69,6 @@ bool Embedder::give_up() {
 void Embedder::feed_chunk(EmbeddedText& text, bool others_run) {
   const SequenceState state = session_.state();
   const RunLimits& limits = session_.limits();
-  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
   const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
   const auto rest = std::span<const Token>(text.tokens).subspan(text.fed);
   const auto part = rest.first(std::min(most, rest.size()));
@@ -77,12 +78,33 @@ void Embedder::feed_chunk(EmbeddedText& text, bool others_run) {
   if (state.pages().free_pages() < pages && others_run) return;  // they end one day
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
-  const Rows& hidden = session_.transformer().hidden(batch_, state);
+  if (text.top) {
+    add_logprobs(text, part);
+  } else {
+    add_hidden(text, part);
+  }
+  text.fed += part.size();
+}
+
+void Embedder::add_hidden(EmbeddedText& text, std::span<const Token> part) {
+  const auto width = static_cast<std::size_t>(session_.transformer().config().width);
+  const Rows& hidden = session_.transformer().hidden(batch_, session_.state());
   std::vector<float> rows(part.size() * width);
   session_.transformer().backend().download(hidden, std::ssize(part), rows);
   text.sums.resize(width, 0.0);
   for (std::size_t i = 0; i < rows.size(); ++i) text.sums[i % width] += double{rows[i]};
-  text.fed += part.size();
+}
+
+// A row tells of the token after its own.
+void Embedder::add_logprobs(EmbeddedText& text, std::span<const Token> part) {
+  const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
+  const Rows& logits = session_.transformer().forward(batch_, session_.state());
+  std::vector<float> rows(part.size() * vocabulary);
+  session_.transformer().backend().download(logits, std::ssize(part), rows);
+  for (std::size_t i = 0; i < part.size() && text.fed + i + 1 < text.tokens.size(); ++i) {
+    const auto row = std::span<const float>(rows).subspan(i * vocabulary, vocabulary);
+    text.logprobs.push_back(token_logprobs(row, text.tokens[text.fed + i + 1], *text.top));
+  }
 }
 
 }  // namespace leq

@@ -1,27 +1,34 @@
-// A text as one vector: the mean over its tokens of the normed last hidden states, made by the
-// session's own forward passes on a sequence that nobody has in use, a chunk at a time.
+// A text as one vector, the mean over its tokens of the normed last hidden states, or the
+// probabilities of its tokens: by the session's own forward passes on a sequence that nobody has in
+// use, a chunk at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "engine/logprobs.h"
 #include "engine/prefix_cache.h"
 #include "engine/sequence_pool.h"
 #include "model/session.h"
 
 namespace leq {
 
-// The embedder's own but for `tokens`, and `mean` in the end.
+// The embedder's own but for `tokens` and `top`, and `mean` or `logprobs` in the end.
 struct EmbeddedText {
   std::vector<Token> tokens;
-  std::vector<float> mean = {};  // [W]
+  // Where it is given: how probable each token was after those before it, with so many others.
+  std::optional<int> top = {};
+  std::vector<float> mean = {};              // [W]
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1], from the second token on
   std::vector<double> sums = {};
   std::size_t fed = 0;
   std::int32_t sequence = -1;  // -1: none yet, or no more
   std::uint64_t id = 0;
 
-  bool done() const { return !mean.empty(); }
+  bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
 };
 
 class Embedder {
@@ -39,6 +46,8 @@ class Embedder {
  private:
   void begin(EmbeddedText& text);
   void feed_chunk(EmbeddedText& text, bool others_run);
+  void add_hidden(EmbeddedText& text, std::span<const Token> part);
+  void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);
 
   Session& session_;

@@ -56,7 +56,8 @@ RequestId Engine::submit(EngineRequest request) {
                .choice = request.choice,
                .at_text_start = request.at_text_start,
                .grammar = grammars_->matcher_of(request.grammar, request.shown),
-               .shown = request.shown});
+               .shown = request.shown,
+               .thoughts = request.thoughts});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
   return id;

@@ -70,9 +70,10 @@ struct EngineRequest {
   // What the reply may be; null: anything. It ends as if the model had ended it where nothing can
   // follow.
   std::shared_ptr<const Grammar> grammar = nullptr;
-  std::vector<Token> shown = {};       // special tokens that are part of the text (tool_calls.h)
-  int priority = 0;                    // larger goes first
-  std::optional<double> seconds = {};  // from now; then it is interrupted
+  std::vector<Token> shown = {};  // special tokens that are part of the text (tool_calls.h)
+  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;  // how long thoughts may be (thoughts.h)
+  int priority = 0;                                         // larger goes first
+  std::optional<double> seconds = {};                       // from now; then it is interrupted
   Replay replay = {};
   // What the reply may turn out to be: guessed before all else, and as much of it as a step has
   // room for. Like any guess it changes no token.

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/lfs_pointer.h"
 #include "base/text.h"
 
 namespace leq {
@@ -102,6 +103,7 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
 
 // The tensors of one file in the order of their bytes, which they must fill without a hole.
 std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
+  refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   ByteReader reader(bytes, source);
   const auto header_bytes = reader.read<std::uint64_t>("the header's length");
   require(header_bytes <= kMaxHeaderBytes, source, ": header of ", header_bytes, " bytes, at most ",
@@ -154,18 +156,34 @@ class SafetensorsSource : public TensorSource {
     }
   }
 
-  // Adds the tensors of a file; refuses a name that another file has.
-  void add_file(const fs::path& path) {
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // Whether a tensor of a file counts.
+  using Wanted = std::function<bool(const std::string& tensor)>;
+
+  // Adds the tensors of a file that are wanted; refuses a name that another file has.
+  void add_file(
+      const fs::path& path, const Wanted& wanted = [](const auto&) { return true; }) {
     files_.emplace_back(path);
+    std::size_t left_out = 0;
     for (SourceTensor& tensor : read_tensors(files_.back().bytes(), files_.back().name())) {
+      if (!wanted(tensor.name)) {
+        if (left_out++ == 0) {
+          notes_.push_back(path.filename().string() + ": " + printable(tensor.name) +
+                           " is left out: the index does not have it there");
+        }
+        continue;
+      }
       const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
       require(is_new, tensor.place, ": tensor ", printable(tensor.name), " stands also in ",
               is_new ? "" : tensors_[other->second].place);
       tensors_.push_back(std::move(tensor));
     }
+    if (left_out > 1) notes_.back() += ", nor " + std::to_string(left_out - 1) + " others";
   }
 
  private:
+  std::vector<std::string> notes_;
   std::vector<MappedFile> files_;
   std::vector<SourceTensor> tensors_;
   std::unordered_map<std::string, std::size_t> by_name_;
@@ -189,7 +207,12 @@ void add_shards(SafetensorsSource& source, const fs::path& index_path) {
     require(file_exists(index_path.parent_path() / shard), place, ": tensor ", printable(tensor),
             " lies in ", printable(shard), ", which is not in the folder; download that file too");
   }
-  for (const std::string& shard : shards) source.add_file(index_path.parent_path() / shard);
+  const Json& map = index["weight_map"];
+  for (const std::string& shard : shards) {
+    source.add_file(index_path.parent_path() / shard, [&](const std::string& tensor) {
+      return map.contains(tensor) && map[tensor].text() == shard;
+    });
+  }
   for (const auto& [tensor, file] : index["weight_map"].items()) {
     const auto shard = (index_path.parent_path() / file.get<std::string>()).string();
     const SourceTensor* found = source.find(tensor);
@@ -203,6 +226,9 @@ fs::path find_in_folder(const fs::path& folder) {
   for (const char* name : {"model.safetensors.index.json", "model.safetensors"}) {
     if (file_exists(folder / name)) return folder / name;
   }
+  require(!file_exists(folder / "adapter_config.json"), folder.string(),
+          ": is an adapter (adapter_config.json), not a model; merge it into its base model first "
+          "(docs/quantizing.md#adapters)");
   const bool has_pickle = file_exists(folder / "pytorch_model.bin") ||
                           file_exists(folder / "pytorch_model.bin.index.json");
   fail(folder.string(), ": no model.safetensors and no model.safetensors.index.json here",
@@ -212,7 +238,8 @@ fs::path find_in_folder(const fs::path& folder) {
 
 }  // namespace
 
-std::unique_ptr<TensorSource> open_safetensors(const fs::path& path) {
+std::unique_ptr<TensorSource> open_safetensors(const fs::path& path,
+                                               std::vector<std::string>* notes) {
   require(file_exists(path), ErrorKind::io, path.string(), ": no such file or folder");
   std::error_code error;
   const fs::path file = fs::is_directory(path, error) ? find_in_folder(path) : path;
@@ -222,6 +249,7 @@ std::unique_ptr<TensorSource> open_safetensors(const fs::path& path) {
   } else {
     source->add_file(file);
   }
+  if (notes != nullptr) *notes = source->notes();
   return source;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -67,7 +68,7 @@ std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view form
         require(words.is_string(), place, ": a part that is no text");
         text += (text.empty() ? "" : "\n") + words.text();
       }
-    } else {
+    } else if (content && !content.is_null()) {
       require(content.is_string(), place, ": expected content that is text");
       text = content.text();
     }
@@ -81,6 +82,39 @@ bool has_calls(JsonNode messages) {
     if (message.find("tool_calls").size() > 0) return true;
   }
   return false;
+}
+
+bool has_no_content(JsonNode messages) {
+  for (JsonNode message = messages.first(); message; message = message.next()) {
+    const JsonNode content = message.find("content");
+    if (!content || content.is_null()) return true;
+  }
+  return false;
+}
+
+// Templates that add the arguments of earlier calls, or a content, to a text get them as texts:
+// each is tried where the usual way fails, whose error is told in the end.
+std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
+  std::vector<JinjaInput> ways = {input};
+  if (has_calls(input.messages)) {
+    ways.push_back(input);
+    ways.back().arguments = ToolArguments::texts;
+  }
+  if (has_no_content(input.messages)) {
+    for (std::size_t i = 0, count = ways.size(); i < count; ++i) {
+      ways.push_back(ways[i]);
+      ways.back().null_is_empty = true;
+    }
+  }
+  std::optional<Error> first;
+  for (const JinjaInput& way : ways) {
+    try {
+      return jinja.render(way);
+    } catch (const Error& error) {
+      if (!first) first = error;
+    }
+  }
+  throw *first;
 }
 
 // The special token that comes after a reply in its history; nullopt where it cannot be told.
@@ -171,18 +205,7 @@ std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
                       .add_generation_prompt = options.ask_for_reply,
                       .enable_thinking = options.enable_thinking,
                       .now = options.now.value_or(local_time())};
-  if (!has_calls(request.messages)) return jinja_->render(input);
-  try {
-    return jinja_->render(input);
-  } catch (const Error& error) {
-    // Some templates add the arguments of earlier calls to a text.
-    input.arguments = ToolArguments::texts;
-    try {
-      return jinja_->render(input);
-    } catch (const Error&) {
-      throw error;  // the usual way fails for a reason of its own
-    }
-  }
+  return render_adapted(*jinja_, input);
 }
 
 void ChatTemplate::add_stops(const Tokenizer& tokenizer, StopRules& rules) const {

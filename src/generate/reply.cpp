@@ -50,7 +50,8 @@ Reply::Reply(const Tokenizer& tokenizer, std::span<const Token> prompt, const Sa
       rules_(std::move(rules)),
       decoder_(tokenizer, rules_.at_text_start),
       finder_(rules_.stop.strings),
-      stopped_(reached_limit()) {
+      stopped_(reached_limit()),
+      thoughts_(rules_.thoughts, tokenizer) {
   if (!rules_.grammar) return;
   grammar_state_ = rules_.grammar->start();
   const bool is_whole = rules_.grammar->must_end(grammar_state_);
@@ -68,8 +69,22 @@ SampleRequest Reply::request(std::span<const Token> drafts) {
   return request;
 }
 
+// The token that ends thoughts which take too long.
+std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
+  if (rules_.thoughts == nullptr) return std::nullopt;
+  ThoughtWatch watch = thoughts_;
+  for (const Token draft : drafts) watch.take(draft);
+  return watch.forced();
+}
+
 // Fails closed: a grammar that cannot say allows nothing.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
+  if (const auto only = forced(drafts)) {
+    const auto id = static_cast<std::size_t>(*only);
+    allowed_.assign((rules_.thoughts->vocabulary + 63) / 64, 0);
+    allowed_[id / 64] |= std::uint64_t{1} << id % 64;
+    return allowed_;
+  }
   if (!rules_.grammar) return {};
   try {
     GrammarState state = grammar_state_;
@@ -122,6 +137,7 @@ std::string Reply::take(Token drawn) {
   }
   context_.push_back(drawn);
   sampler_.took();
+  thoughts_.take(drawn);
   std::string text = finder_.push(decoded(drawn));
   text_ += text;
   stopped_ = finder_.found() ? StopReason::stop_string : reached_limit();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 #include "generate/grammar/matcher.h"
 #include "generate/sampler.h"
 #include "generate/stop.h"
+#include "generate/thoughts.h"
 #include "tokenizer/stream_decoder.h"
 
 namespace leq {
@@ -42,6 +44,8 @@ struct ReplyRules {
   // What the reply may be; null: anything. One thread uses a matcher at a time.
   std::shared_ptr<GrammarMatcher> grammar = nullptr;
   std::vector<Token> shown = {};  // special tokens whose texts are part of the reply's
+  // How long thoughts may be; null: no limit of their own.
+  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;
 };
 
 // What became of a request.
@@ -75,7 +79,9 @@ class Reply {
 
   // Whether a draw depends on which tokens came before it beside the logits: else request({t}) is
   // the same for all tokens t.
-  bool reads_text() const { return rules_.grammar != nullptr || sampler_.reads_text(); }
+  bool reads_text() const {
+    return rules_.grammar != nullptr || rules_.thoughts != nullptr || sampler_.reads_text();
+  }
 
   // The next token, as it was drawn. Returns the text that is certain now: often none, never half
   // a character. Where the reply goes on, the token is the last of context(), which is to be fed
@@ -109,6 +115,7 @@ class Reply {
  private:
   StopReason reached_limit() const;
   std::span<const std::uint64_t> allowed(std::span<const Token> drafts);
+  std::optional<Token> forced(std::span<const Token> drafts) const;
   void allow_after(GrammarState state);
   std::string decoded(Token token);
   void follow_grammar(Token drawn);
@@ -124,7 +131,8 @@ class Reply {
   StopReason stopped_;
   std::string error_;
   GrammarState grammar_state_ = kOutOfGrammar;  // of the reply so far
-  std::vector<std::uint64_t> allowed_;          // of the last request
+  ThoughtWatch thoughts_;
+  std::vector<std::uint64_t> allowed_;  // of the last request
 };
 
 }  // namespace leq

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "generate/grammar/schema_facts.h"
 #include "generate/tool_marks.h"
 
 namespace leq {
@@ -430,7 +431,7 @@ bool ReplyReader::read_arguments() {
   return depth_.closed();
 }
 
-// The value of one argument as JSON: a text, unless its tool's schema wants something else.
+// The value of one argument as JSON: a text wherever its tool's schema allows one.
 std::string ReplyReader::argument_value(std::string_view key, std::string_view text) const {
   const auto json = json_of(text);
   if (!json || json->is_string()) return Json(text).dump_any();
@@ -438,8 +439,10 @@ std::string ReplyReader::argument_value(std::string_view key, std::string_view t
     const JsonNode function = tool.find("function");
     const JsonNode name = function.find("name");
     if (!name.is_string() || name.text() != name_) continue;
-    const JsonNode type = function.find("parameters").find("properties").find(key).find("type");
-    if (type.is_string() && type.text() == "string") return Json(text).dump_any();
+    const JsonNode schema = function.find("parameters");
+    const JsonNode property = schema.find("properties").find(key);
+    const bool null = json->is_null() && allows_null(property, schema);
+    if (!null && text_use(property, schema) == TextUse::allowed) return Json(text).dump_any();
   }
   return std::string(trim(text));
 }

@@ -7,8 +7,10 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "generate/grammar/schema_facts.h"
 #include "generate/grammar/schema_rules.h"
 #include "generate/grammar/watch.h"
+#include "generate/thoughts.h"
 #include "generate/tool_marks.h"
 
 namespace leq {
@@ -28,12 +30,12 @@ bool is_flag(JsonNode node, bool value) {
   return node && node.is_boolean() && node.boolean() == value;
 }
 
-// Whether a grammar can hold the schema, and it is one of objects.
-void check_arguments(const Tool& tool) {
+// Throws Error where the schema is none of objects, or a strict one cannot be held.
+void check_arguments(const Tool& tool, SchemaNotes* notes) {
   const JsonNode type = tool.schema.find("type");
   require(!type || (type.is_string() && type.text() == "object"), tool.source,
           ": expected 'parameters' of the type object");
-  (void)Grammar::from_json_schema(tool.schema, tool.source);
+  (void)Grammar::from_json_schema(tool.schema, tool.source, notes);
 }
 
 JsonNode no_arguments() {
@@ -42,43 +44,55 @@ JsonNode no_arguments() {
   return tree.root();
 }
 
-Tool read_tool(JsonNode node, std::size_t index, std::string_view source) {
+// Whether values of the schema are objects and nothing else, which arguments must be.
+bool is_of_objects(JsonNode schema) {
+  for (const char* keyword : {"type", "properties", "required", "additionalProperties", "$ref",
+                              "anyOf", "oneOf", "allOf", "patternProperties"}) {
+    if (schema.find(keyword)) return true;
+  }
+  return false;
+}
+
+Tool read_tool(JsonNode node, std::size_t index, std::string_view source, SchemaNotes* notes) {
   const JsonNode function = node.find("function");
   Tool tool = {function.find("name").text()};
   tool.source = std::string(source) + ": " + printable(tool.name);
   tool.prefix = "tool " + std::to_string(index) + " ";
   const JsonNode parameters = function.find("parameters");
-  if (!parameters) tool.schema = no_arguments();
-  if (!parameters.is_object() || parameters.size() == 0) return tool;
+  if (!parameters || parameters.is_null()) tool.schema = no_arguments();
+  if (!parameters.is_object() || !is_of_objects(parameters)) return tool;
   tool.schema = parameters;
+  const bool strict = is_flag(function.find("strict"), true);
+  SchemaNotes own;
   try {
-    check_arguments(tool);
-  } catch (const Error&) {
-    if (is_flag(function.find("strict"), true)) throw;
+    check_arguments(tool, strict ? nullptr : &own);
+  } catch (const Error& error) {
+    if (strict) throw;
+    own = {std::string(error.marked()) + "; any object is accepted as its arguments"};
     tool.schema = {};
   }
+  if (notes != nullptr) notes->insert(notes->end(), own.begin(), own.end());
   return tool;
 }
 
 // An argument that may be a text is written as it is in the xml style; what else it may be cannot
 // be told from one.
-bool may_be_text(JsonNode schema) {
-  const JsonNode type = schema.find("type");
-  if (type.is_string()) return type.text() == "string";
-  for (JsonNode one = type.first(); one; one = one.next()) {
-    if (!one.is_string() || one.text() == "string") return true;
-  }
-  return !type.is_array();
-}
+bool may_be_text(JsonNode schema, JsonNode root) { return text_use(schema, root) != TextUse::no; }
 
 class CallGrammar {
  public:
-  CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source)
+  CallGrammar(const ReplyStyle& style, JsonNode tools, CallCount count, std::string_view source,
+              SchemaNotes* notes)
       : style_(style), count_(count), builder_(source), parts_(builder_) {
     for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
-      tools_.push_back(read_tool(tool, tools_.size(), source));
+      tools_.push_back(read_tool(tool, tools_.size(), source, notes));
     }
   }
+
+  // After thoughts: one call, or calls and answers.
+  std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt);
+  std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
+                                                SchemaNotes* notes);
 
   std::shared_ptr<const Grammar> make(bool in_thoughts) {
     std::vector<WatchMode> modes(kModes);
@@ -92,9 +106,7 @@ class CallGrammar {
       modes[kStart].at_start.push_back(
           {std::string(1, kAnyBlanks) + style_.think_begin, {}, kThoughts});
     }
-    const std::int32_t root = builder_.rule("reply");
-    builder_.define(root, watched_text(builder_, modes, first, WatchEnd::anywhere));
-    return builder_.finish(root);
+    return finish(watched_text(builder_, modes, first, WatchEnd::anywhere));
   }
 
  private:
@@ -103,6 +115,15 @@ class CallGrammar {
   enum Mode : std::size_t { kStart, kThoughts, kAnswer, kBetween, kPythonTag, kEnd, kModes };
 
   void add_marks(std::vector<WatchMode>& modes);
+  std::shared_ptr<const Grammar> finish(Expr reply) {
+    const std::int32_t root = builder_.rule("reply");
+    builder_.define(root, reply);
+    return builder_.finish(root);
+  }
+  Expr blanks() {
+    return builder_.repeat(builder_.chars({{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}}), 0, 8);
+  }
+  Expr marked_call(const WatchMark& mark);
   std::int32_t define(std::string_view name, Expr expression) {
     const std::int32_t rule = builder_.rule(name);
     builder_.define(rule, expression);
@@ -137,6 +158,7 @@ class CallGrammar {
   GrammarBuilder builder_;
   JsonParts parts_;
   std::vector<Tool> tools_;
+  SchemaNotes told_;  // by read_tool already
 };
 
 void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
@@ -176,8 +198,8 @@ Expr CallGrammar::arguments(const Tool& tool) {
   const std::int32_t known = builder_.rule(tool.prefix + "arguments");
   if (!builder_.is_defined(known)) {
     const SchemaPlace whole = {tool.schema, "#"};
-    const auto rules =
-        add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix}, std::span(&whole, 1));
+    const auto rules = add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &told_},
+                                  std::span(&whole, 1));
     builder_.define(known, builder_.call(rules.front()));
   }
   return builder_.call(known);
@@ -254,7 +276,7 @@ Expr CallGrammar::parameters(const Tool& tool) {
     places.push_back(
         {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
   }
-  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix}, places);
+  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &told_}, places);
   std::vector<Expr> all;
   std::size_t i = 0;
   for (JsonNode p = properties.first(); p; p = p.next(), ++i) {
@@ -279,7 +301,7 @@ Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t ru
       ways.push_back(text(one.is_string() ? one.text() : one.dump()));
     }
     value = b.sequence({b.choice(std::move(ways)), text("\n"), text(kParameterEnd)});
-  } else if (may_be_text(property)) {
+  } else if (may_be_text(property, tool.schema)) {
     value = b.call(define(tool.prefix + "value of " + property.key(), until(kParameterEnd)));
   } else {
     value = b.sequence({b.call(rule), text("\n"), text(kParameterEnd)});
@@ -309,13 +331,92 @@ void CallGrammar::add_llama_heads(WatchMode& mode) {
   }
 }
 
+std::shared_ptr<const Grammar> CallGrammar::make_forced(std::string_view only,
+                                                        std::string_view prompt) {
+  std::erase_if(tools_, [&](const Tool& tool) { return !only.empty() && tool.name != only; });
+  return finish(after_thoughts(builder_, style_, prompt, json_call(builder_.nothing())));
+}
+
+// The mark's text, where its blanks are some, and what follows it.
+Expr CallGrammar::marked_call(const WatchMark& mark) {
+  std::vector<Expr> parts;
+  std::string_view rest = mark.text;
+  while (true) {
+    const std::size_t end = rest.find(kAnyBlanks);
+    if (!rest.substr(0, end).empty()) parts.push_back(text(rest.substr(0, end)));
+    if (end == std::string_view::npos) break;
+    parts.push_back(blanks());
+    rest.remove_prefix(end + 1);
+  }
+  if (mark.rule) parts.push_back(builder_.call(*mark.rule));
+  return builder_.sequence(std::move(parts));
+}
+
+std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& answer,
+                                                           std::string_view prompt,
+                                                           SchemaNotes* notes) {
+  std::vector<WatchMode> modes(kModes);
+  add_marks(modes);
+  std::vector<Expr> calls;
+  for (const auto* marks : {&modes[kAnswer].anywhere, &modes[kAnswer].at_start}) {
+    for (const WatchMark& mark : *marks) {
+      if (mark.rule) calls.push_back(marked_call(mark));  // all but llama's tag of programs
+    }
+  }
+  const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
+  // Llama's calls begin as JSON: one, so that nothing is a call and an answer's beginning.
+  const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
+  const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
+  Expr held = parts_.object();
+  if (answer.schema) {
+    const SchemaPlace whole = {answer.schema, "#"};
+    const auto rules =
+        add_schema(builder_, parts_,
+                   {answer.schema, answer.source, "answer ", answer.strict ? nullptr : notes},
+                   std::span(&whole, 1));
+    held = builder_.call(rules.front());
+  }
+  return finish(after_thoughts(builder_, style_, prompt,
+                               builder_.choice({builder_.sequence({call, more}), held})));
+}
+
 }  // namespace
 
 std::shared_ptr<const Grammar> tool_grammar(const ReplyStyle& style, JsonNode tools,
                                             std::string_view prompt, CallCount count,
-                                            std::string_view source) {
+                                            std::string_view source, SchemaNotes* notes) {
   if (style.tools == ToolCallStyle::none) return nullptr;
-  return CallGrammar(style, tools, count, source).make(begins_with_thoughts(style, prompt));
+  return CallGrammar(style, tools, count, source, notes).make(begins_with_thoughts(style, prompt));
+}
+
+std::shared_ptr<const Grammar> forced_call_grammar(const ReplyStyle& style, JsonNode tools,
+                                                   std::string_view only, std::string_view prompt,
+                                                   std::string_view source, SchemaNotes* notes) {
+  return CallGrammar(style, tools, CallCount::one, source, notes).make_forced(only, prompt);
+}
+
+std::shared_ptr<const Grammar> answer_grammar(const ReplyStyle& style, const AnswerSchema& answer,
+                                              std::string_view prompt, SchemaNotes* notes) {
+  GrammarBuilder builder(answer.source);
+  JsonParts parts(builder);
+  GrammarBuilder::Expr held = parts.object();
+  if (answer.schema) {
+    const SchemaPlace whole = {answer.schema, "#"};
+    const auto rules = add_schema(
+        builder, parts, {answer.schema, answer.source, "", answer.strict ? nullptr : notes},
+        std::span(&whole, 1));
+    held = builder.call(rules.front());
+  }
+  const std::int32_t root = builder.rule("reply");
+  builder.define(root, after_thoughts(builder, style, prompt, held));
+  return builder.finish(root);
+}
+
+std::shared_ptr<const Grammar> call_or_answer_grammar(const ReplyStyle& style, JsonNode tools,
+                                                      const AnswerSchema& answer,
+                                                      std::string_view prompt, CallCount count,
+                                                      std::string_view source, SchemaNotes* notes) {
+  return CallGrammar(style, tools, count, source, notes).make_or_answer(answer, prompt, notes);
 }
 
 }  // namespace leq

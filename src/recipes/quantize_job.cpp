@@ -200,6 +200,7 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
     QuantizeJob own = job;
     if (job.keeps_types) keep_types(model, own.checkpoint);
     if (ranks.leads()) {
+      for (const std::string& note : model.notes) own.checkpoint.say("checkpoint  " + note);
       found = lead(own, model);
     } else {
       follow(own, model);

@@ -1,12 +1,19 @@
 #include "server/access.h"
 
+#include <arpa/inet.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 
 #include "base/sha256.h"
+#include "base/text.h"
 #include "server/api_error.h"
 
 namespace leq {
 namespace {
+
+constexpr std::size_t kShownHostBytes = 80;
 
 // Without its port: "[::1]:8080" is "[::1]".
 std::string_view host_name(std::string_view host) {
@@ -20,6 +27,14 @@ std::string_view host_name(std::string_view host) {
 bool same_letters(std::string_view a, std::string_view b) {
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return std::ranges::equal(a, b, {}, lower, lower);
+}
+
+// 192.0.2.7 or [2001:db8::1].
+bool is_address(std::string_view host) {
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  const std::string text(bracketed ? host.substr(1, host.size() - 2) : host);
+  std::array<unsigned char, 16> address;
+  return inet_pton(bracketed ? AF_INET6 : AF_INET, text.c_str(), address.data()) == 1;
 }
 
 // Of digests of one length, so that neither time nor length tells how much of a key is right.
@@ -44,21 +59,39 @@ bool is_allowed_site(std::string_view origin, const AccessRules& rules) {
 
 }  // namespace
 
-std::vector<std::string> local_names(std::string_view host) {
-  const bool is_local = host == "localhost" || host == "::1" || host.starts_with("127.");
-  if (!is_local) return {};
-  return {"localhost", "127.0.0.1", "[::1]", std::string(host)};
+void allow_own_names(AccessRules& rules, std::string_view host) {
+  rules.hosts = {"localhost", "127.0.0.1", "[::1]", std::string(host)};
+  if (host == "localhost" || host == "::1" || host.starts_with("127.")) return;
+  if (!rules.keys.empty()) {
+    rules.hosts.clear();
+    return;
+  }
+  rules.addresses = true;
+  char name[256] = {};
+  if (gethostname(name, sizeof name - 1) != 0) return;
+  rules.hosts.emplace_back(name);
+  rules.hosts.push_back(std::string(name) + ".local");
 }
 
 void check_site(const HttpRequest& request, const AccessRules& rules) {
   const std::string_view host = request.header("host");
-  const auto is_host = [&](const std::string& one) { return same_letters(one, host_name(host)); };
-  if (!rules.hosts.empty() && !host.empty() && std::ranges::none_of(rules.hosts, is_host)) {
-    throw ApiError(403, "the server is not known under this host name", "wrong_host");
+  const auto is_host = [&](const std::string& one) {
+    return one == "*" || same_letters(one, host_name(host));
+  };
+  const bool known = rules.hosts.empty() || host.empty() ||
+                     (rules.addresses && is_address(host_name(host))) ||
+                     std::ranges::any_of(rules.hosts, is_host);
+  if (!known) {
+    throw ApiError(403,
+                   "the server is not known under the host name " +
+                       printable(host_name(host), kShownHostBytes) +
+                       " (see allow-host in docs/server.md)",
+                   "wrong_host");
   }
   const std::string_view origin = request.header("origin");
   if (origin.empty() || is_own_site(origin, host) || is_allowed_site(origin, rules)) return;
-  throw ApiError(403, "pages of other sites may not ask this server", "wrong_origin");
+  throw ApiError(403, "cross-origin request refused (see cors-origin in docs/server.md)",
+                 "wrong_origin");
 }
 
 void check_key(const HttpRequest& request, const AccessRules& rules) {
@@ -78,7 +111,9 @@ void check_key(const HttpRequest& request, const AccessRules& rules) {
 HttpHeaders site_headers(const HttpRequest& request, const AccessRules& rules) {
   const std::string_view origin = request.header("origin");
   if (origin.empty() || !is_allowed_site(origin, rules)) return {};
-  return {{"Access-Control-Allow-Origin", std::string(origin)}, {"Vary", "Origin"}};
+  return {{"Access-Control-Allow-Origin", std::string(origin)},
+          {"Access-Control-Expose-Headers", "X-Leq-Warnings, Retry-After"},
+          {"Vary", "Origin"}};
 }
 
 HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) {
@@ -88,8 +123,11 @@ HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) 
   reply.headers = site_headers(request, rules);
   if (reply.headers.empty()) return reply;
   reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
-  reply.headers.emplace_back("Access-Control-Allow-Headers",
-                             "Authorization, Content-Type, X-Api-Key");
+  // Clients have headers of their own, which an allowed page may send as well.
+  const std::string_view wanted = request.header("access-control-request-headers");
+  reply.headers.emplace_back(
+      "Access-Control-Allow-Headers",
+      wanted.empty() ? "Authorization, Content-Type, X-Api-Key" : std::string(wanted));
   reply.headers.emplace_back("Access-Control-Max-Age", "600");
   return reply;
 }

@@ -12,14 +12,17 @@ namespace leq {
 
 struct AccessRules {
   std::vector<std::string> keys;  // any of them will do; none: everybody may ask
-  // Names under which browsers may know the server; none: any. Keeps a page of another site from
-  // asking under its own name, which it can have resolved to this machine.
+  // Names under which the server may be asked; none: any. Keeps a page of another site from asking
+  // under its own name, which it can have resolved to this server's address.
   std::vector<std::string> hosts;
+  bool addresses = false;            // addresses are such names too: no site has one as its name
   std::vector<std::string> origins;  // other sites whose pages may ask; "*": all
 };
 
-// The names of a host that only this machine can reach, and no rule for any other.
-std::vector<std::string> local_names(std::string_view host);
+// The names for a server that listens at `host`: those of this machine where only it can reach
+// that; else this machine's own name and any address. None, which is any name, where there are
+// keys: a page of another site has none.
+void allow_own_names(AccessRules& rules, std::string_view host);
 
 // Throws ApiError 403 where the request is for another host or comes from a page of a site that is
 // not allowed.

@@ -1,19 +1,22 @@
 #include "server/api.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/json_tree.h"
+#include "base/text.h"
 #include "server/api_error.h"
+#include "server/api_fields.h"
+#include "server/foreign_chat.h"
 #include "server/generation.h"
 #include "server/page.h"
 
 namespace leq {
 namespace {
-
-constexpr std::string_view kSource = "the body";
 
 // Headers that the reply to a page of an allowed site has too.
 class SiteExchange : public HttpExchange {
@@ -63,6 +66,15 @@ std::span<const Api::Route> Api::routes() {
       Route{"POST", "/v1/completions", &Api::completions},
       Route{"POST", "/completion", &Api::native},
       Route{"POST", "/completions", &Api::native},
+      Route{"POST", "/v1/responses", &Api::responses},
+      Route{"POST", "/responses", &Api::responses},
+      Route{"POST", "/v1/responses/input_tokens", &Api::count_responses_tokens},
+      Route{"GET", "/v1/responses/ID", &Api::no_stored_response},
+      Route{"POST", "/v1/messages", &Api::messages},
+      Route{"POST", "/v1/messages/count_tokens", &Api::count_messages_tokens},
+      Route{"POST", "/v1/rerank", &Api::rerank},
+      Route{"POST", "/v1/reranking", &Api::rerank},
+      Route{"POST", "/rerank", &Api::rerank},
       Route{"POST", "/v1/embeddings", &Api::embeddings},
       Route{"POST", "/embeddings", &Api::embeddings},
       Route{"POST", "/tokenize", &Api::tokenize},
@@ -86,6 +98,10 @@ std::string_view Api::pattern_of(const HttpRequest& request) const {
   // /v1/models/NAME is answered as /v1/models: there is one.
   if (request.path == "/v1/models/" + model_.name) return "/v1/models";
   if (request.path.starts_with("/slots/")) return "/slots/ID";
+  constexpr std::string_view kResponses = "/v1/responses/";
+  if (request.path.starts_with(kResponses) && request.path != "/v1/responses/input_tokens") {
+    return "/v1/responses/ID";
+  }
   return request.path;
 }
 
@@ -93,27 +109,67 @@ const Api::Route& Api::route_of(const HttpRequest& request) const {
   const std::string_view method =
       request.method == "HEAD" ? "GET" : std::string_view(request.method);
   const std::string_view path = pattern_of(request);
-  bool is_path = false;
+  std::string allowed;
   for (const Route& route : routes()) {
     if (route.path != path) continue;
     if (route.method == method) return route;
-    is_path = true;
+    allowed += (allowed.empty() ? "" : ", ") + std::string(route.method);
   }
-  if (is_path) {
-    throw ApiError(405, request.path + " is not answered to " + request.method,
-                   "method_not_allowed");
+  if (!allowed.empty()) {
+    throw ApiError(405,
+                   "method " + request.method + " is not allowed for " + printable(request.path) +
+                       " (allowed: " + allowed + ")",
+                   "method_not_allowed", {{"Allow", allowed}});
   }
-  throw ApiError(404, "there is nothing under " + request.path + "; docs/server.md lists all paths",
+  if (request.path.starts_with("/v1/models/")) {
+    throw ApiError(404, "there is no model " + printable(request.path.substr(11)) + " here",
+                   "model_not_found");
+  }
+  throw ApiError(404, "unknown path " + printable(request.path) + " (see docs/server.md)",
                  "not_found");
 }
 
+namespace {
+
+// What a large request took goes back to the system: each worker has an arena of its own, which
+// would keep it.
+class MemoryReturned {
+ public:
+  explicit MemoryReturned(std::size_t body_bytes) : body_bytes_(body_bytes) {}
+  ~MemoryReturned() {
+    if (body_bytes_ >= kLargeBody) malloc_trim(0);
+  }
+  MemoryReturned(const MemoryReturned&) = delete;
+  MemoryReturned& operator=(const MemoryReturned&) = delete;
+
+ private:
+  static constexpr std::size_t kLargeBody = 256 << 10;
+  std::size_t body_bytes_;
+};
+
+}  // namespace
+
 void Api::answer(HttpExchange& exchange) const {
+  const MemoryReturned returned(exchange.request().body.size());
   SiteExchange site(exchange, site_headers(exchange.request(), options_.access));
   try {
     answer_checked(site);
   } catch (const std::exception& error) {
     if (site.begun()) throw;
-    site.reply(error_reply(error));
+    const bool is_message = exchange.request().path.starts_with("/v1/messages");
+    site.reply(is_message ? anthropic_form(error_reply(error)) : error_reply(error));
+  }
+}
+
+std::optional<HttpReply> Api::check_head(const HttpRequest& request) const {
+  try {
+    check_site(request, options_.access);
+    if (request.method != "OPTIONS" && route_of(request).needs_key) {
+      check_key(request, options_.access);
+    }
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error_reply(error);
   }
 }
 
@@ -147,9 +203,23 @@ void Api::page(HttpExchange& exchange) const {
 }
 
 void Api::generate(HttpExchange& exchange, CallStyle style) const {
-  const JsonTree body = parse_json_tree(exchange.request().body, kSource, kBodyLimits);
-  answer_generation(exchange, read_generation_call(style, body.root(), model_), model_, engine_,
-                    options_.most_seconds);
+  const JsonTree body = parse_request_body(exchange.request().body);
+  const bool is_foreign = style == CallStyle::responses || style == CallStyle::messages;
+  ForeignChat foreign;
+  if (style == CallStyle::responses) foreign = chat_of_responses(body.root());
+  if (style == CallStyle::messages) foreign = chat_of_messages(body.root());
+  const JsonNode chat = is_foreign ? foreign.body.root() : body.root();
+  GenerationCall call = read_generation_call(style, chat, model_);
+  call.asked = body.root();
+  call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
+  for (std::string& note : call.notes) note = spelled(note);
+  answer_generation(exchange, std::move(call), model_, engine_,
+                    {options_.most_seconds, options_.ping_seconds});
+}
+
+void Api::no_stored_response(HttpExchange& exchange) const {
+  throw ApiError(404, printable(exchange.request().path) + ": responses are not stored here",
+                 "not_found");
 }
 
 HttpReply api_fault_reply(const HttpFault& fault) {

@@ -17,6 +17,7 @@ namespace leq {
 struct ApiOptions {
   AccessRules access;
   std::optional<double> most_seconds;  // that a reply may take
+  double ping_seconds = 15;            // in which a stream's client hears something
   bool with_page = true;
   bool with_metrics = true;
   bool with_slots = true;
@@ -32,6 +33,8 @@ class Api {
 
   // The handler of an HttpServer: answers, whatever is asked. Thread-safe.
   void answer(HttpExchange& exchange) const;
+  // The HttpHeadCheck of an HttpServer: who may not ask is told before the body comes.
+  std::optional<HttpReply> check_head(const HttpRequest& request) const;
 
  private:
   struct Route;
@@ -54,12 +57,20 @@ class Api {
   void chat(HttpExchange& exchange) const { generate(exchange, CallStyle::chat); }
   void completions(HttpExchange& exchange) const { generate(exchange, CallStyle::text); }
   void native(HttpExchange& exchange) const { generate(exchange, CallStyle::native); }
+  void responses(HttpExchange& exchange) const { generate(exchange, CallStyle::responses); }
+  void messages(HttpExchange& exchange) const { generate(exchange, CallStyle::messages); }
   void generate(HttpExchange& exchange, CallStyle style) const;
+  void no_stored_response(HttpExchange& exchange) const;
+  std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
   void embeddings(HttpExchange& exchange) const;
+  void rerank(HttpExchange& exchange) const;
   void tokenize(HttpExchange& exchange) const;
   void detokenize(HttpExchange& exchange) const;
   void apply_template(HttpExchange& exchange) const;
   void count_tokens(HttpExchange& exchange) const;
+  void count_responses_tokens(HttpExchange& exchange) const;
+  void count_messages_tokens(HttpExchange& exchange) const;
+  std::size_t tokens_of(JsonNode chat) const;
 
   void send(HttpExchange& exchange, const Json& json) const;
 

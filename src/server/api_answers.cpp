@@ -1,9 +1,7 @@
 // What is answered beside replies of the model: what it is, its tokens, its embeddings.
 #include <algorithm>
-#include <bit>
-#include <chrono>
-#include <cmath>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -12,31 +10,14 @@
 #include "server/api.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
-#include "server/base64.h"
+#include "server/foreign_chat.h"
 #include "server/metrics.h"
 
 namespace leq {
 namespace {
 
 JsonTree body_of(const HttpExchange& exchange) {
-  JsonTree tree = parse_json_tree(exchange.request().body, "the body", kBodyLimits);
-  require(tree.root().is_object(), ErrorKind::bad_input, "the body: expected a JSON object");
-  return tree;
-}
-
-// Little-endian f32 numbers, as clients of the OpenAI API ask for them.
-std::string base64_numbers(std::span<const float> numbers) {
-  static_assert(std::endian::native == std::endian::little);
-  return base64_of({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
-}
-
-// Scaled to a length of 1; zeros stay zeros.
-void normalize(std::vector<float>& numbers) {
-  double sum = 0;
-  for (const float x : numbers) sum += double{x} * double{x};
-  if (sum == 0) return;
-  const double scale = 1 / std::sqrt(sum);
-  for (float& x : numbers) x = static_cast<float>(double{x} * scale);
+  return parse_request_object(exchange.request().body);
 }
 
 std::string special_text(const Tokenizer& tokenizer, Token id) {
@@ -45,17 +26,13 @@ std::string special_text(const Tokenizer& tokenizer, Token id) {
   return tokenizer.decode(ids, true);
 }
 
-std::int64_t now_seconds() {
-  using std::chrono::duration_cast, std::chrono::seconds, std::chrono::system_clock;
-  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 void Api::health(HttpExchange& exchange) const {
   if (const auto failure = engine_.failure()) {
     throw ApiError(503, "the engine has stopped: " + *failure, "engine_failed");
   }
+  if (engine_.draining()) throw ApiError(503, "the server is shutting down", "shutting_down");
   send(exchange, Json::object({{"status", "ok"}}));
 }
 
@@ -67,8 +44,9 @@ void Api::models(HttpExchange& exchange) const {
                      {"type", facts_.type()},           {"family", config.family}};
   const Json one = {{"id", model_.name},
                     {"object", "model"},
-                    {"created", now_seconds()},
+                    {"created", model_.created},
                     {"owned_by", "leq"},
+                    {"max_model_len", engine_.context()},
                     {"meta", meta}};
   if (exchange.request().path.ends_with("models")) {
     send(exchange, {{"object", "list"}, {"data", Json::array({one})}});
@@ -120,55 +98,33 @@ void Api::metrics(HttpExchange& exchange) const {
   exchange.reply(reply);
 }
 
-void Api::embeddings(HttpExchange& exchange) const {
-  const JsonTree tree = body_of(exchange);
-  const JsonNode body = tree.root();
-  const std::string format = text_field(body, "encoding_format").value_or("float");
-  if (format != "float" && format != "base64") {
-    field_error("encoding_format", "float or base64", body.find("encoding_format"));
-  }
-  const std::int64_t width = facts_.config().width;
-  whole_field(body, "dimensions", width, width);
-  const auto prompts = read_prompts(body, "input", model_, true);
-  Json data = Json::array();
-  std::size_t tokens = 0;
-  for (const std::vector<Token>& prompt : prompts) {
-    EmbeddedText text = {.tokens = prompt};
-    engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
-    while (!text.done()) {
-      engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
-    }
-    normalize(text.mean);
-    tokens += prompt.size();
-    Json embedding = format == "base64" ? Json(base64_numbers(text.mean)) : Json(text.mean);
-    data.push_back(
-        {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
-    if (!exchange.client_is_there()) return;
-  }
-  send(exchange, {{"object", "list"},
-                  {"data", std::move(data)},
-                  {"model", model_.name},
-                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
-}
-
+// The reply is written as text at once: a JSON value takes many times as much as an id.
 void Api::tokenize(HttpExchange& exchange) const {
   const JsonTree tree = body_of(exchange);
-  const JsonNode body = tree.root();
-  const std::string text = text_field(body, "content").value_or("");
+  const JsonNode body = tree.root(), content = given_field(body, "content");
+  if (content && !content.is_string()) field_error("content", "a string", content);
   const JsonNode special = given_field(body, "parse_special");
   const EncodeOptions options = {
       .parse_special = !special || flag_field(body, "parse_special"),
       .add_bos = flag_field(body, "add_special") && model_.tokenizer.add_bos()};
-  Json tokens = Json::array();
-  for (const Token id : model_.tokenizer.encode(text, options)) {
-    if (!flag_field(body, "with_pieces")) {
-      tokens.push_back(id);
+  const bool with_pieces = flag_field(body, "with_pieces");
+  const std::vector<Token> ids =
+      model_.tokenizer.encode(content ? std::string_view(content.text()) : "", options);
+  HttpReply reply;
+  reply.body = "{\"tokens\":[";
+  reply.body.reserve(ids.size() * (with_pieces ? 40 : 6) + 16);
+  bool is_first = true;
+  for (const Token id : ids) {
+    if (!std::exchange(is_first, false)) reply.body += ',';
+    if (!with_pieces) {
+      reply.body += std::to_string(id);
       continue;
     }
-    const Token ids[] = {id};
-    tokens.push_back({{"id", id}, {"piece", model_.tokenizer.decode(ids, true)}});
+    reply.body += "{\"id\":" + std::to_string(id) +
+                  ",\"piece\":" + Json(model_.tokenizer.token_bytes(id)).dump_any() + "}";
   }
-  send(exchange, Json::object({{"tokens", std::move(tokens)}}));
+  reply.body += "]}";
+  exchange.reply(reply);
 }
 
 void Api::detokenize(HttpExchange& exchange) const {
@@ -191,10 +147,26 @@ void Api::apply_template(HttpExchange& exchange) const {
   send(exchange, Json::object({{"prompt", joined(render_chat(tree.root(), model_))}}));
 }
 
+std::size_t Api::tokens_of(JsonNode chat) const {
+  return model_.tokenizer.encode_parts(render_chat(chat, model_)).size();
+}
+
 void Api::count_tokens(HttpExchange& exchange) const {
   const JsonTree tree = body_of(exchange);
-  const auto tokens = model_.tokenizer.encode_parts(render_chat(tree.root(), model_));
-  send(exchange, {{"object", "response.input_tokens"}, {"input_tokens", tokens.size()}});
+  send(exchange, {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(tree.root())}});
+}
+
+void Api::count_responses_tokens(HttpExchange& exchange) const {
+  const JsonTree tree = body_of(exchange);
+  const ForeignChat chat = chat_of_responses(tree.root());
+  send(exchange,
+       {{"object", "response.input_tokens"}, {"input_tokens", tokens_of(chat.body.root())}});
+}
+
+void Api::count_messages_tokens(HttpExchange& exchange) const {
+  const JsonTree tree = body_of(exchange);
+  const ForeignChat chat = chat_of_messages(tree.root());
+  send(exchange, Json::object({{"input_tokens", tokens_of(chat.body.root())}}));
 }
 
 }  // namespace leq

@@ -33,6 +33,25 @@ int status_of(ErrorKind kind) {
   return 500;
 }
 
+std::string_view anthropic_type(int status) {
+  switch (status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 413:
+      return "request_too_large";
+    case 429:
+      return "rate_limit_error";
+    case 503:
+      return "overloaded_error";
+    default:
+      return status < 500 ? "invalid_request_error" : "api_error";
+  }
+}
+
 Json text_or_null(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 }  // namespace
@@ -58,10 +77,13 @@ HttpReply error_reply(int status, std::string_view message, std::string_view par
 
 HttpReply error_reply(const std::exception& error) {
   if (const auto* api = dynamic_cast<const ApiError*>(&error)) {
-    return error_reply(api->status(), api->what(), "", api->code());
+    HttpReply reply = error_reply(api->status(), api->what(), "", api->code());
+    reply.headers.insert(reply.headers.end(), api->headers().begin(), api->headers().end());
+    return reply;
   }
   if (const auto* busy = dynamic_cast<const Busy*>(&error)) {
-    return error_reply(503, busy->what(), "", "queue_full");
+    return error_reply(503, busy->what(), "",
+                       busy->shutting_down() ? "shutting_down" : "queue_full");
   }
   if (const auto* known = dynamic_cast<const Error*>(&error)) {
     const bool setting = known->kind() == ErrorKind::bad_setting;
@@ -72,6 +94,18 @@ HttpReply error_reply(const std::exception& error) {
     return error_reply(503, "out of memory", "", "");
   }
   return error_reply(500, error.what(), "", "");
+}
+
+std::string anthropic_error_json(int status, std::string_view message) {
+  return Json{{"type", "error"},
+              {"error", {{"type", anthropic_type(status)}, {"message", message}}}}
+      .dump_any();
+}
+
+HttpReply anthropic_form(HttpReply reply) {
+  const Json json = parse_json(reply.body, "an error");
+  reply.body = anthropic_error_json(reply.status, json["error"]["message"].text());
+  return reply;
 }
 
 }  // namespace leq

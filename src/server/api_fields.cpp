@@ -13,6 +13,19 @@ constexpr std::size_t kShownBytes = 60;
 
 }  // namespace
 
+JsonTree parse_request_body(std::string_view body) {
+  require(!trim(body).empty(), ErrorKind::bad_input,
+          "the request body is empty; expected a JSON object");
+  return parse_json_tree(body, "the request body", kBodyLimits);
+}
+
+JsonTree parse_request_object(std::string_view body) {
+  JsonTree tree = parse_request_body(body);
+  require(tree.root().is_object(), ErrorKind::bad_input,
+          "the request body: expected a JSON object");
+  return tree;
+}
+
 std::string marked_field(std::string_view name) { return Setting{name}.marked(); }
 
 void field_error(std::string_view name, std::string_view what) {

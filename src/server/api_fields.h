@@ -12,6 +12,14 @@
 
 namespace leq {
 
+// Most bytes and values of a body's JSON: beside what HTTP allows, what it may take of memory.
+inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
+
+// A request's body. Throws Error where it is not JSON.
+JsonTree parse_request_body(std::string_view body);
+// The same, and where it is not an object.
+JsonTree parse_request_object(std::string_view body);
+
 // Throw Error where the member is there and is no such value.
 std::optional<double> number_field(JsonNode object, std::string_view name);
 std::optional<std::int64_t> whole_field(JsonNode object, std::string_view name, std::int64_t least,

@@ -16,7 +16,7 @@ namespace leq {
 namespace {
 
 std::string file_name_of(const HttpExchange& exchange) {
-  const JsonTree tree = parse_json_tree(exchange.request().body, "the body", kBodyLimits);
+  const JsonTree tree = parse_request_body(exchange.request().body);
   const auto name = tree.root().is_object() ? text_field(tree.root(), "filename") : std::nullopt;
   if (!name) field_error("filename", "the name of a file");
   return *name;

@@ -192,11 +192,11 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
   const std::size_t wanted = call.requests.size();
   if (draining || writing_.size() + wanted > most_requests_) {
     ++totals_.refused;
-    if (draining) throw Busy("the server stops", ErrorKind::interrupted);
+    if (draining) throw Busy("the server is shutting down", true);
     throw Busy(std::to_string(writing_.size()) + " replies are being written or waited for, and " +
                    std::to_string(wanted) + " more do not fit in the queue of " +
                    std::to_string(most_requests_) + "; try again later",
-               ErrorKind::bad_input);
+               false);
   }
   std::vector<RequestId> ids;
   ids.reserve(wanted);
@@ -310,6 +310,11 @@ EngineStatus EngineThread::status() const {
 std::optional<std::string> EngineThread::failure() const {
   const std::lock_guard lock(mutex_);
   return failure_;
+}
+
+bool EngineThread::draining() const {
+  const std::lock_guard lock(mutex_);
+  return draining_ || stopping_;
 }
 
 bool EngineThread::drain(double seconds) {

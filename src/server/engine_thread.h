@@ -78,7 +78,13 @@ struct EngineStatus {
 // Too many are waiting: the caller may come again later.
 class Busy : public Error {
  public:
-  using Error::Error;
+  Busy(const std::string& text, bool shutting_down)
+      : Error(text, ErrorKind::interrupted), shutting_down_(shutting_down) {}
+  // Later will not do: the server ends.
+  bool shutting_down() const { return shutting_down_; }
+
+ private:
+  bool shutting_down_;
 };
 
 class EngineThread {
@@ -105,6 +111,7 @@ class EngineThread {
   std::int64_t context() const { return context_; }
   // What ended the thread before it was told to, null while all is well. No request is taken then.
   std::optional<std::string> failure() const;
+  bool draining() const;  // no request is taken any more
 
   // No request is taken from now on. Waits until all have ended, at most so long; false where some
   // had not.

@@ -1,11 +1,13 @@
 #include "server/generation.h"
 
 #include <algorithm>
-#include <chrono>
+#include <iterator>
+#include <limits>
 #include <random>
 #include <utility>
 
 #include "base/error.h"
+#include "base/stopwatch.h"
 #include "server/api_error.h"
 #include "server/reply_writer.h"
 
@@ -20,7 +22,16 @@ std::uint64_t random_bits() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-std::string event(std::string_view json) { return "data: " + std::string(json) + "\n\n"; }
+constexpr std::size_t kMostWarningBytes = 1000;
+
+// Notes as a header may hold them: a line of ASCII.
+std::string warning_header(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
+  std::string line;
+  for (const char c : text.substr(0, kMostWarningBytes)) line += c >= ' ' && c < 0x7f ? c : '?';
+  return line;
+}
 
 // One call's replies while they are written.
 class Generation {
@@ -31,14 +42,13 @@ class Generation {
         call_(std::move(call)),
         model_(model),
         engine_(engine),
-        writer_(call_, model, random_id(),
-                std::chrono::duration_cast<std::chrono::seconds>(
-                    std::chrono::system_clock::now().time_since_epoch())
-                    .count()) {}
+        writer_(make_reply_writer(call_, model)) {}
 
-  void answer(std::optional<double> most_seconds);
+  void answer(const ReplyTimes& times);
 
  private:
+  void write_all(const ReplyTimes& times, Mailbox& mailbox);
+  HttpReply head() const;
   EngineCall engine_call(std::optional<double> most_seconds) const;
   void make_choices();
   bool begin_stream();
@@ -48,13 +58,20 @@ class Generation {
   bool add(Choice& choice, const ChoicePiece& piece);
   bool finish(Choice& choice);
   void read_forced_call(Choice& choice, ChoicePiece& piece) const;
-  bool write(std::string_view json) { return exchange_.write(event(json)); }
+  std::vector<TokenLogprobs> prompt_logprobs(const std::vector<Token>& prompt);
+  bool write(std::string_view events) {
+    if (events.empty()) return true;
+    since_write_.restart();
+    return exchange_.write(events);
+  }
 
   HttpExchange& exchange_;
   const GenerationCall call_;
   const ApiModel& model_;
   EngineThread& engine_;
-  ReplyWriter writer_;
+  std::unique_ptr<ReplyWriter> writer_;
+  Stopwatch since_write_;
+  bool is_heard_ = false;
   std::vector<Choice> choices_;
   std::vector<ReplyReader> readers_;  // one for each choice of a chat
   std::vector<std::string> held_;     // texts of forced calls, whole at their ends
@@ -79,6 +96,7 @@ EngineCall Generation::engine_call(std::optional<double> most_seconds) const {
       request.grammar = call_.grammar;
       request.shown = call_.shown;
       request.seconds = most_seconds;
+      request.thoughts = call_.thoughts;
       wanted.requests.push_back(std::move(request));
     }
   }
@@ -91,7 +109,9 @@ void Generation::make_choices() {
       Choice choice;
       choice.index = choices_.size();
       choice.prompt = prompt;
-      if (call_.use == ReplyUse::read) {
+      if (call_.use == ReplyUse::forced) {
+        readers_.emplace_back(model_.style, call_.prompt_texts[prompt], false);
+      } else if (call_.use == ReplyUse::read) {
         readers_.emplace_back(model_.style, call_.prompt_texts[prompt], call_.with_tools,
                               call_.tools);
       }
@@ -101,62 +121,89 @@ void Generation::make_choices() {
   held_.resize(choices_.size());
 }
 
-void Generation::answer(std::optional<double> most_seconds) {
+void Generation::answer(const ReplyTimes& times) {
   make_choices();
-  EngineCall wanted = engine_call(most_seconds);
+  EngineCall wanted = engine_call(times.most_seconds);
   const std::shared_ptr<Mailbox> mailbox = wanted.mailbox;
   const std::vector<RequestId> ids = engine_.submit(std::move(wanted));
-  bool is_heard = false;
   try {
-    is_heard = (!call_.stream || begin_stream()) && echo();
-    while (is_heard && ended_ < choices_.size() && !error_) {
-      for (ReplyNews& news : mailbox->take(kLookSeconds)) {
-        is_heard = is_heard && take(std::move(news));
-      }
-      is_heard = is_heard && exchange_.client_is_there();
-    }
+    write_all(times, *mailbox);
   } catch (...) {
     engine_.cancel(ids);
     throw;
   }
   if (ended_ < choices_.size()) engine_.cancel(ids);
-  if (!is_heard) {
+  if (!is_heard_) {
     if (call_.stream) return;
     throw ApiError(503, "the client went away", "");  // nobody reads it
   }
   if (error_ && !call_.stream) throw *error_;
   if (!call_.stream) {
-    HttpReply reply;
-    reply.body = writer_.whole(choices_);
+    HttpReply reply = head();
+    reply.body = writer_->whole(choices_);
     return exchange_.reply(reply);
   }
-  if (error_) {
-    write(error_json(500, error_->what(), "", ""));
-  } else if (writer_.tells_usage()) {
-    write(writer_.usage(choices_));
-  }
-  if (writer_.tells_done()) write("[DONE]");
+  write(error_ ? writer_->failed(*error_) : writer_->finish(choices_));
   exchange_.end_stream();
 }
 
-bool Generation::begin_stream() {
-  HttpReply head;
-  head.type = "text/event-stream";
-  head.headers = {{"Cache-Control", "no-cache"}};
-  if (!exchange_.begin_stream(head)) return false;
-  if (call_.style != CallStyle::chat) return true;
-  return std::ranges::all_of(choices_,
-                             [&](const Choice& choice) { return write(writer_.begin(choice)); });
+// Until all replies have ended, one has failed, or nobody hears them.
+void Generation::write_all(const ReplyTimes& times, Mailbox& mailbox) {
+  is_heard_ = (!call_.stream || begin_stream()) && echo();
+  while (is_heard_ && ended_ < choices_.size() && !error_) {
+    for (ReplyNews& news : mailbox.take(kLookSeconds)) {
+      is_heard_ = is_heard_ && take(std::move(news));
+    }
+    is_heard_ = is_heard_ && exchange_.client_is_there();
+    if (is_heard_ && call_.stream && since_write_.seconds() >= times.ping_seconds) {
+      is_heard_ = write(writer_->ping());
+    }
+  }
 }
 
-// The prompts in front of their replies.
+HttpReply Generation::head() const {
+  HttpReply head;
+  if (!call_.notes.empty())
+    head.headers.emplace_back("X-Leq-Warnings", warning_header(call_.notes));
+  return head;
+}
+
+bool Generation::begin_stream() {
+  HttpReply begun = head();
+  begun.type = "text/event-stream";
+  begun.headers.emplace_back("Cache-Control", "no-cache");
+  return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
+}
+
+// The prompts in front of their replies, with the probabilities of their tokens where these are
+// asked for.
 bool Generation::echo() {
   if (!call_.echo) return true;
+  std::vector<TokenLogprobs> logprobs;
   return std::ranges::all_of(choices_, [&](Choice& choice) {
+    const std::vector<Token>& prompt = call_.prompts[choice.prompt];
+    const bool is_new = choice.index % call_.choices == 0;
+    if (call_.top_logprobs >= 0 && is_new) logprobs = prompt_logprobs(prompt);
     ChoicePiece piece;
-    piece.content = model_.tokenizer.decode(call_.prompts[choice.prompt], false);
+    piece.content = model_.tokenizer.decode(prompt, false);
+    piece.logprobs = logprobs;
     return add(choice, piece);
   });
+}
+
+// The first token follows nothing: its probability is not a number.
+std::vector<TokenLogprobs> Generation::prompt_logprobs(const std::vector<Token>& prompt) {
+  EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
+  engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
+  while (!text.done()) {
+    engine_.between_steps([&](Engine& engine) { engine.embed_chunk(text); });
+  }
+  TokenLogprobs first;
+  first.id = prompt.front();
+  first.logprob = std::numeric_limits<float>::quiet_NaN();
+  std::vector<TokenLogprobs> all = {first};
+  std::ranges::move(text.logprobs, std::back_inserter(all));
+  return all;
 }
 
 bool Generation::take(ReplyNews news) {
@@ -166,6 +213,9 @@ bool Generation::take(ReplyNews news) {
   if (!news.end) return true;
   choice.end = std::move(*news.end);
   ++ended_;
+  if (choice.end.stopped == StopReason::interrupted) {
+    choice.interruption = engine_.draining() ? "shutdown" : "timeout";
+  }
   if (choice.end.stopped == StopReason::failed) {
     error_ = choice.end.error ? *choice.end.error : Error("the reply failed");
     return true;
@@ -179,7 +229,9 @@ ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
   piece.logprobs = news.logprobs;
   piece.tokens = news.tokens;
   if (call_.use == ReplyUse::forced) {
-    held_[index] += news.text;
+    ReplyPiece parts = readers_[index].push(news.text);
+    piece.thoughts = std::move(parts.thoughts);
+    held_[index] += parts.content;
   } else if (call_.use == ReplyUse::plain) {
     piece.content = news.text;
   } else {
@@ -207,10 +259,13 @@ bool Generation::add(Choice& choice, const ChoicePiece& piece) {
   choice.logprobs.insert(choice.logprobs.end(), piece.logprobs.begin(), piece.logprobs.end());
   const bool has_text = !piece.content.empty() || !piece.thoughts.empty() || !piece.calls.empty();
   const bool has_more = has_text || (call_.top_logprobs >= 0 && !piece.logprobs.empty());
-  const bool sent = !call_.stream || !has_more || write(writer_.more(choice, piece));
+  const bool sent = !call_.stream || !has_more || write(writer_->more(choice, piece));
   for (const TokenLogprobs& token : piece.logprobs) {
-    choice.logprob_bytes += std::ssize(model_.tokenizer.token_bytes(token.id));
+    choice.logprob_characters += characters_begun(model_.tokenizer.token_bytes(token.id));
   }
+  const bool only_thoughts =
+      !piece.thoughts.empty() && piece.content.empty() && piece.calls.empty();
+  if (only_thoughts) choice.thought_tokens += std::ssize(piece.tokens);
   return sent;
 }
 
@@ -222,10 +277,13 @@ bool Generation::finish(Choice& choice) {
     rest.content = std::move(parts.content);
     rest.calls = std::move(parts.calls);
   } else if (call_.use == ReplyUse::forced) {
+    ReplyPiece parts = readers_[choice.index].finish();
+    rest.thoughts = std::move(parts.thoughts);
+    held_[choice.index] += parts.content;
     read_forced_call(choice, rest);
   }
   if (!add(choice, rest)) return false;
-  return !call_.stream || write(writer_.end(choice));
+  return !call_.stream || write(writer_->end(choice));
 }
 
 // One that broke off is content, so that nothing is lost.
@@ -243,17 +301,8 @@ void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
 
 }  // namespace
 
-std::string random_id() {
-  constexpr std::string_view kLetters =
-      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-  std::random_device device;
-  std::string id;
-  for (int i = 0; i < 24; ++i) id += kLetters[device() % kLetters.size()];
-  return id;
-}
-
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
-                       EngineThread& engine, std::optional<double> most_seconds) {
+                       EngineThread& engine, const ReplyTimes& times) {
   for (const std::vector<Token>& prompt : call.prompts) {
     if (std::ssize(prompt) < engine.context()) continue;
     throw ApiError(400,
@@ -262,7 +311,7 @@ void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiMod
                        std::to_string(engine.context()),
                    "context_length_exceeded");
   }
-  Generation(exchange, std::move(call), model, engine).answer(most_seconds);
+  Generation(exchange, std::move(call), model, engine).answer(times);
 }
 
 }  // namespace leq

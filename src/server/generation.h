@@ -8,12 +8,14 @@
 
 namespace leq {
 
+struct ReplyTimes {
+  std::optional<double> most_seconds = {};  // that a reply may take
+  double ping_seconds = 15;                 // in which a stream's client hears something
+};
+
 // Returns when the reply is sent, or nobody waits for it any more; the engine is told then. Throws
 // Error, and Busy, as long as nothing was sent.
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
-                       EngineThread& engine, std::optional<double> most_seconds);
-
-// Letters that are not used twice.
-std::string random_id();
+                       EngineThread& engine, const ReplyTimes& times);
 
 }  // namespace leq

@@ -13,14 +13,17 @@
 #include "base/json_tree.h"
 #include "engine/engine.h"
 #include "generate/chat_template.h"
+#include "generate/thoughts.h"
 #include "generate/tool_calls.h"
 #include "model/sampling_settings.h"
+#include "server/api_fields.h"
 #include "server/grammar_store.h"
 
 namespace leq {
 
-// Most bytes and values of a body's JSON: beside what HTTP allows, what it may take of memory.
-inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
+// Said before thoughts are ended for being too long.
+inline constexpr std::string_view kThoughtWords =
+    "\n\nThere is no time left to think; I answer now.\n";
 
 // What a client's JSON is read against. Everything must outlive it.
 struct ApiModel {
@@ -34,16 +37,29 @@ struct ApiModel {
   SamplingSettings sampling = {};  // where a request says nothing; the seed is drawn
   bool has_seed = false;           // ... or is this one
   StopRules stop = {};             // for all replies, with the limit where a request has none
-  std::int64_t slots = 1;          // that a request may name
-  std::int64_t most_choices = 16;  // replies that one request may ask for
+  // Of thoughts where a request says nothing: most tokens, -1: any number; and what is said where
+  // they end for that.
+  std::int64_t thought_tokens = -1;
+  std::string thought_words = std::string(kThoughtWords);
+  std::string chat_error = {};          // why there are no chats, where `chat` is null
+  bool template_has_tools = true;       // it shows tools to the model
+  bool template_has_developer = false;  // it knows the role
+  std::int64_t created = 0;             // seconds since 1970
+  std::int64_t slots = 1;               // that a request may name
+  std::int64_t most_choices = 16;       // replies that one request may ask for
   std::int64_t most_logprobs = 20;
 };
 
 enum class CallStyle : std::uint8_t {
-  chat,    // /v1/chat/completions
-  text,    // /v1/completions
-  native,  // /completion, as llama-server has it
+  chat,       // /v1/chat/completions
+  text,       // /v1/completions
+  native,     // /completion, as llama-server has it
+  responses,  // /v1/responses: read as a chat (responses_request.h)
+  messages,   // /v1/messages, Anthropic's: as well
 };
+constexpr bool is_chat(CallStyle style) {
+  return style != CallStyle::text && style != CallStyle::native;
+}
 
 // How a reply's text becomes content and calls of tools.
 enum class ReplyUse : std::uint8_t {
@@ -64,7 +80,10 @@ struct GenerationCall {
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
   bool with_tools = false;
-  JsonNode tools = {};    // of the body, which must live as long as the call
+  JsonNode tools = {};  // of the body, which must live as long as the call
+  JsonNode asked = {};  // the request as the client wrote it, where it is no chat of its own form
+  std::vector<std::string> notes = {};  // what the request asks for and the reply does not hold
+  std::shared_ptr<const ThoughtBudget> thoughts;
   int top_logprobs = -1;  // below 0: none are wanted
   bool stream = false;
   bool include_usage = false;
@@ -77,11 +96,13 @@ struct GenerationCall {
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
 
 // The conversation of a body as text parts; "messages", "tools" and what the template asks for.
+// Throws Error naming the message at fault, where it is one.
 std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model);
 
 // The prompts of "prompt" or "input": a text, ids, texts and ids mixed, or several of these.
 // Special tokens in texts are recognised; `with_bos`: as the tokenizer puts it in front.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
-                                             const ApiModel& model, bool with_bos);
+                                             const ApiModel& model, bool with_bos,
+                                             std::size_t most = 256);
 
 }  // namespace leq

@@ -13,13 +13,19 @@
 
 namespace leq {
 
+// A grammar, and what it does not hold of the schemas that it was made of.
+struct CompiledGrammar {
+  std::shared_ptr<const Grammar> grammar;
+  SchemaNotes notes = {};
+};
+
 class GrammarStore {
  public:
-  using Compile = std::function<std::shared_ptr<const Grammar>()>;
+  using Compile = std::function<CompiledGrammar()>;
 
   // The grammar that is kept under this text, or what `compile` makes of it: in the thread that
   // asks, without stopping others. What it throws comes out and is not kept.
-  std::shared_ptr<const Grammar> get(const std::string& text, const Compile& compile);
+  CompiledGrammar get(const std::string& text, const Compile& compile);
 
   static constexpr std::size_t kMostGrammars = 32;
   static constexpr std::size_t kMostBytes = 1 << 20;  // of a text that is kept
@@ -27,9 +33,9 @@ class GrammarStore {
  private:
   struct Known {
     std::string text;
-    std::shared_ptr<const Grammar> grammar;
+    CompiledGrammar compiled;
   };
-  std::shared_ptr<const Grammar> find(const std::string& text);
+  const CompiledGrammar* find(const std::string& text);
 
   std::mutex mutex_;
   std::list<Known> known_;  // the one used last first

@@ -1,5 +1,6 @@
 #include "server/http_exchange.h"
 
+#include <ctime>
 #include <string>
 
 #include "base/error.h"
@@ -7,13 +8,16 @@
 namespace leq {
 namespace {
 
-HttpHeaders headers_of(const HttpReply& reply) {
-  HttpHeaders headers = reply.headers;
-  if (!reply.type.empty()) headers.emplace_back("Content-Type", reply.type);
-  return headers;
-}
+constexpr std::size_t kTogetherBytes = 64 << 10;  // of a body that is sent with its head
 
 }  // namespace
+
+HttpHeaders sent_headers(const HttpReply& reply) {
+  HttpHeaders headers = reply.headers;
+  if (!reply.type.empty()) headers.emplace_back("Content-Type", reply.type);
+  headers.emplace_back("Date", http_date(std::time(nullptr)));
+  return headers;
+}
 
 bool SocketExchange::send(std::string_view text) {
   if (is_sound_) is_sound_ = connection_.write_all(text, patience_);
@@ -26,9 +30,17 @@ void SocketExchange::reply(const HttpReply& reply) {
   const bool has_body = reply.status != 204;
   const HttpBody body = {has_body ? HttpBody::Framing::length : HttpBody::Framing::none,
                          reply.body.size()};
-  std::string text = response_head(reply.status, headers_of(reply), body, keep_alive_);
-  if (has_body && request_.method != "HEAD") text += reply.body;
-  send(text);
+  std::string text = response_head(reply.status, sent_headers(reply), body, keep_alive_);
+  if (!has_body || request_.method == "HEAD" || reply.body.size() > kTogetherBytes) {
+    send(text);
+    text.clear();
+  }
+  if (!has_body || request_.method == "HEAD") return;
+  if (text.empty()) {
+    send(reply.body);  // no copy of a large one
+  } else {
+    send(text + reply.body);
+  }
 }
 
 bool SocketExchange::begin_stream(const HttpReply& head) {
@@ -37,7 +49,7 @@ bool SocketExchange::begin_stream(const HttpReply& head) {
   if (!request_.takes_chunks) keep_alive_ = false;
   const HttpBody body = {request_.takes_chunks ? HttpBody::Framing::chunks
                                                : HttpBody::Framing::none};
-  return send(response_head(head.status, headers_of(head), body, keep_alive_));
+  return send(response_head(head.status, sent_headers(head), body, keep_alive_));
 }
 
 bool SocketExchange::write(std::string_view piece) {

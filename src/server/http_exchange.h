@@ -9,6 +9,9 @@
 
 namespace leq {
 
+// A reply's headers with its type and the date.
+HttpHeaders sent_headers(const HttpReply& reply);
+
 class SocketExchange : public HttpExchange {
  public:
   // `connection` must outlive the exchange.

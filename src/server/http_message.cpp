@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstring>
+#include <ctime>
 
 #include "base/text.h"
 
@@ -23,7 +23,7 @@ std::string lower_case(std::string_view text) {
 bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') ||
-           std::strchr("!#$%&'*+-.^_`|~", c) != nullptr;
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
   });
 }
 
@@ -184,16 +184,15 @@ void HttpReader::take_header(std::string_view line) {
   const std::size_t colon = line.find(':');
   if (colon == std::string_view::npos || !is_token(line.substr(0, colon)) ||
       !is_value(line.substr(colon + 1))) {
-    return fail(400, "a header that is no \"name: value\"");
+    return fail(400, "a header that is not \"name: value\"");
   }
   if (request_.headers.size() == limits_.headers) {
     return fail(431, "more than " + std::to_string(limits_.headers) + " headers");
   }
   const std::string name = lower_case(line.substr(0, colon));
   const bool once = name == "host" || name == "content-length" || name == "transfer-encoding";
-  if (once && std::ranges::find(request_.headers, name, &HttpHeaders::value_type::first) !=
-                  request_.headers.end()) {
-    return fail(400, "the header " + name + " stands twice");
+  if (once && has_header(name)) {
+    return fail(400, "the header " + name + " occurs twice");
   }
   request_.headers.emplace_back(name, trim(line.substr(colon + 1)));
 }
@@ -201,6 +200,12 @@ void HttpReader::take_header(std::string_view line) {
 void HttpReader::end_head() {
   const std::string connection = lower_case(request_.header("connection"));
   if (connection.find("close") != std::string::npos) request_.keep_alive = false;
+  if (request_.takes_chunks && !has_header("host"))
+    return fail(400, "HTTP/1.1 without a Host header");
+  const std::string coding = lower_case(request_.header("content-encoding"));
+  if (!coding.empty() && coding != "identity") {
+    return fail(415, "a body with the content-encoding " + coding + "; send it without");
+  }
   const std::string_view length = request_.header("content-length");
   const std::string encoding = lower_case(request_.header("transfer-encoding"));
   wants_continue_ = lower_case(request_.header("expect")) == "100-continue";
@@ -225,6 +230,11 @@ void HttpReader::end_head() {
   part_ = left_ > 0 ? Part::body : Part::complete;
 }
 
+bool HttpReader::has_header(std::string_view name) const {
+  return std::ranges::find(request_.headers, name, &HttpHeaders::value_type::first) !=
+         request_.headers.end();
+}
+
 void HttpReader::take_chunk_size(std::string_view line) {
   const std::string_view digits = trim(line.substr(0, line.find(';')));
   const auto bytes = whole_number<std::uint64_t>(digits, 16);
@@ -239,6 +249,21 @@ void HttpReader::take_chunk_size(std::string_view line) {
 bool HttpReader::take_wish_to_continue() {
   const bool waits = part_ == Part::body || part_ == Part::chunk_size;
   return waits && std::exchange(wants_continue_, false);
+}
+
+std::string http_date(std::int64_t seconds) {
+  const std::time_t time = seconds;
+  std::tm utc = {};
+  gmtime_r(&time, &utc);
+  constexpr std::string_view kDays = "SunMonTueWedThuFriSat";
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  const auto name = [](std::string_view names, int i) {
+    return std::string(names.substr(static_cast<std::size_t>(i) * 3, 3));
+  };
+  const auto two = [](int number) { return (number < 10 ? "0" : "") + std::to_string(number); };
+  return name(kDays, utc.tm_wday) + ", " + two(utc.tm_mday) + " " + name(kMonths, utc.tm_mon) +
+         " " + std::to_string(1900 + utc.tm_year) + " " + two(utc.tm_hour) + ":" + two(utc.tm_min) +
+         ":" + two(utc.tm_sec) + " GMT";
 }
 
 std::string_view status_name(int status) {

@@ -52,6 +52,9 @@ class HttpReader {
 
   bool started() const { return bytes_ > 0; }
   bool complete() const { return part_ == Part::complete; }
+  // Request line and headers are there.
+  bool head_complete() const { return part_ != Part::request_line && part_ != Part::header; }
+  const HttpRequest& request() const { return request_; }
   const std::optional<HttpFault>& fault() const { return fault_; }
   // The client waits for "100 Continue" before it sends its body. True once.
   bool take_wish_to_continue();
@@ -77,6 +80,7 @@ class HttpReader {
   void end_head();
   void take_chunk_size(std::string_view line);
   void fail(int status, std::string text);
+  bool has_header(std::string_view name) const;
 
   HttpLimits limits_;
   HttpRequest request_;
@@ -88,6 +92,9 @@ class HttpReader {
   bool wants_continue_ = false;
   std::optional<HttpFault> fault_;
 };
+
+// "Thu, 26 Nov 2026 05:07:45 GMT", of seconds since 1970.
+std::string http_date(std::int64_t seconds);
 
 // "Not Found"; "" of a status that has no name here.
 std::string_view status_name(int status);

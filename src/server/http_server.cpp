@@ -84,7 +84,8 @@ int listening_socket(const HttpOptions& options) {
 
 class HttpServer::Lobby {
  public:
-  Lobby(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply);
+  Lobby(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
+        HttpHeadCheck head_check);
   ~Lobby() { stop(); }
   Lobby(const Lobby&) = delete;
   Lobby& operator=(const Lobby&) = delete;
@@ -101,6 +102,7 @@ class HttpServer::Lobby {
     Stopwatch since = {};     // it came, was answered, or began its request
     bool is_new = true;       // has sent no whole request yet
     bool is_leaving = false;  // was told why; what it still sends is not read
+    bool is_checked = false;  // its request's head
     std::uint64_t held = 0;   // bytes of its request
   };
   // On the way between lobby and workers.
@@ -123,6 +125,7 @@ class HttpServer::Lobby {
   bool feed(Guests::iterator guest, std::string_view bytes);
   void hand_over(Guests::iterator guest, std::string_view rest);
   void refuse(Guests::iterator guest, const HttpFault& fault);
+  void refuse(Guests::iterator guest, const HttpReply& reply);
   void say_goodbye(Guest& guest);
   void count_held(Guest& guest);
   void drop(Guests::iterator guest);
@@ -135,6 +138,7 @@ class HttpServer::Lobby {
   HttpOptions options_;
   HttpHandler handler_;
   HttpFaultReply fault_reply_;
+  HttpHeadCheck head_check_;
   std::optional<TlsContext> tls_;
   Descriptor listening_, epoll_, wakener_;
   Guests guests_;  // of the lobby's thread alone, as held_
@@ -149,10 +153,11 @@ class HttpServer::Lobby {
 };
 
 HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
-                         HttpFaultReply fault_reply)
+                         HttpFaultReply fault_reply, HttpHeadCheck head_check)
     : options_(options),
       handler_(std::move(handler)),
       fault_reply_(std::move(fault_reply)),
+      head_check_(std::move(head_check)),
       listening_(listening_socket(options)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wakener_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -271,7 +276,7 @@ void HttpServer::Lobby::accept_one(int descriptor) {
       guests_.emplace(descriptor, Guest{std::move(connection), HttpReader(options_.limits)}).first;
   const bool full = ++connections_ > options_.connections;
   if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(guest);
-  if (full) refuse(guest, {503, "too many connections"});
+  if (full) refuse(guest, HttpFault{503, "too many connections"});
 }
 
 void HttpServer::Lobby::take_returned() {
@@ -333,8 +338,14 @@ bool HttpServer::Lobby::feed(Guests::iterator guest, std::string_view bytes) {
     hand_over(guest, bytes.substr(used));
     return false;
   }
+  if (head_check_ && from.reader.head_complete() && !std::exchange(from.is_checked, true)) {
+    if (const auto reply = head_check_(from.reader.request())) {
+      refuse(guest, *reply);
+      return false;
+    }
+  }
   if (held_ > options_.held_bytes && from.held > kAlwaysHeld) {
-    refuse(guest, {503, "too many large requests at once"});
+    refuse(guest, HttpFault{503, "too many large requests at once"});
     return false;
   }
   if (from.reader.take_wish_to_continue()) {
@@ -364,16 +375,18 @@ void HttpServer::Lobby::hand_over(Guests::iterator guest, std::string_view rest)
 }
 
 void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) try {
-  Guest& refused = guest->second;
-  const HttpReply reply = fault_reply_(fault);
-  HttpHeaders headers = reply.headers;
-  headers.emplace_back("Content-Type", reply.type);
-  const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
-  // One try: who does not take it at once does without.
-  refused.connection->write(response_head(reply.status, headers, body, false) + reply.body);
-  say_goodbye(refused);
+  refuse(guest, fault_reply_(fault));
 } catch (const std::exception&) {  // as attend()
   drop(guest);
+}
+
+void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpReply& reply) {
+  Guest& refused = guest->second;
+  const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
+  // One try: who does not take it at once does without.
+  refused.connection->write(response_head(reply.status, sent_headers(reply), body, false) +
+                            reply.body);
+  say_goodbye(refused);
 }
 
 // Closing at once would take back what was sent, where the client sent more than was read.
@@ -409,7 +422,7 @@ void HttpServer::Lobby::end_overdue() {
     } else if (stopping_) {
       drop(guest);
     } else if (who.reader.started() && seconds > options_.request_seconds) {
-      refuse(guest, {408, "the request did not arrive in time"});
+      refuse(guest, HttpFault{408, "the request did not arrive in time"});
     } else if (seconds > (who.is_new ? options_.request_seconds : options_.idle_seconds)) {
       drop(guest);
     }
@@ -460,8 +473,10 @@ void HttpServer::Lobby::answer(Visit& visit) {
   wake();
 }
 
-HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply)
-    : lobby_(std::make_unique<Lobby>(options, std::move(handler), std::move(fault_reply))) {}
+HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
+                       HttpHeadCheck head_check)
+    : lobby_(std::make_unique<Lobby>(options, std::move(handler), std::move(fault_reply),
+                                     std::move(head_check))) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return lobby_->port(); }
 void HttpServer::stop() { lobby_->stop(); }

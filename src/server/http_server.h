@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -55,10 +56,15 @@ using HttpHandler = std::function<void(HttpExchange& exchange)>;
 // What is answered where there is no request for the handler: its status and text.
 using HttpFaultReply = std::function<HttpReply(const HttpFault& fault)>;
 
+// Sees a request whose headers are there and whose body is still to come; what it returns is sent
+// and the body is not read. Called by the thread that serves all who wait: it must not wait.
+using HttpHeadCheck = std::function<std::optional<HttpReply>(const HttpRequest& request)>;
+
 class HttpServer {
  public:
   // Takes the address. Throws Error naming it where that is not possible.
-  HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply);
+  HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
+             HttpHeadCheck head_check = {});
   // As stop().
   ~HttpServer();
 

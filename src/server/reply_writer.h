@@ -1,8 +1,10 @@
-// Replies as JSON in the three styles of calls, whole or in the chunks of a stream.
+// Replies as the JSON that clients of an API read, whole or as the events of a stream.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -22,8 +24,10 @@ struct Choice {
   std::vector<Call> calls;
   std::vector<TokenLogprobs> logprobs;
   std::vector<Token> tokens;
-  std::int64_t logprob_bytes = 0;  // of text, before the next token's
-  EngineReply end;                 // once it has ended
+  std::int64_t logprob_characters = 0;  // of text, before the next token's
+  std::int64_t thought_tokens = 0;
+  EngineReply end;                     // once it has ended
+  std::string_view interruption = {};  // what ended it before its time; empty: nothing did
 };
 
 // What was added to a choice.
@@ -41,37 +45,41 @@ struct ChoicePiece {
 
 class ReplyWriter {
  public:
-  // Both must outlive it. `id`: random letters; `created`: seconds since 1970.
-  ReplyWriter(const GenerationCall& call, const ApiModel& model, std::string id,
-              std::int64_t created);
+  virtual ~ReplyWriter() = default;
 
-  // JSON texts for a stream. All choices of a chat begin with begin().
-  std::string begin(const Choice& choice) const;
-  // `choice` with the piece in it already.
-  std::string more(const Choice& choice, const ChoicePiece& piece) const;
-  std::string end(const Choice& choice) const;
-  // Whether a stream ends with usage(), and with "[DONE]".
-  bool tells_usage() const { return call_.include_usage && call_.style != CallStyle::native; }
-  bool tells_done() const { return call_.style != CallStyle::native; }
-  std::string usage(const std::vector<Choice>& choices) const;
+  // Events of a stream, as bytes. `choice` has what is told in it already.
+  virtual std::string begin(const std::vector<Choice>& choices) = 0;
+  virtual std::string more(const Choice& choice, const ChoicePiece& piece) = 0;
+  virtual std::string end(const Choice& choice) = 0;
+  // After the last choice's end.
+  virtual std::string finish(const std::vector<Choice>& choices) = 0;
+  virtual std::string failed(const Error& error) = 0;
+  // Says that the server is still there.
+  virtual std::string ping() const { return ": ping\n\n"; }
 
   // A whole reply.
-  std::string whole(const std::vector<Choice>& choices) const;
-
- private:
-  Json frame(bool chunk) const;
-  Json chunk_of(const Choice& choice, Json content, Json finish_reason) const;
-  Json whole_choice(const Choice& choice) const;
-  Json native_end(const Choice& choice) const;
-  Json usage_json(const std::vector<Choice>& choices) const;
-  Json logprobs_json(const std::vector<TokenLogprobs>& tokens, std::int64_t offset) const;
-  Json token_json(const TokenLogprob& token) const;
-
-  const GenerationCall& call_;
-  const ApiModel& model_;
-  std::string id_;
-  std::int64_t created_;
+  virtual std::string whole(const std::vector<Choice>& choices) = 0;
 };
+
+// By the call's style. Both must outlive the writer.
+std::unique_ptr<ReplyWriter> make_reply_writer(const GenerationCall& call, const ApiModel& model);
+
+// "event: NAME" where it has one, and its data.
+std::string sent_event(std::string_view name, std::string_view json);
+std::string sent_event(std::string_view json);
+// Letters that are not used twice.
+std::string random_id();
+
+// Tokens of all prompts, each counted once; of these, found in the KV cache; and of all replies.
+struct TokenCounts {
+  std::int64_t prompt = 0, cached = 0, reply = 0, thoughts = 0;
+};
+TokenCounts count_tokens(const GenerationCall& call, const std::vector<Choice>& choices);
+// What a reply does not hold of what was asked for, as a JSON array.
+Json warnings_json(const GenerationCall& call);
+
+// Characters whose first byte is there.
+std::int64_t characters_begun(std::string_view bytes);
 
 // Milliseconds and rates of a reply, under the names of llama-server.
 Json timings_json(const EngineReply& reply);

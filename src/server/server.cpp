@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <algorithm>
+#include <ctime>
 #include <exception>
 #include <utility>
 
@@ -51,6 +52,7 @@ ApiOptions api_options(const Model& model, const Session& session, const ServerO
   ApiOptions api;
   api.access = options.access;
   api.most_seconds = options.most_seconds;
+  api.ping_seconds = options.ping_seconds;
   api.with_page = options.with_page;
   api.with_metrics = options.with_metrics;
   api.with_slots = options.with_slots;
@@ -62,7 +64,8 @@ ApiOptions api_options(const Model& model, const Session& session, const ServerO
 }  // namespace
 
 ApiModel Server::api_model(const Model& model, const RunLimits& limits,
-                           const ServerOptions& options, const ChatTemplate* chat) {
+                           const ServerOptions& options, const ChatTemplate* chat,
+                           const std::string& chat_error) {
   ApiModel api = {.tokenizer = model.tokenizer()};
   api.slots = limits.sequences;
   api.vocabulary = static_cast<std::size_t>(model.config().vocab);
@@ -74,6 +77,14 @@ ApiModel Server::api_model(const Model& model, const RunLimits& limits,
   api.sampling = options.sampling;
   api.sampling.seed = options.seed.value_or(0);
   api.has_seed = options.seed.has_value();
+  api.thought_tokens = options.thought_tokens;
+  api.thought_words = options.thought_words;
+  api.chat_error = chat_error;
+  // Named formats know no tools; a template that shows them names the variable.
+  const std::string own = options.chat_template.empty() ? model.chat_template() : std::string();
+  api.template_has_tools = own.find("tools") != std::string::npos;
+  api.template_has_developer = own.find("developer") != std::string::npos;
+  api.created = std::time(nullptr);
   api.stop.end_tokens = model.end_tokens();
   api.stop.max_tokens = options.max_tokens;
   return api;
@@ -83,7 +94,7 @@ Server::Server(const Model& model, Session& session, const ServerOptions& option
     : say_(options.say),
       slot_files_(slot_files(model, session, options)),
       chat_(chat_template(model, options.chat_template, chat_error_)),
-      model_(api_model(model, session.limits(), options, chat_ ? &*chat_ : nullptr)),
+      model_(api_model(model, session.limits(), options, chat_ ? &*chat_ : nullptr, chat_error_)),
       engine_(session, model.tokenizer(), options.engine, most_requests(session, options)),
       api_(model_, model, session.limits(), engine_, api_options(model, session, options)) {
   model_.grammars = &grammars_;
@@ -94,7 +105,8 @@ Server::Server(const Model& model, Session& session, const ServerOptions& option
   HttpOptions http = options.http;
   http.workers = static_cast<int>(most_requests(session, options) + kQuickWorkers);
   http_ = std::make_unique<HttpServer>(
-      http, [this](HttpExchange& exchange) { api_.answer(exchange); }, api_fault_reply);
+      http, [this](HttpExchange& exchange) { api_.answer(exchange); }, api_fault_reply,
+      [this](const HttpRequest& request) { return api_.check_head(request); });
 }
 
 Server::~Server() {

@@ -26,8 +26,11 @@ struct ServerOptions {
   std::int64_t max_tokens = -1;
   std::string chat_template;  // the name of a format; empty: the model's own template
   bool enable_thinking = true;
+  std::int64_t thought_tokens = -1;  // most tokens of thoughts; -1: any number
+  std::string thought_words = std::string(kThoughtWords);  // said where they end for that
   std::size_t most_waiting = 64;       // replies, beside those in work; more are refused
   std::optional<double> most_seconds;  // that a reply may take
+  double ping_seconds = 15;            // in which a stream's client hears something
   bool with_page = true, with_metrics = true, with_slots = true;
   // A folder for what slots save, and for the texts that are kept from one run to the next.
   std::optional<std::filesystem::path> slot_folder;
@@ -56,7 +59,8 @@ class Server {
 
  private:
   static ApiModel api_model(const Model& model, const RunLimits& limits,
-                            const ServerOptions& options, const ChatTemplate* chat);
+                            const ServerOptions& options, const ChatTemplate* chat,
+                            const std::string& chat_error);
 
   void read_kept();
   void write_kept();

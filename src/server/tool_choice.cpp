@@ -1,7 +1,6 @@
 #include "server/tool_choice.h"
 
 #include "base/error.h"
-#include "base/json.h"
 #include "server/api_fields.h"
 
 namespace leq {
@@ -25,24 +24,11 @@ std::string name_of(JsonNode tool) {
   return name.text();
 }
 
-std::string call_schema(JsonNode tool) {
-  const JsonNode parameters = object_field(function_of(tool), "parameters");
-  const std::string arguments =
-      parameters ? parameters.dump() : R"({"type":"object","additionalProperties":false})";
-  return R"({"type":"object","properties":{"name":{"const":)" + Json(name_of(tool)).dump() +
-         R"(},"arguments":)" + arguments +
-         R"(},"required":["name","arguments"],"additionalProperties":false})";
-}
-
-// Of the tool with this name, or of all where it is empty.
-std::string forced_schema(JsonNode tools, const std::string& only) {
-  std::string schemas;
+bool has_tool(JsonNode tools, const std::string& name) {
   for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
-    if (!only.empty() && name_of(tool) != only) continue;
-    schemas += (schemas.empty() ? "" : ",") + call_schema(tool);
+    if (name_of(tool) == name) return true;
   }
-  if (schemas.empty()) field_error("tool_choice", "there is no tool of this name");
-  return R"({"anyOf":[)" + schemas + "]}";
+  return false;
 }
 
 }  // namespace
@@ -55,20 +41,24 @@ ToolChoice read_tool_choice(JsonNode body) {
   if (tools && tools.size() > kMostTools) {
     field_error("tools", "at most " + std::to_string(kMostTools) + " tools");
   }
-  for (JsonNode tool = tools ? tools.first() : JsonNode(); tool; tool = tool.next()) name_of(tool);
+  for (JsonNode tool = tools ? tools.first() : JsonNode(); tool; tool = tool.next()) {
+    name_of(tool);
+    object_field(function_of(tool), "parameters");
+  }
   const std::string word = wanted && wanted.is_string() ? wanted.text() : "";
   if (wanted && wanted.is_object()) {
     const auto name = text_field(object_field(wanted, "function"), "name");
     if (!name || name->empty()) field_error("tool_choice", "a function with a name", wanted);
     if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
-    return {ToolChoice::Use::forced, forced_schema(tools, *name)};
+    if (!has_tool(tools, *name)) field_error("tool_choice", "there is no tool of this name");
+    return {ToolChoice::Use::forced, *name};
   }
   if (wanted && word != "none" && word != "auto" && word != "required") {
     field_error("tool_choice", "none, auto, required or a function", wanted);
   }
   if (word == "required") {
     if (!has_tools) field_error("tool_choice", "there are no tools to choose from");
-    return {ToolChoice::Use::forced, forced_schema(tools, "")};
+    return {ToolChoice::Use::forced};
   }
   return {has_tools && word != "none" ? ToolChoice::Use::free : ToolChoice::Use::none};
 }

@@ -15,8 +15,7 @@ struct ToolChoice {
     forced,  // the reply is a call
   };
   Use use = Use::none;
-  // Of a forced call: {"name": one of the tools, "arguments": by its parameters}.
-  std::string schema = {};
+  std::string only = {};  // forced: the name of the tool; empty: any of them
 };
 
 // Throws Error naming the member at fault.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 namespace leq {
 namespace {
@@ -54,48 +55,52 @@ void Merger::merge(const MergeTable& table, std::vector<std::uint32_t>& symbols)
     merge_long(table, symbols);
 }
 
-// Puts the pair of `at` and its successor on the heap if it has a merge.
-void Merger::push(const MergeTable& table, const std::vector<std::uint32_t>& symbols,
-                  std::uint32_t at) {
+// The rank of the pair of `at` and its successor; kEmptySlot where it has no merge.
+std::uint32_t Merger::rank_at(const MergeTable& table, const std::vector<std::uint32_t>& symbols,
+                              std::uint32_t at, std::uint32_t& result) const {
   const std::uint32_t right = next_[at];
-  if (right == kEnd) return;
+  if (right == kEnd || symbols[at] == kEmptySlot) return kEmptySlot;
   const MergeSlot& slot = table.find(symbols[at], symbols[right]);
-  if (slot.rank == kEmptySlot) return;
-  heap_.push_back({slot.rank, at, symbols[at], symbols[right], slot.result});
+  result = slot.result;
+  return slot.rank;
 }
 
 void Merger::merge_long(const MergeTable& table, std::vector<std::uint32_t>& symbols) {
   const auto count = static_cast<std::uint32_t>(symbols.size());
-  const auto later = [](const Candidate& a, const Candidate& b) {
-    return a.rank != b.rank ? a.rank > b.rank : a.at > b.at;
-  };
   heap_.clear();
+  heap_.reserve(count);
   next_.resize(count);
   previous_.resize(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     next_[i] = i + 1 < count ? i + 1 : kEnd;
     previous_[i] = i > 0 ? i - 1 : kEnd;
   }
-  for (std::uint32_t i = 0; i < count; ++i) push(table, symbols, i);
-  std::make_heap(heap_.begin(), heap_.end(), later);
+  std::uint32_t result = 0;
+  const auto push = [&](std::uint32_t at) {
+    const std::uint32_t rank = rank_at(table, symbols, at, result);
+    if (rank != kEmptySlot) heap_.push_back(std::uint64_t{rank} << 32 | at);
+    return rank != kEmptySlot;
+  };
+  for (std::uint32_t i = 0; i < count; ++i) push(i);
+  std::ranges::make_heap(heap_, std::greater());
   const auto push_ordered = [&](std::uint32_t at) {
-    const std::size_t before = heap_.size();
-    push(table, symbols, at);
-    if (heap_.size() > before) std::push_heap(heap_.begin(), heap_.end(), later);
+    if (push(at)) std::ranges::push_heap(heap_, std::greater());
   };
   while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), later);
-    const Candidate top = heap_.back();
+    std::ranges::pop_heap(heap_, std::greater());
+    const std::uint64_t top = heap_.back();
     heap_.pop_back();
-    const std::uint32_t right = next_[top.at];
-    // A candidate is stale once one of its symbols has been merged away (a dead one is kEmptySlot).
-    if (symbols[top.at] != top.left || right == kEnd || symbols[right] != top.right) continue;
-    symbols[top.at] = top.result;
+    const auto at = static_cast<std::uint32_t>(top);
+    // A candidate is stale once the pair there is another, of another rank: that one was pushed
+    // too.
+    if (rank_at(table, symbols, at, result) != top >> 32) continue;
+    const std::uint32_t right = next_[at];
+    symbols[at] = result;
     symbols[right] = kEmptySlot;
-    next_[top.at] = next_[right];
-    if (next_[right] != kEnd) previous_[next_[right]] = top.at;
-    push_ordered(top.at);
-    if (previous_[top.at] != kEnd) push_ordered(previous_[top.at]);
+    next_[at] = next_[right];
+    if (next_[right] != kEnd) previous_[next_[right]] = at;
+    push_ordered(at);
+    if (previous_[at] != kEnd) push_ordered(previous_[at]);
   }
   std::size_t kept = 0;
   for (std::uint32_t i = 0; i != kEnd; i = next_[i]) symbols[kept++] = symbols[i];

@@ -17,17 +17,13 @@ class Merger {
   void merge(const MergeTable& table, std::vector<std::uint32_t>& symbols);
 
  private:
-  struct Candidate {
-    std::uint32_t rank;
-    std::uint32_t at;  // the left symbol
-    std::uint32_t left;
-    std::uint32_t right;
-    std::uint32_t result;
-  };
   void merge_long(const MergeTable& table, std::vector<std::uint32_t>& symbols);
-  void push(const MergeTable& table, const std::vector<std::uint32_t>& symbols, std::uint32_t at);
+  std::uint32_t rank_at(const MergeTable& table, const std::vector<std::uint32_t>& symbols,
+                        std::uint32_t at, std::uint32_t& result) const;
 
-  std::vector<Candidate> heap_;
+  // Rank and place of pairs, lowest first: what pair it was is looked up again, so that a long word
+  // takes 8 bytes a pair.
+  std::vector<std::uint64_t> heap_;
   std::vector<std::uint32_t> next_;      // [symbols] the next living symbol
   std::vector<std::uint32_t> previous_;  // [symbols]
 };

@@ -71,7 +71,7 @@ TEST(ParseJson, RefusesANameThatStandsTwice) {
   EXPECT_EQ(parse_error_of(R"({"a": {"b": 1}, "b": [{"a": 1}, {"a": 2}]})"), "");
   for (const char* bad : {R"({"a": 1, "a": 1})", R"({"x": [{"a": 1, "b": 2, "a": 3}]})",
                           R"({"a": {}, "\u0061": 1})"}) {
-    EXPECT_EQ(parse_error_of(bad), "config.json: the name \"a\" stands twice") << bad;
+    EXPECT_EQ(parse_error_of(bad), "config.json: duplicate key \"a\"") << bad;
   }
 }
 

@@ -223,12 +223,13 @@ class Sharded : public testing::Test {
   }
   std::string error() {
     write_text(folder_.path() / "model.safetensors.index.json", index_.dump());
-    return error_of([&] { source_ = open_safetensors(folder_.path()); });
+    return error_of([&] { source_ = open_safetensors(folder_.path(), &notes_); });
   }
 
   test::TemporaryFolder folder_;
   json index_;
   std::unique_ptr<TensorSource> source_;
+  std::vector<std::string> notes_;
 };
 
 TEST_F(Sharded, OpensAllShardsOfAFolder) {
@@ -256,14 +257,34 @@ TEST_F(Sharded, RefusesATensorThatNoShardOrAnotherOneHas) {
   EXPECT_NE(error().find("no file has it"), std::string::npos);
   index_["weight_map"].erase("d");
   index_["weight_map"]["b"] = "one.safetensors";
-  EXPECT_NE(error().find("two.safetensors"), std::string::npos);
+  EXPECT_NE(error().find("no file has it"), std::string::npos);
 }
 
-TEST_F(Sharded, RefusesATensorInTwoShards) {
+// A stale copy in another shard, and a tensor that the index has not.
+TEST_F(Sharded, TheIndexDecidesWhichTensorsThereAre) {
+  write_text(folder_.path() / "one.safetensors", file_text(json{{"a", entry("F32", {1}, 0, 4)},
+                                                                {"b", entry("F32", {1}, 4, 8)},
+                                                                {"z", entry("F32", {1}, 8, 12)}}
+                                                               .dump(),
+                                                           "123456789012"));
+  EXPECT_EQ(error(), "");
+  EXPECT_EQ(source_->tensors().size(), 3u);
+  EXPECT_NE(source_->find("b")->place.find("two.safetensors"), std::string::npos);
+  EXPECT_EQ(source_->find("z"), nullptr);
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_EQ(notes_[0],
+            "one.safetensors: b is left out: the index does not have it there, nor 1 others");
+}
+
+TEST_F(Sharded, APointerOfGitLfsAndAnAdapterAreNamed) {
   write_text(folder_.path() / "one.safetensors",
-             file_text(json{{"a", entry("F32", {1}, 0, 4)}, {"b", entry("F32", {1}, 4, 8)}}.dump(),
-                       "12345678"));
-  EXPECT_NE(error().find("tensor b stands also in"), std::string::npos);
+             "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n");
+  EXPECT_NE(error().find("one.safetensors: is a Git LFS pointer"), std::string::npos) << error();
+  EXPECT_NE(error().find("git lfs pull"), std::string::npos);
+  const test::TemporaryFolder adapter;
+  write_text(adapter.path() / "adapter_config.json", "{}");
+  EXPECT_NE(error_of([&] { open_safetensors(adapter.path()); }).find("is an adapter"),
+            std::string::npos);
 }
 
 TEST_F(Sharded, RefusesNamesOfFilesElsewhere) {

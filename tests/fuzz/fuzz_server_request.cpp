@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "fuzz/seeded.h"
+#include "server/foreign_chat.h"
 #include "server/generation_call.h"
 #include "tokenizer/small_specs.h"
 
@@ -24,7 +25,7 @@ const std::vector<std::string>& examples() {
           R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"}]}],"tool_choice":)"
           R"("required","tools":[{"type":"function","function":{"name":"f","parameters":{"type":)"
           R"("object","properties":{"a":{"type":"integer"}}}}}]})",
-      "\x03"
+      "\x05"
       R"({"messages":[{"role":"user","content":"a"}],"parallel_tool_calls":false,"tools":[{"type":)"
       R"("function","function":{"name":"f","strict":true,"parameters":{"type":"object","properties":)"
       R"({"a":{"enum":["x",1]},"b":{"$ref":"#/$defs/c"}},"required":["a"],"$defs":{"c":{"type":)"
@@ -35,6 +36,19 @@ const std::vector<std::string>& examples() {
       R"({"prompt":[1,"a"],"n_predict":3,"json_schema":{"type":"object"},"n_probs":1})",
       "\x01"
       R"({"prompt":"a","response_format":{"type":"json_schema","json_schema":{"schema":{}}}})",
+      "\x08"
+      R"({"instructions":"a","input":[{"role":"user","content":[{"type":"input_text","text":"a"}]},)"
+      R"({"type":"function_call","call_id":"c","name":"f","arguments":"{}"},{"type":"reasoning",)"
+      R"("summary":[]},{"type":"function_call_output","call_id":"c","output":"x"}],"tools":[{"type":)"
+      R"("function","name":"f","parameters":{}},{"type":"web_search"}],"tool_choice":{"type":"function",)"
+      R"("name":"f"},"reasoning":{"effort":"low"},"text":{"format":{"type":"json_object"}}})",
+      "\x09"
+      R"({"system":[{"type":"text","text":"a"}],"messages":[{"role":"user","content":"a"},{"role":)"
+      R"("assistant","content":[{"type":"thinking","thinking":"t"},{"type":"tool_use","id":"i","name":"f",)"
+      R"("input":{"a":1}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"i","content":)"
+      R"([{"type":"text","text":"x"}]}]}],"tools":[{"name":"f","input_schema":{"type":"object",)"
+      R"("patternProperties":{"a":{}},"minProperties":1}}],"tool_choice":{"type":"any"},"thinking":)"
+      R"({"type":"enabled","budget_tokens":3},"stop_sequences":["x"],"max_tokens":3})",
   };
   return all;
 }
@@ -66,10 +80,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   try {
     const leq::JsonTree tree = leq::parse_json_tree(text, "fuzz", leq::kBodyLimits);
-    const auto style = static_cast<leq::CallStyle>(data[0] % 3);
+    const auto style = static_cast<leq::CallStyle>(data[0] % 5);
     leq::ApiModel model = world.model;
-    model.style = {static_cast<leq::ToolCallStyle>(data[0] / 3 % 6), "<think>", "</think>"};
-    const leq::GenerationCall call = leq::read_generation_call(style, tree.root(), model);
+    model.style = {static_cast<leq::ToolCallStyle>(data[0] / 5 % 6), "<think>", "</think>"};
+    leq::ForeignChat foreign;
+    leq::JsonNode body = tree.root();
+    if (style == leq::CallStyle::responses) foreign = leq::chat_of_responses(body);
+    if (style == leq::CallStyle::messages) foreign = leq::chat_of_messages(body);
+    if (leq::is_chat(style) && style != leq::CallStyle::chat) body = foreign.body.root();
+    const leq::GenerationCall call = leq::read_generation_call(style, body, model);
     if (call.prompts.empty() || call.choices == 0) std::abort();
     for (const auto& prompt : call.prompts) {
       for (const leq::Token id : prompt) {

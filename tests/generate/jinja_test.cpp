@@ -319,6 +319,28 @@ TEST(Jinja, KeepsTheOwnWordsApartThroughEveryOperation) {
   EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // lost: content
 }
 
+// As Jinja2 3.1 writes them.
+TEST(Jinja, WritesTitlesFormatsAndCounts) {
+  const JsonTree messages = parse_json_tree(R"([{"role": "user", "content": "x"}])", "m");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{{ \"they're o'NEIL (a-b) x_y\"|title }}", "They're O'neil (A-B) X_y"},
+      {"{{ \"they're\".title() }}", "They'Re"},
+      {"{{ '%s and %d'|format('a', 3) }}", "a and 3"},
+      {"{{ 'one two, three_4'|wordcount }}", "3"},
+      {"{{ '{} {} {{}} {n}'.format('a', 'b', n=3) }}", "a b {} 3"},
+      {"{{ '{1}{0}'.format('a', 'b') }}", "ba"},
+      {"{% macro hello() %}x{% endmacro %}{{ hello.name }}", "hello"}};
+  for (const auto& [text, expected] : cases) {
+    const auto chat = ChatTemplate::of_model(text, "t");
+    EXPECT_EQ(joined(chat.render(ChatRequest{.messages = messages.root()}, {})), expected) << text;
+  }
+  for (const char* text : {"{{ self }}", "{{ '{:>3}'.format(1) }}", "{{ '{0.x}'.format(1) }}",
+                           "{{ '{}{0}'.format(1) }}"}) {
+    const auto chat = ChatTemplate::of_model(text, "t");
+    EXPECT_THROW(chat.render(ChatRequest{.messages = messages.root()}, {}), Error) << text;
+  }
+}
+
 TEST(Jinja, RefusesByLineWhatIsNotSupportedOrWrong) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"a\n{% import 'x' %}", "line 2: the tag {% import %} is not supported"},
@@ -329,7 +351,7 @@ TEST(Jinja, RefusesByLineWhatIsNotSupportedOrWrong) {
       {"{{ nothing.x }}", "line 1: nothing is undefined"},
       {"{{ messages[0].nothing.x }}", "nothing is undefined"},
       {"{{ nothing() }}", "nothing is undefined"},
-      {"{{ 1 + 'a' }}", "cannot compute an integer + a text"},
+      {"{{ 1 + 'a' }}", "cannot concatenate integer and string"},
       {"{{ raise_exception('No such role') }}", "refuses this conversation: No such role"},
       {"{% if true %}\n", "line 1: expected {% endif %}"},
       {"{{ 'a }}", "a text without its closing"},

@@ -14,10 +14,13 @@ namespace {
 class Store : public testing::Test {
  protected:
   std::shared_ptr<const Grammar> get(const std::string& text) {
-    return store_.get(text, [&] {
+    const auto compile = [&]() -> CompiledGrammar {
       ++compiled_;
-      return Grammar::from_gbnf(text, "g");
-    });
+      return {Grammar::from_gbnf(text, "g"), {text + " note"}};
+    };
+    const CompiledGrammar found = store_.get(text, compile);
+    EXPECT_EQ(found.notes, SchemaNotes{text + " note"});  // kept with it
+    return found.grammar;
   }
   static std::string grammar(std::size_t i) { return "root ::= \"" + std::to_string(i) + "\""; }
 

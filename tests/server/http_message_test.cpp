@@ -79,7 +79,6 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
     std::string bytes;
     int status;
   };
-  const std::string host = "Host: h\r\n";
   const std::vector<Case> cases = {
       {"GET\r\n", 400},
       {"GET http://x/ HTTP/1.1\r\n", 400},
@@ -92,16 +91,21 @@ TEST(HttpReader, RefusesWhatIsNoRequest) {
       {"GET / HTTP/1.1\r\nname: a\x7fz\r\n", 400},
       {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n", 400},
       {"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: 1x\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nContent-Length: 16777217\r\n\r\n", 413},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", 400},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", 413},
-      {"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n000000000001\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1x\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 16777217\r\n\r\n", 413},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n",
+       400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n", 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\n", 413},
+      {"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n000000000001\r\n", 400},
+      {"GET / HTTP/1.1\r\n\r\n", 400},  // no Host
+      {std::string("GET / HTTP/1.1\r\nna\0me: x\r\n", 26), 400},
+      {std::string("G\0T / HTTP/1.1\r\n", 16), 400},
+      {"POST / HTTP/1.1\r\nHost: h\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n", 415},
       {"GET /" + std::string(20000, 'a'), 431},
       {"GET / HTTP/1.1\r\n" + std::string(17000, 'a'), 431},
   };
@@ -127,11 +131,27 @@ TEST(HttpReader, KnowsWhenToCloseAndWhenToSayContinue) {
   };
   EXPECT_FALSE(request("GET / HTTP/1.0\r\n\r\n").keep_alive);
   EXPECT_FALSE(request("GET / HTTP/1.0\r\n\r\n").takes_chunks);
-  EXPECT_FALSE(request("GET / HTTP/1.1\r\nConnection: Close\r\n\r\n").keep_alive);
+  EXPECT_FALSE(request("GET / HTTP/1.1\r\nHost: h\r\nConnection: Close\r\n\r\n").keep_alive);
   HttpReader waits({});
-  waits.push("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  waits.push("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
   EXPECT_TRUE(waits.take_wish_to_continue());
   EXPECT_FALSE(waits.take_wish_to_continue());
+}
+
+TEST(HttpReader, TellsWhenTheHeadIsThere) {
+  const std::string head = "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n";
+  HttpReader reader({});
+  reader.push(head.substr(0, head.size() - 1));
+  EXPECT_FALSE(reader.head_complete());
+  reader.push("\n");
+  EXPECT_TRUE(reader.head_complete());
+  EXPECT_FALSE(reader.complete());
+  EXPECT_EQ(reader.request().path, "/");
+}
+
+TEST(HttpReply, TheDateIsThatOfRfc9110) {
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(http_date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
 }
 
 TEST(HttpReply, HeadsAndChunksAreWritten) {

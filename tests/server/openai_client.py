@@ -98,6 +98,48 @@ def others(client):
     check(numbers[0].embedding != numbers[1].embedding, "of different texts")
 
 
+def responses(client):
+    whole = client.responses.create(model=MODEL, input="Tell me a story.", instructions="Be brief.",
+                                    max_output_tokens=40, extra_body={"seed": 1})
+    text = whole.output_text
+    check(len(text) > 20 and whole.usage.output_tokens == 40, "a response")
+    check(whole.status == "incomplete" and whole.incomplete_details.reason == "max_output_tokens",
+          "why it ended")
+    with client.responses.stream(model=MODEL, input="Tell me a story.", instructions="Be brief.",
+                                 max_output_tokens=40, extra_body={"seed": 1}) as stream:
+        events = list(stream)
+    kinds = [event.type for event in events]
+    check(kinds[0] == "response.created" and kinds[-1] == "response.incomplete", "a stream's events")
+    joined = "".join(e.delta for e in events if e.type == "response.output_text.delta")
+    check(joined == text, "it says the same")
+    function = {"type": "function", "name": "weather", "strict": False,
+                "parameters": TOOL["function"]["parameters"]}
+    called = client.responses.create(model=MODEL, input="The weather?", tools=[function],
+                                     tool_choice="required", extra_body={"seed": 2})
+    call = called.output[0]
+    check(call.type == "function_call" and "city" in json.loads(call.arguments), "a function is called")
+    parsed = client.responses.create(
+        model=MODEL, input="Who?", extra_body={"seed": 2},
+        text={"format": {"type": "json_schema", "name": "person", "schema": SCHEMA}})
+    check(set(json.loads(parsed.output_text)) == {"name", "age"}, "a schema")
+    count = client.responses.input_tokens.count(model=MODEL, input="Tell me a story.", instructions="Be brief.")
+    check(count.input_tokens == whole.usage.input_tokens, "input_tokens")
+    try:
+        client.responses.create(model=MODEL, input="x", previous_response_id="resp_1")
+        raise AssertionError("an earlier response was taken")
+    except openai.BadRequestError as error:
+        check(error.param == "previous_response_id", f"BadRequestError: {error.message}")
+
+
+def echoed(client):
+    reply = client.completions.create(model=MODEL, prompt="Once upon a time", echo=True, logprobs=1,
+                                      max_tokens=1, temperature=0).choices[0]
+    found = reply.logprobs
+    check(found.token_logprobs[0] is None and all(p <= 0 for p in found.token_logprobs[1:]),
+          "the prompt's log probabilities")
+    check(len(found.tokens) == len(found.top_logprobs) == len(found.text_offset), "as many of each")
+
+
 def errors(client, url):
     def expect(kind, param, call):
         try:
@@ -125,6 +167,8 @@ def main():
         errors(client, served.url)
         formats(client)
         tools(client)
+        responses(client)
+        echoed(client)
 
 
 if __name__ == "__main__":

@@ -138,23 +138,98 @@ def converse(browser, shots):
     browser.wait(REPLIED % 2, "a second reply")
     browser.shoot(shots, "light")
     browser.command("POST", "/refresh", {})
-    browser.wait("document.querySelectorAll('#conversations li').length == 2", "kept conversations")
-    browser.click("#conversations li:nth-child(2) .open")
-    check(texts(browser)[:2] == first, "the same after a reload")
+    browser.wait("document.querySelectorAll('article').length == 4", "a reload opens the same conversation")
+    check(texts(browser)[:2] == first, "with the same texts")
 
 
 def change(browser):
     browser.run("state.settings = {temperature: 0, max_tokens: 12}; kept.write('settings', state.settings)")
-    browser.run("[...document.querySelectorAll('.actions button')].filter(b => b.textContent == 'Edit')[1].click()")
+    press_action(browser, "Edit this message and ask again", 1)
     check(browser.run("return document.getElementById('input').value") == "And then?", "a message to edit")
     browser.press(" ", "x", ENTER)
     browser.wait(REPLIED % 2, "a reply to the edited message")
     written = texts(browser)[-1]
     check(texts(browser)[2] == "And then? x", "the edited message")
-    browser.run("[...document.querySelectorAll('.actions button')].at(-1).click()")
+    press_action(browser, "Write this reply again")
     browser.wait("!document.getElementById('stop').hidden || " + REPLIED % 2, "the reply written again")
     browser.wait(REPLIED % 2, "it is there")
     check(texts(browser)[-1] == written, "the same at temperature 0")
+
+
+def press_action(browser, label, place=-1):
+    browser.run("[...document.querySelectorAll('.actions button')].filter(b => b.getAttribute('aria-label') == arguments[0])"
+                ".at(arguments[1]).click()", label, place)
+
+
+def versions(browser):
+    new = texts(browser)
+    press_action(browser, "The version before", 0)
+    check(texts(browser)[2] == "And then?" and len(texts(browser)) == 4, "the message before the edit is there")
+    press_action(browser, "The next version", 0)
+    check(texts(browser) == new, "and the edited one again")
+    press_action(browser, "Edit this message and ask again", 1)
+    browser.press("z", ESCAPE)
+    check(texts(browser) == new and browser.run("return $('input').value") == "", "Escape undoes an edit")
+    stored = browser.run("return readConversations().find(c => c.id == state.current.id).messages.length")
+    check(stored == 4, "and nothing was cut in the store")
+    before = texts(browser)[-1]
+    press_action(browser, "Go on with this reply")
+    browser.wait("!state.running", "a reply goes on")
+    check(texts(browser)[-1].startswith(before[:-1]), "from its text")
+
+
+def marks(browser):
+    cases = [["`a\\|b`", "CODE"], ["_it_", "EM"], ["__b__", "STRONG"], ["~~s~~", "DEL"]]
+    found = browser.run("return arguments[0].map(([text]) => inline(text)[0].tagName)", cases)
+    check(found == [tag for _, tag in cases], f"marks: {found}")
+    check(browser.run("return inline('see https://a.example/x.')[1].href") == "https://a.example/x",
+          "an address leaves the full stop")
+    check(browser.run("return inline('\\\\*no\\\\* &amp; &lt;').join('')") == "*no* & <", "escapes and entities")
+    check(browser.run("return cells('| a \\\\| b | `x\\\\|y` |')") == ["a | b", "`x|y`"], "pipes within cells")
+    check(browser.run("return markdown('- [x] done')[0].textContent") == "☑ done", "lists of tasks")
+    for text in ("**a ", "`a ``b ", "[", "_a ", "*a* ", "https://"):
+        check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
+
+
+def keep(browser, url):
+    """Nothing is lost: in two tabs, with a full store, by a reload in the middle of a reply."""
+    first = browser.command("GET", "/window")
+    mine = texts(browser)
+    second = browser.command("POST", "/window/new", {"type": "tab"})["handle"]
+    browser.command("POST", "/window", {"handle": second})
+    browser.open(url)
+    browser.wait("document.getElementById('model').textContent == 'storyteller'", "a second tab")
+    browser.keys("From the second tab." + ENTER)
+    browser.wait(REPLIED % 1, "it has its reply")
+    browser.command("POST", "/window", {"handle": first})
+    browser.keys("From the first tab." + ENTER)
+    browser.wait("!state.running", "the first tab has one too")
+    kept = browser.run("return readConversations().flatMap(c => c.messages.map(m => m.content)).join('|')")
+    check("From the second tab." in kept and "From the first tab." in kept and mine[0] in kept, "both are kept")
+    # The same conversation, changed in both.
+    browser.run("const c = JSON.parse(localStorage.getItem('leq.chat.' + state.current.id)); c.revision = 'other';"
+                "c.messages.push({role: 'user', content: 'Only in the other.'});"
+                "localStorage.setItem('leq.chat.' + c.id, JSON.stringify(c));"
+                "state.current.messages.push({role: 'user', content: 'Only in this.'}); save();")
+    kept = browser.run("return readConversations().map(c => c.messages.at(-1).content)")
+    check("Only in the other." in kept and "Only in this." in kept, "two versions of one conversation are both kept")
+    browser.run("Storage.prototype.setItem = () => { throw new Error('full'); }; save();")
+    check("storage is full" in browser.run("return $('notice').innerText") and
+          browser.run("return $('notice').offsetHeight") > 10, "a full store is told where it is seen")
+    browser.command("POST", "/refresh", {})
+    browser.wait("document.getElementById('model').textContent == 'storyteller'", "a new page")
+    browser.run("state.settings = {max_tokens: 4000}; document.getElementById('new').click()")
+    browser.keys("Something long." + ENTER)
+    browser.wait("state.current.messages.at(-1).content.length > 30", "a reply in work")
+    browser.command("POST", "/refresh", {})
+    browser.wait("document.querySelectorAll('article').length == 2", "is kept by a reload")
+    check(len(texts(browser)[1]) > 10, "as far as it was")
+    browser.run("$('search').value = 'second tab'; showList()")
+    check(browser.run("return document.querySelectorAll('#conversations li').length") == 1, "search")
+    browser.run("$('search').value = ''; showList()")
+    count = browser.run("const n = state.conversations.length; importText(JSON.stringify({leq: 1, conversations:"
+                        " [{id: 'x', messages: [{role: 'user', content: 'Imported.'}]}]})); return state.conversations.length - n")
+    check(count == 1, "import")
 
 
 def stop(browser):
@@ -239,8 +314,11 @@ def main():
             browser.open(served.url)
             converse(browser, shots)
             change(browser)
+            versions(browser)
             stop(browser)
             escape(browser)
+            marks(browser)
+            keep(browser, served.url)
             reach(browser)
             look(browser, shots)
             log = [entry for entry in browser.command("POST", "/se/log", {"type": "browser"})

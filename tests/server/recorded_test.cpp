@@ -2,6 +2,7 @@
 // what they rely on must be in the reply.
 #include <gtest/gtest.h>
 
+#include "server/calling_model.h"
 #include "server/raw_client.h"
 #include "server/served_model.h"
 
@@ -157,12 +158,12 @@ std::vector<Recorded> of_langchain() {
        "POST /v1/embeddings HTTP/1.1",
        kPythonClient,
        R"({"model":"storyteller","input":["a cat"],"dimensions":64,"encoding_format":"base64"})",
-       {"400 Bad Request", R"("param":"dimensions")"}},
+       {"200 OK", R"("object":"embedding")", R"("usage":{)"}},
   };
 }
 
-// From Open WebUI 0.12.4 in front of leq-server: its chat with a chat's settings (params), with tools
-// and what its tasks ask in between. Texts are shorter here.
+// From Open WebUI 0.12.4 in front of leq-server: its chat with a chat's settings (params), with
+// tools and what its tasks ask in between. Texts are shorter here.
 std::vector<Recorded> of_open_webui() {
   const std::string ask =
       R"("messages":[{"role":"user","content":"Tell me a story about a lighthouse."}])";
@@ -239,8 +240,12 @@ std::vector<Recorded> others() {
   };
 }
 
+// By a model whose template shows tools.
 void expect_answers(const std::vector<Recorded>& requests) {
-  const ServedModel served;
+  ServerOptions options = story_options();
+  options.name = "storyteller-int8";
+  const CallingModel model({.name = "caller-recorded", .chat_template = kHermesTemplate}, options);
+  const ServedModel& served = model.served();
   for (const Recorded& one : requests) {
     RawClient client(served.port());
     client.send(sent(one));

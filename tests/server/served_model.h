@@ -39,7 +39,7 @@ inline SamplingSettings story_sampling() {
 inline ServerOptions story_options() {
   ServerOptions options;
   options.http.port = 0;
-  options.access.hosts = local_names("127.0.0.1");
+  allow_own_names(options.access, "127.0.0.1");
   options.sampling = story_sampling();
   return options;
 }
@@ -76,6 +76,9 @@ class ServedModel {
     return answer_of(one.Post(path, headers, body, "application/json"));
   }
   Answer post(const std::string& path, const Json& body) const { return post(path, body.dump()); }
+  Answer post(const std::string& path, const char* body) const {
+    return post(path, std::string(body));
+  }
   Answer get(const std::string& path, const httplib::Headers& headers = {}) const {
     auto one = client();
     return answer_of(one.Get(path, headers));

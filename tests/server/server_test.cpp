@@ -280,7 +280,7 @@ TEST(Server, NamesTheMemberAtFault) {
       {text, R"({"prompt":[1,"a",[2]]})", "prompt"},
       {text, R"({"prompt":[-1]})", "prompt"},
       {text, "{\"prompt\":\"\xff\"}", ""},
-      {"/v1/embeddings", R"({"input":"x","dimensions":3})", "dimensions"},
+      {"/v1/embeddings", R"({"input":"x","dimensions":100000})", "dimensions"},
       {"/detokenize", R"({"tokens":[4096]})", "tokens"},
   };
   for (const Case& one : cases) {

@@ -2,60 +2,22 @@
 // bias that makes it write it; what follows must be a call by the tool's schema.
 #include <gtest/gtest.h>
 
-#include <fstream>
-
-#include "base/file.h"
 #include "base/json.h"
-#include "server/served_model.h"
-#include "temporary_folder.h"
+#include "server/calling_model.h"
 
 namespace leq::test {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMostBytes = 16 << 20;
-
-// The storyteller with `mark` as a token of its own, in the place of its last merged one, and a
-// template in the way of that mark.
+// With the mark of a way of calls, and a template that has it.
 class Caller {
  public:
   Caller(const std::string& mark, bool special)
-      : path_(folder_.path() / (special ? "caller-mistral" : "caller-hermes")) {
-    fs::create_directory(path_);
-    const fs::path from = fs::path(LEQ_SOURCE_DIR) / "examples/storyteller";
-    for (const char* name : {"config.json", "generation_config.json", "model.safetensors"}) {
-      fs::copy_file(from / name, path_ / name);
-    }
-    Json tokenizer = parse_json(read_file(from / "tokenizer.json", kMostBytes), "tokenizer.json");
-    Json& model = tokenizer["model"];
-    const Json merges = model["merges"];
-    const Json& last = merges[merges.size() - 1];
-    const std::string piece = last[0].text() + last[1].text();
-    token_ = model["vocab"][piece].get<std::int64_t>();
-    model["vocab"].erase(piece);
-    model["vocab"][mark] = token_;
-    model["merges"] = Json::array();
-    for (const Json& merge : merges) {
-      if (&merge != &last) model["merges"].push_back(merge);
-    }
-    tokenizer["added_tokens"].push_back({{"id", token_},
-                                         {"content", mark},
-                                         {"single_word", false},
-                                         {"lstrip", false},
-                                         {"rstrip", false},
-                                         {"normalized", false},
-                                         {"special", special}});
-    write("tokenizer.json", tokenizer);
-    Json config = parse_json(read_file(from / "tokenizer_config.json", kMostBytes), "config");
-    config["chat_template"] =
-        "{# " + mark +
-        " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}{% endfor %}";
-    config.erase("added_tokens_decoder");
-    write("tokenizer_config.json", config);
-    model_.emplace(quantized(path_, "int8"), LoadOptions{});
-    served_.emplace(2, story_options(), *model_);
-  }
+      : model_({.name = special ? "caller-mistral" : "caller-hermes",
+                .mark = mark,
+                .special = special,
+                .chat_template = "{# " + mark +
+                                 " #}{% for m in messages %}{{ '[INST] ' + m['content'] + ' "
+                                 "[/INST]' }}{% endfor %}"}) {}
 
   ServedModel::Answer ask(const Json& changes) const {
     Json body = {{"messages", Json::array({Json::object({{"role", "user"}, {"content", "Hi"}})})},
@@ -64,9 +26,9 @@ class Caller {
                  {"temperature", 1.0},
                  {"parallel_tool_calls", false},
                  {"tools", parse_json(kTools, "tools")},
-                 {"logit_bias", Json::object({{std::to_string(token_), 1000}})}};
+                 {"logit_bias", Json::object({{std::to_string(model_.token()), 1000}})}};
     for (const auto& [name, value] : changes.items()) body[name] = value;
-    return served_->post("/v1/chat/completions", body);
+    return model_.served().post("/v1/chat/completions", body);
   }
 
   static constexpr const char* kTools = R"([{"type": "function", "function": {"name": "paint",
@@ -74,13 +36,7 @@ class Caller {
       "coats": {"type": "integer", "minimum": 1, "maximum": 9}}, "required": ["colour", "coats"]}}}])";
 
  private:
-  void write(const char* name, const Json& json) { std::ofstream(path_ / name) << json.dump(); }
-
-  TemporaryFolder folder_;
-  fs::path path_;
-  std::int64_t token_ = 0;
-  std::optional<Model> model_;
-  std::optional<ServedModel> served_;
+  CallingModel model_;
 };
 
 void expect_call(const std::string& name, const std::string& arguments) {

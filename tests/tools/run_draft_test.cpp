@@ -135,7 +135,7 @@ TEST_F(RunDraft, AReceiptIsCheckedByAnotherRun) {
   };
   const Finished same = check(model_, receipt);
   EXPECT_EQ(same.status, 0) << same.err;
-  EXPECT_NE(same.out.find("the same 60 tokens"), std::string::npos) << same.out;
+  EXPECT_NE(same.out.find("all 60 tokens match"), std::string::npos) << same.out;
   const Finished stranger = check(coarse_, receipt);
   EXPECT_EQ(stranger.status, 1);
   EXPECT_TRUE(says(stranger, "of another model")) << stranger.err;

@@ -210,7 +210,6 @@ TEST_F(Run, ErrorsAreOneLineAndStatusOne) {
   expect_error(tell({"-p", "x", "-n", "-5"}), "-n");
   expect_error(tell({"-p", "x", "-c", "100000"}), "-c");
   expect_error(tell({"-p", "x", "-ctk", "q8_0"}), "int8");
-  expect_error(tell({"-p", "x", "-ngl", "99"}), "-ngl");
   expect_error(tell({"-p", "x", "-f", file("p.txt", "y")}), "-f");
   expect_error(tell({"-p", "x", "-no-cnv", "-st"}), "-no-cnv");
   expect_error(tell({"-p", "a\xff z"}), "offset 1");
@@ -309,6 +308,10 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   expect_error(tell({"-p", "x", "-dev", "cuda:-1"}),
                "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
   expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
+  // Copied from everywhere, and no reason to end where there is no GPU.
+  const auto copied = tell({"-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
+  EXPECT_EQ(copied.status, 0) << copied.err;
+  EXPECT_NE(copied.err.find("-ngl 99: no GPU is usable here"), std::string::npos) << copied.err;
   expect_error(tell({"-p", "x", "-dev", "cpu", "-ngl", "99"}), "contradict");
   expect_error(tell({"-p", "x", "-ngl", "some"}), "0 (the CPU) or all (a GPU)");
 }

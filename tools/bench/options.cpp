@@ -128,7 +128,7 @@ ToolSpec tool_spec() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "16",
-       .help = "most guesses in one step",
+       .help = "maximum draft tokens per step",
        .group = "Guesses",
        .minimum = 1,
        .maximum = 1024},

@@ -1,5 +1,8 @@
 #include "tools/common/device_choice.h"
 
+#include <algorithm>
+#include <iostream>
+#include <mutex>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -29,13 +32,29 @@ std::int64_t gpu_layers(const Options& options) {
   return *layers;
 }
 
+// Where there is no GPU, or no code for one, -ngl is what everybody copies: the CPU does, with a
+// line.
+std::string device_of_layers(const Options& options) {
+  const auto devices = list_devices();
+  const auto is_gpu = [](const std::string& line) { return line.starts_with("cuda:"); };
+  if (std::ranges::any_of(devices, is_gpu)) return "cuda:0";
+  static std::once_flag told;
+  std::call_once(told, [&] {
+    std::cerr
+        << "note: -ngl " << printable(options.text("gpu-layers"))
+        << ": no GPU is usable here, the model runs on the CPU (-dev cuda makes this an error)"
+        << std::endl;
+  });
+  return "cpu";
+}
+
 }  // namespace
 
 std::string device_name(const Options& options) {
   std::string device = options.text("device");
   if (!options.declares("gpu-layers") || !options.given("gpu-layers")) return device;
   const bool on_gpu = gpu_layers(options) != 0;
-  if (!options.given("device")) return on_gpu ? "cuda:0" : "cpu";
+  if (!options.given("device")) return on_gpu ? device_of_layers(options) : "cpu";
   require(on_gpu == (device != "cpu"), "-ngl ", printable(options.text("gpu-layers")), " and -dev ",
           printable(device), " contradict each other; leave one out");
   return device;

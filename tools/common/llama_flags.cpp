@@ -41,7 +41,7 @@ std::vector<ForeignOption> told_flags() {
       {"-C --cpu-mask -Cr --cpu-range -Cb --cpu-mask-batch -Crb --cpu-range-batch", kTold,
        "does nothing: taskset chooses processors", 1},
       {"--cpu-strict --cpu-strict-batch --poll --poll-batch", kTold,
-       "does nothing: the threads of -t wait as they are", 1},
+       "ignored: thread polling is not configurable", 1},
       {"--prio --prio-batch", kTold, "does nothing: nice and chrt set a priority", 1},
       {"-lm --load-mode", kTold, "does nothing: --mmap, --no-mmap and --mlock choose", 1},
       {"-lv --verbosity --log-verbosity", kTold, "does nothing: -v prints the plan", 1},
@@ -135,9 +135,10 @@ std::vector<ForeignOption> refused_flags() {
        "the chat template writes what stands around a message: -cnv, --chat-template NAME"},
       {"--chat-template-file --chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing",
        kRefused, kTemplate},
-      {"-rea --reasoning --reasoning-budget --reasoning-effort --reasoning-budget-message "
-       "--reasoning-preserve --no-reasoning-preserve",
-       kRefused, "--enable-thinking on|off says whether the model thinks before it answers"},
+      {"--reasoning-budget --reasoning-budget-message", kRefused,
+       "leq-server bounds thoughts; --enable-thinking off leaves them out"},
+      {"-rea --reasoning --reasoning-effort --reasoning-preserve --no-reasoning-preserve", kRefused,
+       "--enable-thinking on|off says whether the model thinks before it answers"},
       {"-mm --mmproj -mmu --mmproj-url -mmdev --mmproj-device --mmproj-offload "
        "--no-mmproj-offload --image --audio --video --image-min-tokens --image-max-tokens",
        kRefused, kText},

@@ -44,7 +44,7 @@ std::vector<Option> all_model_options() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "0",
-       .help = "positions of all sequences together; 0: the model's, at most 8192",
+       .help = "context size in tokens, shared by all sequences; 0: the model's, capped at 8192",
        .group = group,
        .minimum = 0,
        .maximum = 16777216},

@@ -88,7 +88,14 @@ class Rewriter {
       require(next_ < words_.size(), word, ": a value must follow");
       ++next_;
     }
-    if (foreign.value_may_follow) take_switch();
+    if (foreign.value_may_follow && !take_switch()) take_number_of_switch();
+  }
+
+  // 1, 0, true or false, which say the same of flags that are no options here.
+  void take_number_of_switch() {
+    if (next_ == words_.size()) return;
+    const std::string& word = words_[next_];
+    if (word == "1" || word == "0" || word == "true" || word == "false") ++next_;
   }
 
   // "on", "off" or "auto", where it is the next word.

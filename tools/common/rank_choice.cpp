@@ -16,7 +16,7 @@ Option rank_option(const std::string& group) {
           .fallback = "1",
           .help =
               "ranks that share the model (tensor parallelism), each with its part of the "
-              "threads, or its GPU; it changes no bit of a result",
+              "threads, or its GPU; results are bit-identical",
           .group = group,
           .minimum = 1,
           .maximum = ThreadRanks::kMostRanks};

@@ -85,7 +85,7 @@ std::vector<Option> speculation_options(const std::string& group) {
        .kind = Kind::integer,
        .value_name = "N",
        .fallback = "16",
-       .help = "most guesses in one step; 16 is the largest number that counts",
+       .help = "maximum draft tokens per step (at most 16)",
        .group = group,
        .minimum = 0,
        .maximum = 1024},

@@ -51,9 +51,10 @@ std::string check_receipt_file(const std::filesystem::path& path,
   if (difference) fail_for(*difference, receipt, model.tokenizer(), source);
   const double seconds = watch.seconds();
   const auto tokens = std::ssize(receipt.tokens);
-  return source + ": the same " + with_commas(tokens) + " tokens, with the same logits at " +
-         with_commas(std::ssize(receipt.digests)) + " of them (" + fixed(seconds, 2) + " s, " +
-         fixed(static_cast<double>(tokens) / seconds, 1) + " t/s)\n";
+  const auto checkpoints = std::ssize(receipt.digests);
+  return source + ": verified: all " + with_commas(tokens) + " tokens match, and the logits at " +
+         with_commas(checkpoints) + (checkpoints == 1 ? " checkpoint (" : " checkpoints (") +
+         fixed(seconds, 2) + " s, " + fixed(static_cast<double>(tokens) / seconds, 1) + " t/s)\n";
 }
 
 }  // namespace leq

@@ -33,7 +33,7 @@ std::string method_help() {
   for (const CheckpointMethod& method : checkpoint_methods()) {
     methods.push_back(method.name + " (" + method.summary + ")");
   }
-  return "who picks the codes: " + join(methods, "; ");
+  return "the rounding method: " + join(methods, "; ");
 }
 
 // Flags that say what to do; where none is given it is kDefaultRecipe.

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "generate/chat_template.h"
 #include "tools/common/llama_flags.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
@@ -81,8 +82,8 @@ std::vector<Option> chat_options() {
       {.name = "conversation",
        .spellings = "-cnv",
        .fallback = "auto",
-       .help = "chat, or do not; without it there is a chat where there is no prompt and the "
-               "model has a template",
+       .help = "force chat mode on or off (default: chat if there is no prompt and the model has a "
+               "chat template)",
        .group = "Chat",
        .negations = "-no-cnv"},
       {.name = "single-turn",
@@ -248,8 +249,8 @@ ToolSpec run_tool_spec() {
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
        {model_options({}), text_options(), spelling_options(), grammar_options(),
-        prompt_cache_options(), chat_options(), many_options(),
-        speculation_options("Many prompts"), sampling_options(), list_options()}) {
+        prompt_cache_options(), chat_options(), many_options(), speculation_options("Many prompts"),
+        sampling_options(), list_options()}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;
@@ -262,7 +263,10 @@ RunArgs read_args(const Options& options) {
   read_text(options, args);
   args.single_turn = options.flag("single-turn");
   args.multi_line = options.flag("multiline-input");
-  if (options.given("chat-template")) args.chat_template = options.text("chat-template");
+  if (options.given("chat-template")) {
+    args.chat_template = options.text("chat-template");
+    (void)ChatTemplate::by_name(args.chat_template);  // also where nothing is chatted
+  }
   args.thinking = options.text("enable-thinking") == "on";
   args.grammar = read_grammar(options);
   args.jsonl = options.text("output") == "jsonl";

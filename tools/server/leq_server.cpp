@@ -1,4 +1,5 @@
 // leq-server: a model behind the OpenAI API, and a page to chat with it.
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -51,6 +52,10 @@ bool signal_came(int milliseconds) {
   return read(g_signal_pipe[0], &byte, 1) == 1;
 }
 
+// Blocks of large requests and replies go back to the system when they are freed, whatever was
+// freed before: without this the limit moves up to 32 MiB.
+void return_large_blocks() { mallopt(M_MMAP_THRESHOLD, 2 << 20); }
+
 // Each connection takes a descriptor.
 void raise_descriptor_limit() {
   rlimit limit = {};
@@ -80,8 +85,8 @@ int serve(Server& server, double drain_seconds) {
   while (!signal_came(kLookMilliseconds)) {
     if (const auto failure = server.failure()) fail(ErrorKind::no_device, *failure);
   }
-  note("no more requests are taken; replies in work may go on for " + fixed(drain_seconds, 0) +
-       " s, another signal ends them");
+  note("shutting down: waiting up to " + fixed(drain_seconds, 0) +
+       " s for running replies; signal again to stop now");
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
   server.stop(drain_seconds);
@@ -111,6 +116,7 @@ int run_with(const Options& options) {
       draft);
   finish_options(options, setup, wanted);
   raise_descriptor_limit();
+  return_large_blocks();
   watch_signals();
   Server server(*setup.model, *setup.session, wanted);
   const RunLimits& limits = setup.session->limits();
@@ -121,11 +127,14 @@ int run_with(const Options& options) {
   if (!server.chat_error().empty()) {
     note("no chats, only completions: " + with_flags(server.chat_error()));
   }
-  if (wanted.access.hosts.empty() && wanted.access.keys.empty()) {
-    note("everybody who can reach this address may ask: --api-key KEY keeps others out");
+  if (wanted.access.addresses && wanted.access.keys.empty()) {
+    note("warning: no API key: anyone who can reach " + wanted.http.host + ":" +
+         std::to_string(server.port()) +
+         " can use this server, and a web page that somebody opens there may try to (set "
+         "--api-key)");
   }
   note(setup.model->file().name() + ": " + std::to_string(limits.sequences) +
-       " replies at once in a context of " + with_commas(limits.context));
+       " parallel sequences, " + with_commas(limits.context) + " tokens of context in total");
   note("listening on " + url_of(wanted, server.port()));
   return serve(server, options.real("drain"));
 }

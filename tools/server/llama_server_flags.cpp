@@ -23,7 +23,7 @@ std::vector<ForeignOption> own_flags() {
       {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
        "each request says it: response_format, json_schema or grammar"},
       {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
-      {"--rerank --reranking", kRefused, "there is no ranking here"},
+      {.words = "--rerank --reranking"},
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
        1},
@@ -37,8 +37,9 @@ std::vector<ForeignOption> own_flags() {
 std::span<const ForeignOption> llama_server_flags() {
   static const std::vector<ForeignOption> kAll = [] {
     std::vector<ForeignOption> all = own_flags();
-    const auto common = llama_flags();
-    all.insert(all.end(), common.begin(), common.end());
+    for (const ForeignOption& option : llama_flags()) {
+      if (!option.words.starts_with("--reasoning-budget ")) all.push_back(option);  // its own here
+    }
     return all;
   }();
   return kAll;

@@ -27,7 +27,7 @@ std::vector<Option> address_options() {
        .kind = Kind::text,
        .value_name = "ADDRESS",
        .fallback = "127.0.0.1",
-       .help = "where to listen; 0.0.0.0: everywhere, which wants --api-key",
+       .help = "where to listen; 0.0.0.0: everywhere, which needs --api-key",
        .group = group},
       {.name = "port",
        .kind = Kind::integer,
@@ -93,8 +93,8 @@ std::vector<Option> access_options() {
       {.name = "allow-host",
        .kind = Kind::list,
        .value_name = "NAME",
-       .help = "another name under which browsers know this server, where it listens for this "
-               "machine alone",
+       .help = "another host name under which this server may be asked, where it has no key; * = "
+               "any; may be given several times",
        .group = group},
   };
 }
@@ -142,6 +142,15 @@ std::vector<Option> limit_options() {
        .group = group,
        .minimum = 0,
        .maximum = kMostSeconds},
+      {.name = "sse-ping-interval",
+       .kind = Kind::real,
+       .value_name = "SECONDS",
+       .fallback = "15",
+       .help = "a stream without news sends a comment so often, for proxies that close idle "
+               "connections; -1: never",
+       .group = group,
+       .minimum = -1,
+       .maximum = kMostSeconds},
       {.name = "drain",
        .kind = Kind::real,
        .value_name = "SECONDS",
@@ -178,6 +187,19 @@ std::vector<Option> reply_options() {
        .help = "let models that can think before they answer do so",
        .group = group,
        .choices = {"on", "off"}},
+      {.name = "reasoning-budget",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "-1",
+       .help = "maximum tokens of thoughts where a request does not say; -1: no limit, 0: none",
+       .group = group,
+       .minimum = -1,
+       .maximum = 1e9},
+      {.name = "reasoning-budget-message",
+       .kind = Kind::text,
+       .value_name = "TEXT",
+       .help = "what the model is made to say where its thoughts reach that limit",
+       .group = group},
   };
 }
 
@@ -254,7 +276,7 @@ ServerOptions read_server_options(const Options& options) {
   read_http(options, server.http);
   server.access.keys = read_keys(options);
   server.access.origins = options.list("cors-origin");
-  server.access.hosts = local_names(server.http.host);
+  allow_own_names(server.access, server.http.host);
   if (!server.access.hosts.empty()) {
     const auto& more = options.list("allow-host");
     server.access.hosts.insert(server.access.hosts.end(), more.begin(), more.end());
@@ -262,6 +284,13 @@ ServerOptions read_server_options(const Options& options) {
   if (options.given("alias")) server.name = options.text("alias");
   if (options.given("chat-template")) server.chat_template = options.text("chat-template");
   server.enable_thinking = options.text("enable-thinking") == "on";
+  server.thought_tokens = options.integer("reasoning-budget");
+  if (server.thought_tokens == 0) server.enable_thinking = false;
+  if (options.given("reasoning-budget-message")) {
+    server.thought_words = options.text("reasoning-budget-message");
+  }
+  server.ping_seconds = options.real("sse-ping-interval");
+  if (server.ping_seconds < 0) server.ping_seconds = kMostSeconds;
   server.max_tokens = options.integer("n-predict");
   server.most_waiting = static_cast<std::size_t>(options.integer("max-queue"));
   if (options.real("reply-timeout") > 0) server.most_seconds = options.real("reply-timeout");

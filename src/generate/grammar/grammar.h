@@ -15,6 +15,10 @@
 
 namespace leq {
 
+// What a schema says and its grammar does not hold: a line for each, "SOURCE: PATH: the keyword
+// 'not' is not enforced".
+using SchemaNotes = std::vector<std::string>;
+
 class Grammar {
  public:
   // Bytes first..last lead to `to`.
@@ -40,11 +44,14 @@ class Grammar {
   static std::shared_ptr<const Grammar> from_gbnf(std::string_view text, std::string_view source);
 
   // The texts of JSON values that a schema accepts: properties in the schema's order, white space
-  // as JSON writers put it. Throws Error naming `source`, the path in the schema and the keyword
-  // that is not supported: a keyword that would be ignored is refused.
-  static std::shared_ptr<const Grammar> from_json_schema(JsonNode schema, std::string_view source);
+  // as JSON writers put it. Throws Error naming `source`, the path in the schema and what is wrong
+  // there. A keyword that cannot be held is such an error too where `notes` is null (strict);
+  // otherwise it is left out, and `notes` gets a line.
+  static std::shared_ptr<const Grammar> from_json_schema(JsonNode schema, std::string_view source,
+                                                         SchemaNotes* notes = nullptr);
   static std::shared_ptr<const Grammar> from_json_schema(std::string_view text,
-                                                         std::string_view source);
+                                                         std::string_view source,
+                                                         SchemaNotes* notes = nullptr);
   // Any JSON object: what "response_format": {"type": "json_object"} wants.
   static std::shared_ptr<const Grammar> any_json_object();
 

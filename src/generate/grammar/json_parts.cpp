@@ -5,11 +5,12 @@
 #include <string>
 
 #include "base/text.h"
+#include "generate/grammar/number_range.h"
 
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMostDigits = 20;
+constexpr std::int64_t kMostDigitsOfANumber = 20;
 
 std::string hex4(char32_t c) {
   std::string out = "\\u";
@@ -127,112 +128,16 @@ JsonParts::Expr JsonParts::make_array() {
       {b.text("["), space(), b.optional(b.sequence({value(), more, space()})), b.text("]")});
 }
 
-JsonParts::Expr JsonParts::integer() { return integer_in(std::nullopt, std::nullopt); }
+JsonParts::Expr JsonParts::integer() { return integer_in(builder_, {}); }
 
 JsonParts::Expr JsonParts::number() {
   GrammarBuilder& b = builder_;
-  const Expr fraction = b.sequence({b.text("."), b.repeat(digit('0', '9'), 1, kMostDigits)});
+  const Expr fraction = b.sequence({b.text("."), digits(b, 1, kMostDigitsOfANumber)});
   const Expr exponent =
       b.sequence({b.chars({{'e', 'e'}, {'E', 'E'}}), b.optional(b.chars({{'+', '+'}, {'-', '-'}})),
-                  b.repeat(digit('0', '9'), 1, 2)});
+                  digits(b, 1, 2)});
   return b.sequence(
-      {b.optional(b.text("-")), natural_from(0), b.optional(fraction), b.optional(exponent)});
-}
-
-JsonParts::Expr JsonParts::digit(char first, char last) {
-  return builder_.chars({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
-}
-
-// Numbers of as many digits as both bounds have, from one to the other.
-JsonParts::Expr JsonParts::same_length(std::string_view least, std::string_view most) {
-  GrammarBuilder& b = builder_;
-  if (least.empty()) return b.nothing();
-  const auto rest = static_cast<std::int64_t>(least.size()) - 1;
-  if (least[0] == most[0]) {
-    return b.sequence({b.text(least.substr(0, 1)), same_length(least.substr(1), most.substr(1))});
-  }
-  const std::string nines(static_cast<std::size_t>(rest), '9');
-  const std::string zeros(static_cast<std::size_t>(rest), '0');
-  std::vector<Expr> ways = {
-      b.sequence({b.text(least.substr(0, 1)), same_length(least.substr(1), nines)}),
-      b.sequence({b.text(most.substr(0, 1)), same_length(zeros, most.substr(1))})};
-  if (least[0] + 1 < most[0]) {
-    ways.push_back(
-        b.sequence({digit(static_cast<char>(least[0] + 1), static_cast<char>(most[0] - 1)),
-                    b.repeat(digit('0', '9'), rest, rest)}));
-  }
-  return b.choice(std::move(ways));
-}
-
-JsonParts::Expr JsonParts::natural_in(std::uint64_t least, std::uint64_t most) {
-  std::vector<Expr> ways;
-  const std::string last = std::to_string(most);
-  std::string from = std::to_string(least);
-  while (from.size() < last.size()) {
-    ways.push_back(same_length(from, std::string(from.size(), '9')));
-    from = "1" + std::string(from.size(), '0');
-  }
-  ways.push_back(same_length(from, last));
-  return builder_.choice(std::move(ways));
-}
-
-JsonParts::Expr JsonParts::natural_from(std::uint64_t least) {
-  GrammarBuilder& b = builder_;
-  const std::string from = std::to_string(least);
-  const auto digits = static_cast<std::int64_t>(from.size());
-  const Expr longer =
-      b.sequence({digit('1', '9'), b.repeat(digit('0', '9'), digits, kMostDigits - 1)});
-  const Expr same = same_length(from, std::string(from.size(), '9'));
-  return digits < kMostDigits ? b.choice({same, longer}) : same;
-}
-
-JsonParts::Expr JsonParts::integer_in(std::optional<std::int64_t> least,
-                                      std::optional<std::int64_t> most) {
-  GrammarBuilder& b = builder_;
-  const auto size_of = [](std::int64_t value) {
-    return value < 0 ? ~static_cast<std::uint64_t>(value) + 1 : static_cast<std::uint64_t>(value);
-  };
-  std::vector<Expr> ways;
-  if (!most || *most >= 0) {
-    const std::uint64_t from = least && *least > 0 ? size_of(*least) : 0;
-    ways.push_back(most ? natural_in(from, size_of(*most)) : natural_from(from));
-  }
-  if (!least || *least < 0) {
-    const std::uint64_t from = most && *most < 0 ? size_of(*most) : 1;
-    ways.push_back(
-        b.sequence({b.text("-"), least ? natural_in(from, size_of(*least)) : natural_from(from)}));
-  }
-  return b.choice(std::move(ways));
-}
-
-// A size from `least` to `most`: whole numbers below `most` with any fraction, and `most` itself.
-JsonParts::Expr JsonParts::size_in(std::uint64_t least, std::optional<std::uint64_t> most) {
-  GrammarBuilder& b = builder_;
-  const Expr fraction =
-      b.optional(b.sequence({b.text("."), b.repeat(digit('0', '9'), 1, kMostDigits)}));
-  if (!most) return b.sequence({natural_from(least), fraction});
-  const Expr nothing_more =
-      b.optional(b.sequence({b.text("."), b.repeat(b.text("0"), 1, kMostDigits)}));
-  std::vector<Expr> ways = {b.sequence({b.text(std::to_string(*most)), nothing_more})};
-  if (least < *most) ways.push_back(b.sequence({natural_in(least, *most - 1), fraction}));
-  return b.choice(std::move(ways));
-}
-
-JsonParts::Expr JsonParts::number_in(std::optional<std::int64_t> least,
-                                     std::optional<std::int64_t> most) {
-  GrammarBuilder& b = builder_;
-  const auto size_of = [](std::optional<std::int64_t> value) -> std::optional<std::uint64_t> {
-    if (!value) return std::nullopt;
-    return static_cast<std::uint64_t>(*value < 0 ? -*value : *value);
-  };
-  std::vector<Expr> ways;
-  if (!most || *most >= 0)
-    ways.push_back(size_in(least && *least > 0 ? *size_of(least) : 0, size_of(most)));
-  if (!least || *least < 0) {
-    ways.push_back(
-        b.sequence({b.text("-"), size_in(most && *most < 0 ? *size_of(most) : 0, size_of(least))}));
-  }
-  return b.choice(std::move(ways));
+      {b.optional(b.text("-")), natural_number(b), b.optional(fraction), b.optional(exponent)});
 }
 
 JsonParts::Expr JsonParts::written(std::string_view text) {
@@ -244,6 +149,29 @@ JsonParts::Expr JsonParts::written(std::string_view text) {
     text.remove_prefix(length);
   }
   return builder_.text(out);
+}
+
+JsonParts::Expr JsonParts::one_of(std::span<const std::string> texts) {
+  if (texts.size() == 1) return builder_.text(texts[0]);
+  std::vector<GrammarBuilder::ByteState> tree(1);
+  std::vector<std::map<std::uint8_t, std::int32_t>> next(1);
+  for (const std::string& text : texts) {
+    std::int32_t at = 0;
+    for (const char c : text) {
+      const auto byte = static_cast<std::uint8_t>(c);
+      const auto [known, is_new] = next[static_cast<std::size_t>(at)].try_emplace(
+          byte, static_cast<std::int32_t>(tree.size()));
+      const std::int32_t to = known->second;
+      if (is_new) {
+        tree[static_cast<std::size_t>(at)].edges.push_back({byte, byte, to});
+        tree.emplace_back();
+        next.emplace_back();
+      }
+      at = to;
+    }
+    tree[static_cast<std::size_t>(at)].ends = true;
+  }
+  return builder_.machine(std::move(tree));
 }
 
 JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {

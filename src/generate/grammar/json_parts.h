@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +31,10 @@ class JsonParts {
   Expr number();   // up to 20 digits before the point and after it, an exponent of 2
   Expr integer();  // up to 20 digits
 
+  // One of these JSON texts, as a tree of their beginnings: of any number of them one state is
+  // open.
+  Expr one_of(std::span<const std::string> texts);
+
   // A string that is this text's beginning to its end, without quotes: as it is written in JSON.
   Expr written(std::string_view text);
   // One of these characters, as it is written in a JSON string.
@@ -37,18 +42,7 @@ class JsonParts {
   // A string that is none of these, without escapes; with its quotes.
   Expr string_but(std::vector<std::string_view> taken);
 
-  // Whole numbers from `least` to `most`; nullopt: no bound.
-  Expr integer_in(std::optional<std::int64_t> least, std::optional<std::int64_t> most);
-
-  // The same for all numbers, written without an exponent; at least one bound.
-  Expr number_in(std::optional<std::int64_t> least, std::optional<std::int64_t> most);
-
  private:
-  Expr digit(char first, char last);
-  Expr natural_in(std::uint64_t least, std::uint64_t most);
-  Expr natural_from(std::uint64_t least);
-  Expr size_in(std::uint64_t least, std::optional<std::uint64_t> most);
-  Expr same_length(std::string_view least, std::string_view most);
   Expr rule(std::string_view name, Expr (JsonParts::*make)());
   Expr make_string();
   Expr make_character();

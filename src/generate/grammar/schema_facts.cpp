@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace leq {
 namespace {
 
@@ -41,7 +43,59 @@ bool requires_property(JsonNode schema, std::string_view name) {
   return false;
 }
 
+constexpr int kMostSchemaDepth = 12;
+
+// What "#/$defs/x" names; nothing where it names nothing.
+JsonNode referred(JsonNode root, std::string_view name) {
+  if (!name.starts_with("#/")) return name == "#" ? root : JsonNode();
+  JsonNode at = root;
+  for (const std::string_view step : split(name.substr(2), "/")) {
+    at = at.find(replace_all(replace_all(step, "~1", "/"), "~0", "~"));
+    if (!at) return {};
+  }
+  return at;
+}
+
+// All types that a schema names, its references and alternatives included; none where one of them
+// names no type.
+std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
+  if (depth > kMostSchemaDepth) return {};
+  if (const JsonNode name = schema.find("$ref"); name.is_string()) {
+    return all_types(referred(root, name.text()), root, depth + 1);
+  }
+  for (const std::string_view keyword : {"anyOf", "oneOf"}) {
+    const JsonNode list = schema.find(keyword);
+    if (list.size() == 0) continue;
+    std::set<std::string> found;
+    for (JsonNode one = list.first(); one; one = one.next()) {
+      const auto own = all_types(one, root, depth + 1);
+      if (own.empty()) return {};
+      found.insert(own.begin(), own.end());
+    }
+    return found;
+  }
+  if (const JsonNode list = schema.find("allOf"); list.size() > 0 && !schema.find("type")) {
+    return all_types(list.first(), root, depth + 1);
+  }
+  std::set<std::string> found = types_of(schema);
+  if (found.empty() && (schema.find("properties") || schema.find("additionalProperties"))) {
+    found.insert("object");
+  }
+  if (found.empty() && schema.find("items")) found.insert("array");
+  return found;
+}
+
 }  // namespace
+
+TextUse text_use(JsonNode schema, JsonNode root) {
+  const auto types = all_types(schema, root, 0);
+  if (types.empty()) return TextUse::unknown;
+  return types.contains("string") ? TextUse::allowed : TextUse::no;
+}
+
+bool allows_null(JsonNode schema, JsonNode root) {
+  return all_types(schema, root, 0).contains("null");
+}
 
 bool disjoint(JsonNode a, JsonNode b) {
   const auto different = [](const std::set<std::string>& x, const std::set<std::string>& y) {

@@ -9,6 +9,7 @@
 
 #include "base/json_tree.h"
 #include "generate/grammar/builder.h"
+#include "generate/grammar/grammar.h"
 #include "generate/grammar/json_parts.h"
 
 namespace leq {
@@ -17,6 +18,9 @@ struct SchemaSource {
   JsonNode root;            // what references begin at
   std::string_view name;    // in errors
   std::string prefix = {};  // of its rules' names, its own among several schemas of a grammar
+  // Null: a keyword that cannot be held is an Error (strict). Else the schema is held without it,
+  // and a line says so.
+  SchemaNotes* notes = nullptr;
 };
 
 // A schema within the root and its path there: "#", "#/properties/name".

@@ -90,6 +90,10 @@ bool apply_test(Context& context, std::string_view name, const Value& value,
 std::optional<Value> method_of(Context& context, const Value& self, std::string_view name);
 Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments);
 std::string changed_case(std::string_view text, std::string_view how);  // upper, lower, ...
+// text_formats.cpp: the filters title and wordcount, and str.format().
+std::string jinja_title(std::string_view text);
+std::int64_t count_words(std::string_view text);
+Value str_format(Context& context, const Value& self, const Arguments& arguments);
 // For sort, min, unique: texts without regard to case where so asked.
 Value sort_key(Context& context, const Value& value, bool with_case);
 // a.b.0

@@ -30,7 +30,19 @@ Value cased(Context& context, const Value& value, Values arguments, std::string_
 }
 Value upper(Context& c, const Value& value, Values a) { return cased(c, value, a, "upper"); }
 Value lower(Context& c, const Value& value, Values a) { return cased(c, value, a, "lower"); }
-Value title(Context& c, const Value& value, Values a) { return cased(c, value, a, "title"); }
+Value title(Context& context, const Value& value, Values arguments) {
+  arguments.check(context, "title", 0);
+  return context.heap.text(Text::foreign(jinja_title(to_text(context, value).bytes())));
+}
+Value wordcount(Context& context, const Value& value, Values arguments) {
+  arguments.check(context, "wordcount", 0);
+  return of(count_words(to_text(context, value).bytes()));
+}
+// "%s and %s"|format(a, b)
+Value format(Context& context, const Value& value, Values arguments) {
+  if (!arguments.named.empty()) context.wrong("the filter format with names is not supported");
+  return binary(context, "%", as_text(context, value), context.heap.tuple(arguments.values));
+}
 Value capitalize(Context& c, const Value& value, Values a) {
   return cased(c, value, a, "capitalize");
 }
@@ -386,6 +398,7 @@ constexpr std::array kFilters = {Filter{"abs", abs},
                                  Filter{"escape", escape},
                                  Filter{"first", first},
                                  Filter{"float", float_filter},
+                                 Filter{"format", format},
                                  Filter{"indent", indent},
                                  Filter{"int", int_filter},
                                  Filter{"items", items},
@@ -412,7 +425,8 @@ constexpr std::array kFilters = {Filter{"abs", abs},
                                  Filter{"tojson", tojson},
                                  Filter{"trim", trim},
                                  Filter{"unique", unique},
-                                 Filter{"upper", upper}};
+                                 Filter{"upper", upper},
+                                 Filter{"wordcount", wordcount}};
 
 }  // namespace
 

@@ -251,12 +251,19 @@ class Interpreter {
     for (std::size_t i = 0; i < parts.size(); ++i) assign(n.children[i], parts[i]);
   }
 
+  Value attribute_of(const Value& value, std::string_view name) {
+    if (!value.is(Value::Type::macro)) return attribute(context_, value, name);
+    if (name == "name") return context_.heap.text(Text::own(node(value.macro->node).text));
+    context_.wrong("the attribute ", printable(name), " of a macro is not supported");
+  }
+
   Value lookup(std::string_view name) {
     for (const Scope* scope = scope_; scope != nullptr; scope = scope->parent) {
       for (const auto& [known, value] : scope->names) {
         if (known == name) return value;
       }
     }
+    if (name == "self") context_.wrong("self, the template itself, is not supported");
     return context_.heap.undefined(name);
   }
 
@@ -286,7 +293,7 @@ class Interpreter {
       case Kind::dict:
         return dict(n);
       case Kind::attribute:
-        return attribute(context_, evaluate(n.children[0]), n.text);
+        return attribute_of(evaluate(n.children[0]), n.text);
       case Kind::item:
         return item_of(n);
       case Kind::call:

@@ -227,7 +227,15 @@ Value binary(Context& context, std::string_view sign, const Value& a, const Valu
   if (sign == "*" && (b.is_text() || b.is_list()) && a.is_whole()) {
     return repeated(context, b, a.whole());
   }
-  context.wrong("cannot compute ", type_name(a), " ", sign, " ", type_name(b));
+  const auto plain = [](const Value& value) {  // "a text" is "string" beside a sign
+    if (value.is_text()) return std::string_view("string");
+    const std::string_view name = type_name(value);
+    return name.substr(name.find(' ') + 1);
+  };
+  if (sign == "+" && (a.is_text() || b.is_text())) {
+    context.wrong("cannot concatenate ", plain(a), " and ", plain(b));
+  }
+  context.wrong("cannot compute ", plain(a), " ", sign, " ", plain(b));
 }
 
 bool less(Context& context, const Value& a, const Value& b) {

@@ -87,9 +87,20 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
                      with_member(context, *function, "arguments", shown));
 }
 
+Value with_content(Context& context, const Value& message) {
+  const Value* content = member(message, "content");
+  const Value empty = context.heap.text(Text::foreign(""));
+  if (content != nullptr && !content->is_none()) return message;
+  if (content != nullptr) return with_member(context, message, "content", empty);
+  Dict longer = *message.dict;
+  longer.items.emplace_back(context.heap.text(Text::foreign("content")), empty);
+  return context.heap.dict(std::move(longer));
+}
+
 Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   Value message = value_of(context, node);
-  require(message.is_dict(), context.source, ": a message is no object");
+  require(message.is_dict(), context.source, ": a message is not an object");
+  if (input.null_is_empty) message = with_content(context, message);
   if (const Value* content = member(message, "content")) {
     message =
         with_member(context, message, "content", plain_content(context, *content, context.source));

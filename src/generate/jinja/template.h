@@ -26,6 +26,7 @@ struct JinjaInput {
   bool enable_thinking = true;
   std::tm now = {};  // of strftime_now
   ToolArguments arguments = ToolArguments::objects;
+  bool null_is_empty = false;  // a content of null, or none, is shown as ""
 };
 
 class JinjaTemplate {

@@ -86,8 +86,8 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
     return;
   }
   if (holds_work()) {
-    say("anew        what an interrupted run left in " + name + " is removed; " +
-        Setting{"resume"}.marked() + " would have gone on with it");
+    say("restarting  removed the partial results in " + name + "; " + Setting{"resume"}.marked() +
+        " would have gone on with it");
   }
   work_.clear();
   write_identity(identity_file, identity);

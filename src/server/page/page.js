@@ -2,31 +2,12 @@
 // The page to chat with. No framework, and no text of a model ever becomes markup: all nodes are
 // made one by one.
 
-// ---- What the browser keeps ---------------------------------------------------------------------
-
-const kept = {
-  read(name, fallback) {
-    try {
-      const text = localStorage.getItem('leq.' + name);
-      return text === null ? fallback : JSON.parse(text);
-    } catch {
-      return fallback;
-    }
-  },
-  write(name, value) {
-    try {
-      localStorage.setItem('leq.' + name, JSON.stringify(value));
-    } catch {
-      say('This browser keeps no more conversations: delete some.');
-    }
-  },
-};
-
 const state = {
-  conversations: kept.read('conversations', []),
+  conversations: [],
   current: null,
   settings: kept.read('settings', {}),
   running: null,  // the AbortController of the reply in work
+  editing: null,  // the place of the message that is being edited
 };
 
 // ---- Small helpers ------------------------------------------------------------------------------
@@ -44,150 +25,31 @@ function node(name, attributes = {}, ...children) {
   return made;
 }
 
+// For screen readers.
 function say(text) { $('status').textContent = text; }
 
-function newId() {
-  return Array.from(crypto.getRandomValues(new Uint32Array(3)), (n) => n.toString(36)).join('');
+// For everybody, until it is closed.
+function notify(text) {
+  $('notice').hidden = false;
+  $('notice').firstElementChild.textContent = text;
+  say(text);
 }
-
-// ---- Markdown, the part that models write -------------------------------------------------------
-
-const INLINE =
-  /(`+)([^`]|[^`][\s\S]*?[^`])\1(?!`)|\*\*(?=\S)([\s\S]*?\S)\*\*|(?<![\w*])\*(?=\S)([^*\n]*?[^\s*])\*(?!\w)|\[([^\]\n]{1,300})\]\((https?:\/\/[^\s()]{1,2000})\)|(https?:\/\/[^\s<>"')\]]{1,2000})/g;
-const MOST_DEPTH = 6;
-
-function link(address, text) {
-  return node('a', {href: address, target: '_blank', rel: 'noopener noreferrer nofollow'}, text);
-}
-
-function inline(text, depth = 0) {
-  const nodes = [];
-  let end = 0;
-  for (const found of depth < MOST_DEPTH ? text.matchAll(INLINE) : []) {
-    if (found.index > end) nodes.push(text.slice(end, found.index));
-    end = found.index + found[0].length;
-    const [, , code, bold, italic, linkText, linkTo, address] = found;
-    if (code !== undefined) nodes.push(node('code', {}, code.trim() || code));
-    else if (bold !== undefined) nodes.push(node('strong', {}, ...inline(bold, depth + 1)));
-    else if (italic !== undefined) nodes.push(node('em', {}, ...inline(italic, depth + 1)));
-    else if (linkTo !== undefined) nodes.push(link(linkTo, linkText));
-    else nodes.push(link(address, address));
-  }
-  if (end < text.length) nodes.push(text.slice(end));
-  return nodes;
-}
-
-function codeBlock(lines, language) {
-  const text = lines.join('\n');
-  const copy = node('button', {type: 'button', onclick: () => copyText(text, copy)}, 'Copy');
-  return node('pre', {tabindex: '0', 'aria-label': language ? 'Code, ' + language : 'Code'},
-              node('code', {}, text), copy);
-}
-
-const cells = (line) => line.trim().replace(/^\||\|$/g, '').split('|').map((cell) => cell.trim());
-
-function table(lines) {
-  const row = (line, name) =>
-    node('tr', {}, ...cells(line).map((cell) => node(name, {}, ...inline(cell))));
-  return node('div', {class: 'table', tabindex: '0'},
-              node('table', {}, node('thead', {}, row(lines[0], 'th')),
-                   node('tbody', {}, ...lines.slice(2).map((line) => row(line, 'td')))));
-}
-
-// Each kind of block says whether a line begins it, and takes its lines.
-const BULLET = /^(\s*)([-*+]|\d{1,9}[.)])\s+(.*)$/;
-
-function listBlock(lines, at, depth) {
-  const [, indent, mark] = lines[at].match(BULLET);
-  const ordered = /\d/.test(mark);
-  const list = node(ordered ? 'ol' : 'ul', ordered ? {start: String(parseInt(mark, 10))} : {});
-  while (at < lines.length) {
-    const found = lines[at].match(BULLET);
-    if (!found || found[1].length < indent.length || /\d/.test(found[2]) !== ordered) break;
-    const inner = [found[3]];
-    for (++at; at < lines.length; ++at) {
-      const next = lines[at].match(BULLET);
-      if (next && next[1].length <= indent.length) break;
-      if (!next && !/^\s+\S/.test(lines[at])) break;
-      inner.push(lines[at].slice(Math.min(indent.length + 2, lines[at].search(/\S/))));
-    }
-    const item = node('li');
-    if (inner.length === 1) item.append(...inline(inner[0]));
-    else item.append(...blocks(inner, depth + 1));
-    list.append(item);
-    while (at + 1 < lines.length && lines[at] === '' && BULLET.test(lines[at + 1])) ++at;
-  }
-  return [list, at];
-}
-
-function fenceBlock(lines, at) {
-  const [, fence, language] = lines[at].match(/^\s*(`{3,}|~{3,})\s*([\w+#.-]*)/);
-  let end = at + 1;
-  while (end < lines.length && !lines[end].trim().startsWith(fence)) ++end;
-  return [codeBlock(lines.slice(at + 1, end), language), end + 1];
-}
-
-function quoteBlock(lines, at, depth) {
-  let end = at;
-  while (end < lines.length && /^\s*>/.test(lines[end])) ++end;
-  const inner = lines.slice(at, end).map((line) => line.replace(/^\s*> ?/, ''));
-  return [node('blockquote', {}, ...blocks(inner, depth + 1)), end];
-}
-
-function tableBlock(lines, at) {
-  let end = at + 2;
-  while (end < lines.length && lines[end].includes('|')) ++end;
-  return [table(lines.slice(at, end)), end];
-}
-
-const isTable = (lines, at) =>
-  lines[at].includes('|') && at + 1 < lines.length && /^[\s|:-]*-[\s|:-]*$/.test(lines[at + 1]) &&
-  lines[at + 1].includes('|');
-const BLOCK_START = /^\s*(`{3,}|~{3,}|>|#{1,6}\s|(-{3,}|\*{3,}|_{3,})\s*$)/;
-
-function blocks(lines, depth = 0) {
-  const made = [];
-  let at = 0;
-  const take = ([block, next]) => { made.push(block); at = next; };
-  while (at < lines.length) {
-    const line = lines[at];
-    if (depth >= MOST_DEPTH) { made.push(node('p', {}, lines.slice(at).join('\n'))); break; }
-    const heading = line.match(/^\s*(#{1,6})\s+(.*)$/);
-    if (line.trim() === '') ++at;
-    else if (/^\s*(`{3,}|~{3,})/.test(line)) take(fenceBlock(lines, at));
-    else if (heading) take([node('h' + Math.min(heading[1].length + 1, 6), {}, ...inline(heading[2])), at + 1]);
-    else if (/^\s*(-{3,}|\*{3,}|_{3,})\s*$/.test(line)) take([node('hr'), at + 1]);
-    else if (/^\s*>/.test(line)) take(quoteBlock(lines, at, depth));
-    else if (isTable(lines, at)) take(tableBlock(lines, at));
-    else if (BULLET.test(line)) take(listBlock(lines, at, depth));
-    else {
-      let end = at + 1;
-      while (end < lines.length && lines[end].trim() !== '' && !BLOCK_START.test(lines[end]) &&
-             !BULLET.test(lines[end]) && !isTable(lines, end)) ++end;
-      const paragraph = node('p');
-      lines.slice(at, end).forEach((part, i) => {
-        if (i > 0) paragraph.append(node('br'));
-        paragraph.append(...inline(part));
-      });
-      take([paragraph, end]);
-    }
-  }
-  return made;
-}
-
-function markdown(text) { return blocks(text.replace(/\r\n?/g, '\n').split('\n')); }
 
 // ---- Conversations ------------------------------------------------------------------------------
 
-function save() { kept.write('conversations', state.conversations); }
+function save(conversation = state.current) {
+  if (conversation.messages.length > 0) keepConversation(conversation);
+}
 
 function titleOf(conversation) {
+  if (conversation.title) return conversation.title;
   const first = conversation.messages.find((message) => message.role === 'user');
   return first ? first.content.slice(0, 60) : 'New conversation';
 }
 
 function startConversation() {
   stop();
+  endEdit();
   const empty = state.conversations.find((one) => one.messages.length === 0);
   state.current = empty || {id: newId(), messages: []};
   if (!empty) state.conversations.unshift(state.current);
@@ -199,6 +61,7 @@ function startConversation() {
 function openConversation(conversation) {
   stop();
   state.current = conversation;
+  endEdit();
   closeMenu();
   showAll();
 }
@@ -206,18 +69,34 @@ function openConversation(conversation) {
 function removeConversation(conversation) {
   if (!confirm('Delete “' + titleOf(conversation) + '”?')) return;
   state.conversations = state.conversations.filter((one) => one !== conversation);
-  save();
+  kept.remove('chat.' + conversation.id);
   if (state.current === conversation) startConversation();
   else showList();
 }
 
+function rename(conversation) {
+  const title = prompt('Name of this conversation', titleOf(conversation));
+  if (title === null) return;
+  conversation.title = title.trim() || undefined;
+  save(conversation);
+  showList();
+}
+
+const found = (conversation, text) =>
+  text === '' || titleOf(conversation).toLowerCase().includes(text) ||
+  conversation.messages.some((message) => (message.content || '').toLowerCase().includes(text));
+
 function showList() {
-  $('conversations').replaceChildren(...state.conversations.map((one) => {
+  const text = $('search').value.trim().toLowerCase();
+  sessionStorage.setItem('leq.current', state.current.id);
+  $('conversations').replaceChildren(...state.conversations.filter((one) => found(one, text)).map((one) => {
     const title = titleOf(one);
     const current = one === state.current;
     const open = node('button', {type: 'button', class: 'open', title, onclick: () => openConversation(one)}, title);
     if (current) open.setAttribute('aria-current', 'true');
     return node('li', {class: current ? 'current' : ''}, open,
+      node('button', {type: 'button', class: 'remove', 'aria-label': 'Rename ' + title,
+                      onclick: () => rename(one)}, '✎'),
       node('button', {type: 'button', class: 'remove', 'aria-label': 'Delete ' + title,
                       onclick: () => removeConversation(one)}, '✕'));
   }));
@@ -232,7 +111,7 @@ async function copyText(text, button) {
     button.textContent = 'Copied';
     setTimeout(() => { button.textContent = before; }, 1200);
   } catch {
-    say('The browser does not let pages copy here.');
+    notify('The browser does not let pages copy here.');
   }
 }
 
@@ -243,11 +122,12 @@ function action(text, label, run) {
 function fillReply(body, message) {
   const parts = [];
   if (message.thoughts) {
-    const thoughts = node('details', {}, node('summary', {}, 'Thoughts'), ...markdown(message.thoughts));
+    const thoughts = fill(node('details', {}, node('summary', {}, 'Thoughts')), markdown(message.thoughts));
     thoughts.open = body.querySelector('details')?.open || false;
     parts.push(thoughts);
   }
-  body.replaceChildren(...parts, ...markdown(message.content));
+  body.replaceChildren(...parts);
+  fill(body, markdown(message.content));
 }
 
 function messageNode(message, index) {
@@ -261,9 +141,12 @@ function messageNode(message, index) {
     const copy = action('Copy', 'Copy this message', () => copyText(message.content, copy));
     actions.append(copy);
   }
-  if (user) actions.append(action('Edit', 'Edit this message and ask again', () => edit(index)));
+  if (!message.error) actions.append(action('Edit', user ? 'Edit this message and ask again' : 'Edit this reply', () => edit(index)));
   const last = index === state.current.messages.length - 1;
+  if (!user && last && !message.error) actions.append(action('Continue', 'Go on with this reply', proceed));
   if (!user && last) actions.append(action('Regenerate', 'Write this reply again', regenerate));
+  if (message.alternatives) actions.append(...versions(message, index));
+  if (message.stats) actions.append(node('span', {class: 'stats'}, message.stats));
   return node('article', {class: kind, 'aria-label': user ? 'You' : message.error ? 'Error' : 'Reply'},
               body, actions);
 }
@@ -283,22 +166,77 @@ function showAll() {
   showMessages();
 }
 
-function edit(index) {
-  stop();
-  const message = state.current.messages[index];
-  state.current.messages = state.current.messages.slice(0, index);
+// ---- Versions ------------------------------------------------------------------------------------
+// A message knows what else has stood in its place: `alternatives`, each with all that followed it.
+
+function versions(message, index) {
+  const count = message.alternatives.length + 1;
+  const turn = (by) => () => showVersion(index, (message.place + by + count) % count);
+  return [action('‹', 'The version before', turn(-1)),
+          node('span', {class: 'stats'}, (message.place + 1) + '/' + count),
+          action('›', 'The next version', turn(1))];
+}
+
+// What stands from a place on, as a list of all its versions; the messages lose it.
+function takeVersions(index) {
+  const tail = state.current.messages.splice(index);
+  const {alternatives = [], place = 0} = tail[0];
+  delete tail[0].alternatives;
+  delete tail[0].place;
+  const all = [...alternatives];
+  all.splice(place, 0, tail);
+  return all;
+}
+
+function putVersion(all, place) {
+  const [tail] = all.splice(place, 1);
+  if (all.length > 0) Object.assign(tail[0], {alternatives: all, place});
+  state.current.messages.push(...tail);
+}
+
+function showVersion(index, place) {
+  if (state.running) return;
+  putVersion(takeVersions(index), place);
   save();
   showAll();
-  $('input').value = message.content;
+}
+
+function addVersion(index, message) {
+  const all = index < state.current.messages.length ? takeVersions(index) : [];
+  all.push([message]);
+  putVersion(all, all.length - 1);
+}
+
+// The message is copied into the composer; nothing changes before it is sent.
+function edit(index) {
+  stop();
+  state.editing = index;
+  state.draft = $('input').value;
+  $('input').value = state.current.messages[index].content;
+  $('composer').classList.add('editing');
   grow();
   $('input').focus();
+}
+
+function endEdit() {
+  if (state.editing === null) return false;
+  state.editing = null;
+  $('input').value = state.draft;
+  $('composer').classList.remove('editing');
+  grow();
+  return true;
 }
 
 function regenerate() {
   if (state.running) return;
   const {messages} = state.current;
-  while (messages.length > 0 && messages.at(-1).role !== 'user') messages.pop();
-  if (messages.length > 0) ask();
+  const last = messages.findLastIndex((message) => message.role === 'user');
+  if (last >= 0) ask({index: last + 1});
+}
+
+function proceed() {
+  const last = state.current.messages.at(-1);
+  if (!state.running && last?.role === 'assistant') ask({into: last});
 }
 
 // ---- Asking the server --------------------------------------------------------------------------
@@ -311,7 +249,7 @@ const FIELDS = [
   ['repeat_penalty', 'Repeat penalty', 0.5, 3, 0.01],
   ['presence_penalty', 'Presence penalty', -2, 2, 0.05],
   ['frequency_penalty', 'Frequency penalty', -2, 2, 0.05],
-  ['max_tokens', 'Most tokens', 1, 1000000, 1],
+  ['max_tokens', 'Max tokens', 1, 1000000, 1],
   ['seed', 'Seed', 0, 9007199254740991, 1],
 ];
 
@@ -321,14 +259,19 @@ function headers() {
   return all;
 }
 
-function requestBody() {
-  const messages = state.current.messages.filter((one) => !one.error)
+function requestBody(past, goesOn) {
+  const messages = past.filter((one) => !one.error)
     .map(({role, content}) => ({role, content}));
   if (state.settings.system) messages.unshift({role: 'system', content: state.settings.system});
   const body = {messages, stream: true, stream_options: {include_usage: true}};
   for (const [name] of FIELDS) {
     if (typeof state.settings[name] === 'number') body[name] = state.settings[name];
   }
+  if (goesOn) Object.assign(body, {continue_final_message: true, add_generation_prompt: false});
+  const {stop: ends, thinking, schema} = state.settings;
+  if (ends) body.stop = ends.split('\n').filter((line) => line !== '');
+  if (thinking) body.chat_template_kwargs = {enable_thinking: thinking === 'on'};
+  if (schema) body.response_format = {type: 'json_schema', json_schema: {name: 'reply', schema: JSON.parse(schema)}};
   return body;
 }
 
@@ -351,7 +294,8 @@ async function* events(response) {
     const parts = held.split('\n\n');
     held = parts.pop();
     for (const part of parts) {
-      const data = part.replace(/^data: /, '');
+      if (!part.startsWith('data: ')) continue;  // says that the server is there
+      const data = part.slice(6);
       if (data === '[DONE]') return;
       yield JSON.parse(data);
     }
@@ -363,7 +307,11 @@ function take(event, message) {
   const delta = event.choices?.[0]?.delta || {};
   message.content += delta.content || '';
   message.thoughts += delta.reasoning_content || '';
-  if (event.timings) showSpeed(event.timings);
+  if (event.warnings) notify(event.warnings.join('; '));
+  if (event.timings) {
+    showSpeed(event.timings);
+    message.stats = $('speed').textContent;
+  }
 }
 
 function showSpeed(timings) {
@@ -371,34 +319,46 @@ function showSpeed(timings) {
   $('speed').textContent = timings.predicted_n + ' tokens' + (rate > 0 ? ', ' + rate.toFixed(1) + ' tokens/s' : '');
 }
 
-async function ask() {
+// A new version of what stands at `index`, or more of the reply `into`. The reply is a part of the
+// conversation from its first letter on, so that no reload loses it.
+async function ask({index = state.current.messages.length, into = null} = {}) {
   const conversation = state.current;
+  let body;
+  try {
+    body = requestBody(conversation.messages.slice(0, into ? undefined : index), into !== null);
+  } catch (error) {
+    return notify('The schema in Settings is not JSON: ' + error.message);
+  }
   const running = new AbortController();
   state.running = running;
+  const message = into || {role: 'assistant', content: '', thoughts: ''};
+  const before = message.content;
+  if (!into) addVersion(index, message);
   showAll();
   setBusy(true);
-  const message = {role: 'assistant', content: '', thoughts: ''};
-  const shown = node('article', {class: 'assistant', 'aria-label': 'Reply', 'aria-busy': 'true'},
-                     node('div', {class: 'body busy'}));
-  $('messages').append(shown);
+  const shown = $('messages').lastElementChild;
+  shown.setAttribute('aria-busy', 'true');
+  shown.firstChild.classList.add('busy');
   const draw = drawing(shown.firstChild, message);
+  let saved = performance.now();
   try {
     const response = await fetch('v1/chat/completions', {
-      method: 'POST', headers: headers(), body: JSON.stringify(requestBody()), signal: running.signal});
+      method: 'POST', headers: headers(), body: JSON.stringify(body), signal: running.signal});
     if (!response.ok) throw new Error(await errorOf(response));
     for await (const event of events(response)) {
       take(event, message);
       draw();
+      if (performance.now() - saved > 1000) {
+        save(conversation);
+        saved = performance.now();
+      }
     }
     say('The reply is complete.');
   } catch (error) {
     if (error.name === 'AbortError') say('Stopped.');
-    else fail(conversation, message, error);
+    else if (!state.leaving) fail(conversation, message, error);
   }
-  if (message.content || message.thoughts) conversation.messages.push(message);
-  if (message.failure) conversation.messages.push({role: 'assistant', error: true, content: message.failure});
-  delete message.failure;
-  save();
+  finish(conversation, message, before, into === null);
   if (state.running === running) {
     state.running = null;
     setBusy(false);
@@ -406,10 +366,24 @@ async function ask() {
   if (state.current === conversation) showAll();
 }
 
+// A reply of nothing goes, and what stood there before comes back.
+function finish(conversation, message, before, isNew) {
+  const failure = message.failure;
+  delete message.failure;
+  if (isNew && !message.content && !message.thoughts) {
+    const at = conversation.messages.indexOf(message);
+    const all = message.alternatives || [];
+    conversation.messages.splice(at, 1, ...(all.length > 0 ? all.pop() : []));
+    if (all.length > 0) Object.assign(conversation.messages[at], {alternatives: all, place: all.length});
+  }
+  if (failure) conversation.messages.push({role: 'assistant', error: true, content: failure});
+  save(conversation);
+}
+
 function fail(conversation, message, error) {
   const network = error instanceof TypeError;
   message.failure = network ? 'The server cannot be reached.' : error.message;
-  say('The reply failed: ' + message.failure);
+  notify('The reply failed: ' + message.failure);
 }
 
 // Draws at most once for each frame, and keeps to the end where the reader is there.
@@ -441,11 +415,52 @@ function setBusy(busy) {
 function send() {
   const text = $('input').value.trim();
   if (text === '' || state.running) return;
-  $('input').value = '';
+  const index = state.editing ?? state.current.messages.length;
+  const role = state.current.messages[index]?.role || 'user';
+  if (state.editing !== null) endEdit();
+  else $('input').value = '';
   grow();
-  state.current.messages.push({role: 'user', content: text});
+  // Errors are told, not sent: they go where something new is said.
+  if (index === state.current.messages.length) {
+    state.current.messages = state.current.messages.filter((one) => !one.error);
+  }
+  const place = Math.min(index, state.current.messages.length);
+  addVersion(place, {role, content: text});
   save();
-  ask();
+  if (role === 'user') ask();
+  else showAll();
+}
+
+// ---- Files -----------------------------------------------------------------------------------------
+
+function exportAll() {
+  const text = JSON.stringify({leq: 1, conversations: state.conversations.filter((one) => one.messages.length > 0)}, null, 1);
+  const address = URL.createObjectURL(new Blob([text], {type: 'application/json'}));
+  const to = node('a', {href: address, download: 'conversations.json'});
+  to.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+function importText(text) {
+  let read = [];
+  try {
+    read = JSON.parse(text).conversations.filter((one) => Array.isArray(one.messages));
+  } catch {
+    return notify('This file holds no conversations.');
+  }
+  for (const one of read) {
+    const added = {...one, id: newId()};
+    delete added.revision;
+    state.conversations.push(added);
+    save(added);
+  }
+  showList();
+}
+
+async function importFile() {
+  const [file] = $('import').files;
+  if (file) importText(await file.text());
+  $('import').value = '';
 }
 
 // ---- Settings, theme, menu ----------------------------------------------------------------------
@@ -510,7 +525,7 @@ async function loadModel() {
   try {
     const response = await fetch('v1/models', {headers: headers()});
     if (response.status === 401) {
-      say('This server wants an API key.');
+      notify('This server requires an API key.');
       openSettings();
       return;
     }
@@ -535,7 +550,7 @@ $('input').addEventListener('keydown', (event) => {
 document.addEventListener('keydown', (event) => {
   if (event.key === 'Escape' && !$('settings').open) {
     if (document.body.classList.contains('menu-open')) closeMenu();
-    else stop();
+    else if (!endEdit()) stop();
   }
   if (event.altKey && event.code === 'KeyN') {
     event.preventDefault();
@@ -552,9 +567,26 @@ document.querySelector('main').addEventListener('click', (event) => {
 $('theme').addEventListener('click', turnTheme);
 $('settings-button').addEventListener('click', openSettings);
 $('settings').addEventListener('close', closeSettings);
-$('reset').addEventListener('click', () => $('settings').querySelector('form').reset());
+$('reset').addEventListener('click', () => {
+  for (const input of $('settings').querySelector('form').elements) if (input.name) input.value = '';
+});
+$('notice').querySelector('button').addEventListener('click', () => { $('notice').hidden = true; });
+$('search').addEventListener('input', showList);
+$('export').addEventListener('click', exportAll);
+$('import-button').addEventListener('click', () => $('import').click());
+$('import').addEventListener('change', importFile);
+window.addEventListener('storage', takeFromOtherTab);
+// A page that is left ends its requests, which is no failure.
+window.addEventListener('pagehide', () => {
+  state.leaving = true;
+  if (state.running) save();
+});
+window.addEventListener('pageshow', () => { state.leaving = false; });
 
 showTheme();
 makeFields();
-startConversation();
+state.conversations = readConversations();
+const before = state.conversations.find((one) => one.id === sessionStorage.getItem('leq.current'));
+if (before) openConversation(before);
+else startConversation();
 loadModel();

@@ -47,9 +47,12 @@ def environment():
     return env
 
 
-def plain(message, arguments):
-    """A message as templates get it: text in one piece, arguments of calls in one form."""
+def plain(message, arguments, nulls):
+    """A message as templates get it: text in one piece, arguments of calls in one form, and where
+    nothing else renders no content as an empty one."""
     message = dict(message)
+    if nulls == "empty" and message.get("content") is None:
+        message["content"] = ""
     if isinstance(message.get("content"), list):
         message["content"] = "\n".join(part["text"] for part in message["content"])
     calls = []
@@ -68,8 +71,8 @@ def plain(message, arguments):
 
 
 def render(template, conversation):
-    for arguments in ("objects", "texts"):
-        messages = [plain(message, arguments) for message in conversation["messages"]]
+    for nulls, arguments in (("null", "objects"), ("null", "texts"), ("empty", "objects"), ("empty", "texts")):
+        messages = [plain(message, arguments, nulls) for message in conversation["messages"]]
         variables = {"messages": messages, "tools": conversation.get("tools"), "documents": None,
                      "bos_token": "<s>", "eos_token": "</s>",
                      "add_generation_prompt": conversation.get("add_generation_prompt", True),
@@ -78,8 +81,7 @@ def render(template, conversation):
         try:
             return template.render(**variables)
         except Exception:  # whatever it is, the template does not take this conversation
-            if not any("tool_calls" in message for message in messages):
-                break
+            pass
     return None
 
 

@@ -1,0 +1,132 @@
+#include "convert/hf_config_rules.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+// Multipliers and caps: a model that has one computes something else. `neutral`: the value that
+// changes nothing.
+struct ChangingKey {
+  std::string_view key;
+  double neutral;
+};
+constexpr std::array<ChangingKey, 12> kChangingKeys = {{{"attention_multiplier", 0},
+                                                        {"logits_scaling", 1},
+                                                        {"embedding_multiplier", 1},
+                                                        {"residual_multiplier", 1},
+                                                        {"llama_4_scaling_beta", 0},
+                                                        {"attn_logit_softcapping", 0},
+                                                        {"final_logit_softcapping", 0},
+                                                        {"query_pre_attn_scalar", 0},
+                                                        {"attention_chunk_size", 0},
+                                                        {"scale_emb", 1},
+                                                        {"scale_depth", 0},
+                                                        {"mup_multiplier", 1}}};
+
+struct DefaultContext {
+  std::string_view model_type;
+  std::int64_t positions;
+};
+constexpr std::array<DefaultContext, 5> kContexts = {
+    {{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}, {"qwen3", 32768}, {"gpt2", 1024}}};
+
+bool is_given(const Json& object, std::string_view key) {
+  const Json* found = object.find(key);
+  return found != object.end() && !found->is_null();
+}
+
+void refuse_changing_keys(const Json& object, std::string_view source) {
+  for (const ChangingKey& key : kChangingKeys) {
+    if (!is_given(object, key.key)) continue;
+    const Json& value = object[key.key];
+    const bool neutral = value.is_number() && value.get<double>() == key.neutral;
+    require(neutral, source, ": ", key.key, " = ", printable(value.dump()), " is not supported");
+  }
+}
+
+std::string kind_of(const Json& rope) {
+  for (const char* key : {"rope_type", "type"}) {
+    if (is_given(rope, key) && rope[key].is_string()) return rope[key].text();
+  }
+  return "default";
+}
+
+// Whether two objects say the same of what both speak of.
+bool ropes_agree(const Json& a, const Json& b) {
+  if (kind_of(a) != kind_of(b)) return false;
+  for (const auto& [key, value] : a.items()) {
+    if (key == "type" || key == "rope_type" || !is_given(b, key) || value.is_null()) continue;
+    if (b[key] != value) return false;
+  }
+  return true;
+}
+
+// Rope parameters for each kind of layer are one where all kinds that are used have the same.
+Json common_rope(const Json& rope, std::string_view source) {
+  const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
+                        return entry.second.is_object();
+                      });
+  if (!nested) return rope;
+  const Json* first = nullptr;
+  std::string name;
+  for (const auto& [key, value] : rope.items()) {
+    if (value.is_null()) continue;
+    require(value.is_object(), source, ": rope_parameters: ", printable(key),
+            " is not an object beside those of kinds of layers");
+    if (first == nullptr) {
+      first = &value;
+      name = key;
+    }
+    require(value == *first, source, ": rope_parameters of ", printable(name), " and ",
+            printable(key), " differ, which is not supported");
+  }
+  return *first;
+}
+
+}  // namespace
+
+Json complete_hf_config(Json config, std::string_view source) {
+  if (!config.is_object()) return config;
+  const Json* named = config.find("model_type");
+  const std::string type = named != config.end() && named->is_string() ? named->text() : "";
+  // Of other families these keys may be what they compute by.
+  const bool known =
+      std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
+  if (known) refuse_changing_keys(config, source);
+  if (is_given(config, "rope_parameters")) {
+    Json rope = common_rope(config["rope_parameters"], source);
+    if (known && rope.is_object()) refuse_changing_keys(rope, source);
+    if (rope.is_object() && is_given(config, "rope_scaling") &&
+        config["rope_scaling"].is_object()) {
+      require(ropes_agree(config["rope_scaling"], rope), source,
+              ": rope_scaling and rope_parameters contradict: ",
+              printable(config["rope_scaling"].dump()), " and ", printable(rope.dump()),
+              "; remove one of them");
+    }
+    config["rope_parameters"] = std::move(rope);
+  }
+  const auto* context = std::ranges::find(kContexts, type, &DefaultContext::model_type);
+  if (context != kContexts.end() && type != "gpt2" &&
+      !is_given(config, "max_position_embeddings")) {
+    config["max_position_embeddings"] = context->positions;
+  }
+  // null is no wish for the family's own width, which stands for an absent key.
+  const Json* head = config.find("head_dim");
+  if (head != config.end() && head->is_null() && is_given(config, "hidden_size") &&
+      is_given(config, "num_attention_heads") && config["num_attention_heads"].is_number() &&
+      config["hidden_size"].is_number()) {
+    const auto heads = config["num_attention_heads"].get<std::int64_t>();
+    const auto width = config["hidden_size"].get<std::int64_t>();
+    if (heads > 0 && width % heads == 0) config["head_dim"] = width / heads;
+  }
+  return config;
+}
+
+}  // namespace leq

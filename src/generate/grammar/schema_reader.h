@@ -1,0 +1,131 @@
+// Reads one JSON schema into rules of a grammar. Its functions lie in json_schema.cpp (which
+// keyword decides), schema_objects.cpp and schema_scalars.cpp.
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "generate/grammar/number_range.h"
+#include "generate/grammar/schema_rules.h"
+
+namespace leq {
+
+class SchemaReader {
+ public:
+  using Expr = GrammarBuilder::Expr;
+
+  SchemaReader(GrammarBuilder& builder, JsonParts& parts, const SchemaSource& source)
+      : root_(source.root),
+        source_(source.name),
+        prefix_(source.prefix),
+        notes_(source.notes),
+        builder_(builder),
+        parts_(parts) {}
+
+  std::vector<std::int32_t> read(std::span<const SchemaPlace> wanted);
+
+ private:
+  struct Waiting {
+    std::int32_t rule;
+    JsonNode schema;
+    std::string place;
+  };
+  struct Property {
+    std::string_view name;
+    JsonNode schema;  // nothing: any value
+    bool required = false;
+  };
+  // What the schema says cannot be held by a grammar, although it is no mistake.
+  struct Unsupported {
+    std::string what;
+  };
+  enum class Others { refused, allowed };  // properties that are not named
+
+  // Holds a step further down in the schema for as long as it is there.
+  class Step {
+   public:
+    Step(SchemaReader& reader, std::string_view name)
+        : reader_(reader), length_(reader.place_.size()) {
+      reader_.place_ += "/" + printable(name);
+    }
+    ~Step() { reader_.place_.resize(length_); }
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+
+   private:
+    SchemaReader& reader_;
+    std::size_t length_;
+  };
+
+  // The schema is none.
+  template <class... Parts>
+  [[noreturn]] void wrong(const Parts&... parts) const {
+    fail(source_, ": ", place_, ": ", parts...);
+  }
+  // Loosely: the value is held without what `what` names. Strict: throws Error.
+  void let_go(std::string_view what);
+  void note(std::string_view text);
+  // Loosely: the value is held by its type alone. Strict: throws Error.
+  [[noreturn]] void unsupported(const std::string& what) const;
+
+  std::int32_t rule_of(JsonNode schema, const std::string& place);
+  void check_keywords(JsonNode schema, std::initializer_list<std::string_view> known);
+  Expr value(JsonNode schema);
+  Expr exact_value(JsonNode schema);
+  Expr loose_value(JsonNode schema);
+  std::string_view implied_type(JsonNode schema) const;
+  Expr one_of_types(JsonNode schema, JsonNode types);
+  Expr typed(JsonNode schema, std::string_view type);
+  Expr reference(JsonNode schema);
+  std::pair<JsonNode, std::string> resolve(std::string_view name) const;
+  JsonNode member(const std::string& place, JsonNode object, const std::string& key) const;
+  JsonNode target_of(JsonNode schema) const;
+  Expr alternatives(JsonNode schema, std::string_view keyword);
+  void require_disjoint(JsonNode list, JsonNode one, std::int64_t place);
+  Expr all_of(JsonNode schema);
+
+  // schema_scalars.cpp
+  std::int64_t count(JsonNode schema, std::string_view keyword, std::int64_t fallback) const;
+  Expr constants(JsonNode schema);
+  void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& texts) const;
+  Expr string(JsonNode schema);
+  std::optional<Expr> pattern(std::string_view expression);
+  NumberRange range_of(JsonNode schema) const;
+  Expr integer(JsonNode schema);
+  Expr number(JsonNode schema);
+
+  // schema_objects.cpp
+  bool restricts_nothing(JsonNode schema, JsonNode keyword) const;
+  void take_properties(JsonNode schema, std::vector<Property>& all, bool& closed);
+  void collect(JsonNode schema, std::vector<Property>& all) const;
+  Expr object(JsonNode schema);
+  Expr object_of(const std::vector<Property>& all, JsonNode more, Others others);
+  Expr member_of(const Property& property);
+  Expr other_members(const std::vector<Property>& all, JsonNode more, Others others, bool any);
+  std::optional<Expr> dictionary(JsonNode schema);
+  Expr array(JsonNode schema);
+  Expr items_from(const std::vector<Expr>& first, std::optional<Expr> rest, std::int64_t least,
+                  std::int64_t most);
+
+  JsonNode root_;
+  std::string_view source_;
+  std::string prefix_;  // of its rules' names
+  SchemaNotes* notes_;
+  GrammarBuilder& builder_;
+  JsonParts& parts_;
+  std::string place_ = "#";
+  std::vector<Waiting> waiting_;
+  std::size_t objects_ = 0;  // so far
+  std::set<std::int32_t> asked_;
+  mutable std::map<std::string, std::map<std::string_view, JsonNode>> members_;  // by place
+};
+
+}  // namespace leq

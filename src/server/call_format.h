@@ -1,0 +1,33 @@
+// What the reply of a call may be: grammars of "response_format", "json_schema", "grammar", "tools"
+// and "tool_choice", after the model's thoughts.
+#pragma once
+
+#include <string_view>
+
+#include "base/json_tree.h"
+#include "server/generation_call.h"
+#include "server/tool_choice.h"
+
+namespace leq {
+
+// The form that a request wants of an answer.
+struct AnswerFormat {
+  enum class Kind : std::uint8_t { any, schema, object, gbnf };
+  Kind kind = Kind::any;
+  std::string_view member = {};  // of the body, in errors
+  JsonNode schema = {};
+  bool strict = false;
+  std::string gbnf = {};
+};
+
+// Throws Error naming the member at fault.
+AnswerFormat read_answer_format(JsonNode body);
+
+// Of calls that are no chats: the prompt's end says nothing of thoughts.
+void set_text_grammar(const AnswerFormat& format, const ApiModel& model, GenerationCall& call);
+// Sets grammar, use, tools and notes of a chat, whose prompt is there. Throws Error naming the
+// member at fault.
+void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoice& choice,
+                      const ApiModel& model, GenerationCall& call);
+
+}  // namespace leq

@@ -1,0 +1,192 @@
+// A conversation of a request as the text that the model reads.
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/text.h"
+#include "server/api_fields.h"
+#include "server/call_settings.h"
+#include "server/generation_call.h"
+#include "server/json_text.h"
+#include "server/tool_choice.h"
+
+namespace leq {
+namespace {
+
+// As vLLM has them. The reply goes on from the last message, or a next one is asked for, unless
+// that is false.
+constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
+
+// Whether the reply goes on from the last message. Throws Error where it cannot.
+bool continues_last_message(JsonNode body, JsonNode messages) {
+  if (!flag_field(body, kGoesOn)) return false;
+  if (flag_field(body, kAsks)) {
+    field_error(kGoesOn, "contradicts add_generation_prompt: leave one out");
+  }
+  const JsonNode last = messages.last(), role = last.find("role");
+  if (!role.is_string() || role.text() != "assistant" || last.find("tool_calls").size() > 0) {
+    field_error(kGoesOn, "expected a text of the assistant as the last message");
+  }
+  return true;
+}
+
+// What the server itself says to templates.
+constexpr std::array<std::string_view, 8> kOwnVariables = {
+    "messages",        "tools",       "documents",
+    "bos_token",       "eos_token",   "add_generation_prompt",
+    "raise_exception", "strftime_now"};
+
+JsonNode template_variables(JsonNode body) {
+  constexpr std::string_view kName = "chat_template_kwargs";
+  const JsonNode variables = object_field(body, kName);
+  for (JsonNode one = variables.first(); one; one = one.next()) {
+    if (std::ranges::find(kOwnVariables, one.key()) == kOwnVariables.end()) continue;
+    field_error(kName, "may not set " + one.key() + ", which the request's own members say");
+  }
+  return variables;
+}
+
+// The variables with the effort of thoughts, as some templates ask for it.
+std::string with_effort(JsonNode variables, const std::string& effort) {
+  JsonObjectText text;
+  bool is_there = false;
+  for (JsonNode one = variables.first(); one; one = one.next()) {
+    text.add(one.key(), one);
+    is_there = is_there || one.key() == "reasoning_effort";
+  }
+  if (!is_there) text.add_text("reasoning_effort", effort);
+  return std::move(text).finish();
+}
+
+// Messages with the role "developer" as those of the system, which the template knows.
+std::string with_known_roles(JsonNode messages) {
+  std::string text = "[";
+  for (JsonNode message = messages.first(); message; message = message.next()) {
+    if (text.size() > 1) text += ',';
+    const JsonNode role = message.find("role");
+    if (!role.is_string() || role.text() != "developer") {
+      text += message.dump();
+      continue;
+    }
+    JsonObjectText changed;
+    for (JsonNode member = message.first(); member; member = member.next()) {
+      if (member.key() == "role") {
+        changed.add_text("role", "system");
+      } else {
+        changed.add(member.key(), member);
+      }
+    }
+    text += std::move(changed).finish();
+  }
+  return text + "]";
+}
+
+bool has_developer(JsonNode messages) {
+  for (JsonNode message = messages.first(); message; message = message.next()) {
+    const JsonNode role = message.find("role");
+    if (role.is_string() && role.text() == "developer") return true;
+  }
+  return false;
+}
+
+// The first `count` messages.
+JsonTree first_messages(JsonNode messages, std::size_t count) {
+  std::string text = "[";
+  for (JsonNode message = messages.first(); count > 0; message = message.next(), --count) {
+    text += (text.size() > 1 ? "," : "") + message.dump();
+  }
+  return parse_json_tree(text + "]", "messages", kBodyLimits);
+}
+
+// What fails says where: the first message with which the conversation fails so. nullopt where that
+// cannot be told.
+std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
+                                            const ChatOptions& options, const std::string& error) {
+  const auto fails = [&](std::size_t count) {
+    const JsonTree part = first_messages(request.messages, count);
+    ChatRequest shorter = request;
+    shorter.messages = part.root();
+    try {
+      (void)chat.render(shorter, options);
+      return false;
+    } catch (const Error& other) {
+      return error == other.what();
+    }
+  };
+  std::size_t low = 1, high = request.messages.size();
+  while (low < high) {
+    const std::size_t middle = (low + high) / 2;
+    if (fails(middle)) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return request.messages.size() > 1 && fails(low) ? std::optional(low - 1) : std::nullopt;
+}
+
+std::vector<TextPart> render_checked(const ChatTemplate& chat, const ChatRequest& request,
+                                     const ChatOptions& options) {
+  for (JsonNode message = request.messages.first(); message; message = message.next()) {
+    if (!message.is_object()) field_error("messages", "objects with a role", message);
+  }
+  try {
+    return chat.render(request, options);
+  } catch (const Error& error) {
+    const auto place = message_at_fault(chat, request, options, error.what());
+    if (!place) throw;
+    throw Error(marked_field("messages") + "[" + std::to_string(*place) + "]: " + error.what(),
+                ErrorKind::bad_setting);
+  }
+}
+
+void require_tools_are_shown(const ToolChoice& choice, const ApiModel& model) {
+  const bool shown = model.template_has_tools || model.style.tools != ToolCallStyle::none;
+  if (choice.use != ToolChoice::Use::free || shown) return;
+  field_error("tools",
+              "this model's chat template does not show tools to the model; leave them "
+              "out, or require a call with tool_choice");
+}
+
+}  // namespace
+
+std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
+  require(model.chat != nullptr, model.name, ": ",
+          model.chat_error.empty() ? "the model has no chat template" : model.chat_error,
+          "; start the server with ", Setting{"chat_template"}, ", or use /v1/completions");
+  ChatRequest request;
+  request.messages = given_field(body, "messages");
+  if (!request.messages || !request.messages.is_array() || request.messages.size() == 0) {
+    field_error("messages", "an array of messages", request.messages);
+  }
+  const ToolChoice choice = read_tool_choice(body);
+  require_tools_are_shown(choice, model);
+  if (choice.use != ToolChoice::Use::none) request.tools = body.find("tools");
+  request.variables = template_variables(body);
+  ChatOptions options = model.rendering;
+  const ThinkingSettings thinking = read_thinking(body, model);
+  if (thinking.enabled) options.enable_thinking = *thinking.enabled;
+  const bool goes_on = continues_last_message(body, request.messages);
+  const bool asks = !given_field(body, kAsks) || flag_field(body, kAsks);
+  options.ask_for_reply = asks && !goes_on;
+  JsonTree roles, variables;
+  if (!model.template_has_developer && has_developer(request.messages)) {
+    roles = parse_json_tree(with_known_roles(request.messages), "messages", kBodyLimits);
+    request.messages = roles.root();
+  }
+  if (!thinking.effort.empty()) {
+    variables =
+        parse_json_tree(with_effort(request.variables, thinking.effort), "variables", kBodyLimits);
+    request.variables = variables.root();
+  }
+  std::vector<TextPart> parts = render_checked(*model.chat, request, options);
+  if (goes_on && !reopen_last_message(parts, request.messages)) {
+    field_error(kGoesOn, "the chat template does not end with the last message's text");
+  }
+  return parts;
+}
+
+}  // namespace leq

@@ -1,0 +1,219 @@
+// A request of /v1/messages as one of /v1/chat/completions.
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "server/api_fields.h"
+#include "server/foreign_chat.h"
+#include "server/generation_call.h"
+#include "server/json_text.h"
+
+namespace leq {
+namespace {
+
+constexpr std::array<std::array<std::string_view, 2>, 9> kKeptOfMessages = {
+    {{"temperature", "temperature"},
+     {"top_p", "top_p"},
+     {"top_k", "top_k"},
+     {"min_p", "min_p"},
+     {"seed", "seed"},
+     {"stop_sequences", "stop"},
+     {"stream", "stream"},
+     {"max_tokens", "max_tokens"},
+     {"chat_template_kwargs", "chat_template_kwargs"}}};
+
+[[noreturn]] void no_such_block(std::string_view member, const std::string& type) {
+  field_error(member, "a block of the type " + printable(type) +
+                          " is not supported: the model reads texts");
+}
+
+// The text of a block, nullopt of other kinds. cache_control says nothing here: beginnings that
+// were read before are found by themselves.
+std::optional<std::string> block_text(JsonNode block, const std::string& type) {
+  if (type == "text") return text_field(block, "text").value_or("");
+  if (type != "document") return std::nullopt;
+  const JsonNode source = object_field(block, "source");
+  if (text_field(source, "type").value_or("") != "text") return std::nullopt;
+  return text_field(source, "data").value_or("");
+}
+
+std::string type_of_block(JsonNode block, std::string_view member) {
+  if (!block.is_object()) field_error(member, "objects with a type as blocks", block);
+  return text_field(block, "type").value_or("text");
+}
+
+// A text, or blocks of texts, a line end between them.
+std::string texts_of(JsonNode content, std::string_view member) {
+  if (!content || content.is_null()) return "";
+  if (content.is_string()) return content.text();
+  if (!content.is_array()) field_error(member, "a text or a list of blocks", content);
+  std::string all;
+  for (JsonNode block = content.first(); block; block = block.next()) {
+    const std::string type = type_of_block(block, member);
+    const auto text = block_text(block, type);
+    if (!text) no_such_block(member, type);
+    all += (all.empty() ? "" : "\n") + *text;
+  }
+  return all;
+}
+
+class MessagesReader {
+ public:
+  explicit MessagesReader(JsonNode body) : body_(body) {}
+
+  ForeignChat read() {
+    read_messages();
+    read_tools();
+    read_thinking();
+    for (const auto& [name, as] : kKeptOfMessages) chat_.add_given(as, given_field(body_, name));
+    const JsonNode servers = given_field(body_, "mcp_servers");
+    if (servers.size() > 0)
+      field_error("mcp_servers", "is not supported: the server asks no other");
+    return {parse_json_tree(std::move(chat_).finish(), "the request", kBodyLimits),
+            std::move(notes_)};
+  }
+
+ private:
+  void read_messages() {
+    const std::string system = texts_of(given_field(body_, "system"), "system");
+    if (!system.empty()) messages_.system(system);
+    const JsonNode messages = given_field(body_, "messages");
+    if (!messages || !messages.is_array() || messages.size() == 0) {
+      field_error("messages", "an array of messages", messages);
+    }
+    for (JsonNode one = messages.first(); one; one = one.next()) {
+      if (!one.is_object()) field_error("messages", "objects with a role", one);
+      const std::string role = text_field(one, "role").value_or("");
+      if (role == "assistant") {
+        read_assistant(one.find("content"));
+      } else if (role == "user") {
+        read_user(one.find("content"));
+      } else if (role == "system") {
+        messages_.system(texts_of(one.find("content"), "messages"));
+      } else {
+        field_error("messages", "the roles user, assistant and system", one.find("role"));
+      }
+    }
+    chat_.add_raw("messages", std::move(messages_).finish());
+  }
+
+  // Results of tools first, then what the user says.
+  void read_user(JsonNode content) {
+    if (!content.is_array()) return messages_.user(texts_of(content, "messages"));
+    std::string said;
+    bool any = content.size() == 0;
+    for (JsonNode block = content.first(); block; block = block.next()) {
+      const std::string type = type_of_block(block, "messages");
+      if (type == "tool_result") {
+        const auto id = text_field(block, "tool_use_id");
+        if (!id) field_error("messages", "tool_use_id in a tool_result", block);
+        messages_.tool_result(*id, texts_of(block.find("content"), "messages"));
+        continue;
+      }
+      const auto text = block_text(block, type);
+      if (!text) no_such_block("messages", type);
+      said += (any ? "\n" : "") + *text;
+      any = true;
+    }
+    if (any) messages_.user(said);
+  }
+
+  void read_assistant(JsonNode content) {
+    if (!content.is_array()) return messages_.assistant(texts_of(content, "messages"));
+    for (JsonNode block = content.first(); block; block = block.next()) {
+      const std::string type = type_of_block(block, "messages");
+      if (type == "thinking") {
+        messages_.thoughts(text_field(block, "thinking").value_or(""));
+      } else if (type == "tool_use") {
+        const auto id = text_field(block, "id"), name = text_field(block, "name");
+        if (!id || !name) field_error("messages", "id and name in a tool_use", block);
+        const JsonNode input = given_field(block, "input");
+        messages_.call(*id, *name, input ? input.dump() : "{}");
+      } else if (type != "redacted_thinking") {
+        const auto text = block_text(block, type);
+        if (!text) no_such_block("messages", type);
+        messages_.assistant(*text);
+      }
+    }
+  }
+
+  void read_tools() {
+    const JsonNode tools = given_field(body_, "tools");
+    if (tools && !tools.is_array()) field_error("tools", "an array", tools);
+    JsonArrayText list;
+    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+      if (!tool.is_object()) field_error("tools", "objects", tool);
+      const std::string type = text_field(tool, "type").value_or("custom");
+      if (type != "custom") {
+        notes_.push_back("tools: " + printable(text_field(tool, "name").value_or(type)) +
+                         " is left out: only tools with an input_schema are supported, not " +
+                         printable(type));
+        continue;
+      }
+      JsonObjectText function, whole;
+      function.add_given("name", given_field(tool, "name"));
+      function.add_given("description", given_field(tool, "description"));
+      function.add_given("parameters", given_field(tool, "input_schema"));
+      function.add_given("strict", given_field(tool, "strict"));
+      whole.add_text("type", "function");
+      whole.add_raw("function", std::move(function).finish());
+      list.add(std::move(whole).finish());
+    }
+    const bool any = !list.empty();
+    if (any) chat_.add_raw("tools", std::move(list).finish());
+    read_choice(any);
+  }
+
+  void read_choice(bool any_tool) {
+    const JsonNode choice = object_field(body_, "tool_choice");
+    if (!choice) return;
+    if (flag_field(choice, "disable_parallel_tool_use")) {
+      chat_.add_raw("parallel_tool_calls", "false");
+    }
+    const std::string type = text_field(choice, "type").value_or("");
+    if (type == "auto" && !any_tool) return;
+    if (type == "auto" || type == "none") return chat_.add_text("tool_choice", type);
+    if (type == "any") return chat_.add_text("tool_choice", "required");
+    if (type != "tool") field_error("tool_choice", "the type auto, any, tool or none", choice);
+    JsonObjectText name, whole;
+    name.add_given("name", given_field(choice, "name"));
+    whole.add_text("type", "function");
+    whole.add_raw("function", std::move(name).finish());
+    chat_.add_raw("tool_choice", std::move(whole).finish());
+  }
+
+  void read_thinking() {
+    const JsonNode thinking = object_field(body_, "thinking");
+    const std::string type = text_field(thinking, "type").value_or("");
+    const JsonNode output = object_field(body_, "output_config");
+    if (type == "disabled") {
+      chat_.add_text("reasoning_effort", "none");
+    } else {
+      chat_.add_given("reasoning_effort", given_field(output, "effort"));
+      chat_.add_given("thinking_budget_tokens", given_field(thinking, "budget_tokens"));
+    }
+    JsonNode format = object_field(output, "format");
+    if (!format) format = object_field(body_, "output_format");
+    if (!format) return;
+    JsonObjectText schema, whole;
+    schema.add_given("schema", given_field(format, "schema"));
+    whole.add_text("type", text_field(format, "type").value_or(""));
+    whole.add_raw("json_schema", std::move(schema).finish());
+    chat_.add_raw("response_format", std::move(whole).finish());
+  }
+
+  JsonNode body_;
+  ChatText messages_;
+  JsonObjectText chat_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+ForeignChat chat_of_messages(JsonNode body) {
+  require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+  return MessagesReader(body).read();
+}
+
+}  // namespace leq

@@ -1,0 +1,224 @@
+// A request of /v1/responses as one of /v1/chat/completions.
+#include <array>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "server/api_fields.h"
+#include "server/foreign_chat.h"
+#include "server/generation_call.h"
+#include "server/json_text.h"
+
+namespace leq {
+namespace {
+
+struct KeptMember {
+  std::string_view name, as;
+};
+constexpr std::array kKept = {
+    KeptMember{"temperature", "temperature"},
+    KeptMember{"top_p", "top_p"},
+    KeptMember{"top_k", "top_k"},
+    KeptMember{"min_p", "min_p"},
+    KeptMember{"seed", "seed"},
+    KeptMember{"stop", "stop"},
+    KeptMember{"stream", "stream"},
+    KeptMember{"max_output_tokens", "max_tokens"},
+    KeptMember{"parallel_tool_calls", "parallel_tool_calls"},
+    KeptMember{"chat_template_kwargs", "chat_template_kwargs"},
+    KeptMember{"thinking_budget_tokens", "thinking_budget_tokens"},
+    KeptMember{"frequency_penalty", "frequency_penalty"},
+    KeptMember{"presence_penalty", "presence_penalty"},
+};
+// They need what an earlier request left, and nothing is kept here.
+constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
+                                                       "prompt", "background"};
+
+std::string type_of(JsonNode item, std::string_view fallback) {
+  return text_field(item, "type").value_or(std::string(fallback));
+}
+
+// A text, or texts in parts, joined.
+std::string content_text(JsonNode content, std::string_view member) {
+  if (content.is_string()) return content.text();
+  if (!content || content.is_null()) return "";
+  if (!content.is_array()) field_error(member, "a text or a list of parts", content);
+  std::string text;
+  for (JsonNode part = content.first(); part; part = part.next()) {
+    if (!part.is_object()) field_error(member, "objects with a type as parts", part);
+    const std::string type = type_of(part, "");
+    if (type == "refusal") {
+      text += text_field(part, "refusal").value_or("");
+    } else if (type.ends_with("text")) {
+      text += text_field(part, "text").value_or("");
+    } else {
+      field_error(member, "a part of the type " + printable(type) +
+                              " is not supported: the model reads texts");
+    }
+  }
+  return text;
+}
+
+class ResponsesReader {
+ public:
+  explicit ResponsesReader(JsonNode body) : body_(body) {}
+
+  ForeignChat read() {
+    for (const std::string_view name : kStateful) {
+      const JsonNode found = given_field(body_, name);
+      if (found && !(found.is_boolean() && !found.boolean())) {
+        field_error(name,
+                    "is not supported: nothing is kept between requests; send the whole "
+                    "conversation as input");
+      }
+    }
+    read_input();
+    read_tools();
+    read_format();
+    for (const KeptMember& member : kKept) {
+      chat_.add_given(member.as, given_field(body_, member.name));
+    }
+    const JsonNode reasoning = object_field(body_, "reasoning");
+    chat_.add_given("reasoning_effort", given_field(reasoning, "effort"));
+    return {parse_json_tree(std::move(chat_).finish(), "the request", kBodyLimits),
+            std::move(notes_)};
+  }
+
+ private:
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+
+  void read_input() {
+    if (const auto text = text_field(body_, "instructions")) messages_.system(*text);
+    const JsonNode input = given_field(body_, "input");
+    if (!input || (!input.is_string() && !input.is_array())) {
+      field_error("input", "a text or a list of items", input);
+    }
+    if (input.is_string()) messages_.user(input.text());
+    for (JsonNode item = input.first(); item; item = item.next()) {
+      if (!item.is_object()) field_error("input", "objects as items", item);
+      read_item(item, type_of(item, "message"));
+    }
+    if (messages_.empty()) field_error("input", "at least one item", input);
+    chat_.add_raw("messages", std::move(messages_).finish());
+  }
+
+  void read_item(JsonNode item, const std::string& type) {
+    if (type == "message") return read_message(item);
+    if (type == "function_call" || type == "custom_tool_call") {
+      const bool custom = type == "custom_tool_call";
+      const std::string input = text_field(item, custom ? "input" : "arguments").value_or("");
+      JsonObjectText arguments;
+      if (custom) arguments.add_text("input", input);
+      return messages_.call(needed(item, "call_id"), needed(item, "name"),
+                            custom ? std::move(arguments).finish() : input);
+    }
+    if (type == "function_call_output" || type == "custom_tool_call_output") {
+      return messages_.tool_result(needed(item, "call_id"),
+                                   content_text(item.find("output"), "input"));
+    }
+    if (type == "reasoning") {
+      const std::string thoughts = content_text(given_field(item, "content"), "input");
+      const std::string summary = content_text(given_field(item, "summary"), "input");
+      return messages_.thoughts(thoughts.empty() ? summary : thoughts);
+    }
+    if (type == "item_reference") {
+      field_error("input", "item_reference is not supported: nothing is kept between requests");
+    }
+    note("input: an item of the type " + printable(type) + " is left out");
+  }
+
+  void read_message(JsonNode item) {
+    const std::string role = text_field(item, "role").value_or("user");
+    const std::string text = content_text(item.find("content"), "input");
+    if (role == "assistant") return messages_.assistant(text);
+    if (role == "user") return messages_.user(text);
+    if (role == "system" || role == "developer") return messages_.system(text);
+    field_error("input", "the roles user, assistant, system and developer", item.find("role"));
+  }
+
+  static std::string needed(JsonNode item, std::string_view name) {
+    const auto found = text_field(item, name);
+    if (!found) field_error("input", std::string(name) + " in an item", item);
+    return *found;
+  }
+
+  // Functions; tools that only another server can run are left out.
+  void read_tools() {
+    const JsonNode tools = given_field(body_, "tools"), choice = given_field(body_, "tool_choice");
+    if (tools && !tools.is_array()) field_error("tools", "an array", tools);
+    const JsonNode allowed = choice.is_object() ? choice.find("tools") : JsonNode();
+    JsonArrayText list;
+    for (JsonNode tool = tools.first(); tool; tool = tool.next()) {
+      if (!tool.is_object()) field_error("tools", "objects", tool);
+      const std::string type = type_of(tool, "");
+      if (type != "function") {
+        note("tools: " + printable(text_field(tool, "name").value_or(type)) +
+             " is left out: only functions are supported, not " + printable(type));
+        continue;
+      }
+      if (allowed && !is_allowed(allowed, tool)) continue;
+      JsonObjectText function, whole;
+      for (const char* name : {"name", "description", "parameters", "strict"}) {
+        function.add_given(name, given_field(tool, name));
+      }
+      whole.add_text("type", "function");
+      whole.add_raw("function", std::move(function).finish());
+      list.add(std::move(whole).finish());
+    }
+    const bool any = !list.empty();
+    if (any) chat_.add_raw("tools", std::move(list).finish());
+    read_choice(choice, any);
+  }
+
+  static bool is_allowed(JsonNode allowed, JsonNode tool) {
+    for (JsonNode one = allowed.first(); one; one = one.next()) {
+      const JsonNode name = one.find("name"), own = tool.find("name");
+      if (name.is_string() && own.is_string() && name.text() == own.text()) return true;
+    }
+    return false;
+  }
+
+  void read_choice(JsonNode choice, bool any_tool) {
+    if (!choice) return;
+    if (choice.is_string()) {
+      if (any_tool || choice.text() != "auto") chat_.add("tool_choice", choice);
+      return;
+    }
+    const std::string type = choice.is_object() ? type_of(choice, "") : "";
+    if (type == "allowed_tools") {
+      return chat_.add_text("tool_choice", text_field(choice, "mode").value_or("auto"));
+    }
+    if (type != "function") {
+      field_error("tool_choice", "none, auto, required, a function or allowed_tools", choice);
+    }
+    JsonObjectText name, whole;
+    name.add_given("name", given_field(choice, "name"));
+    whole.add_text("type", "function");
+    whole.add_raw("function", std::move(name).finish());
+    chat_.add_raw("tool_choice", std::move(whole).finish());
+  }
+
+  void read_format() {
+    const JsonNode format = object_field(object_field(body_, "text"), "format");
+    if (!format) return;
+    if (type_of(format, "text") != "json_schema") return chat_.add("response_format", format);
+    JsonObjectText whole;
+    whole.add_text("type", "json_schema");
+    whole.add("json_schema", format);
+    chat_.add_raw("response_format", std::move(whole).finish());
+  }
+
+  JsonNode body_;
+  ChatText messages_;
+  JsonObjectText chat_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+ForeignChat chat_of_responses(JsonNode body) {
+  require(body.is_object(), ErrorKind::bad_input, "the request body: expected a JSON object");
+  return ResponsesReader(body).read();
+}
+
+}  // namespace leq

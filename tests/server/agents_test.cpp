@@ -1,0 +1,433 @@
+// The endpoints that agents and editors speak: /v1/responses, /v1/messages, /v1/rerank. Their texts
+// are compared with those of /v1/chat/completions, their events with whole replies.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/calling_model.h"
+#include "server/raw_client.h"
+
+namespace leq::test::agents {
+namespace {
+
+const CallingModel& hermes() {
+  static const CallingModel model({.name = "caller-agents", .chat_template = kHermesTemplate});
+  return model;
+}
+const CallingModel& thinker() {
+  static const CallingModel model({.name = "caller-thinks", .chat_template = kThinkingTemplate});
+  return model;
+}
+
+struct Event {
+  std::string name;
+  Json data;
+};
+
+// "event: NAME" and "data: JSON" of each; empty where one is not so.
+std::vector<Event> named_events(const std::string& stream) {
+  std::vector<Event> events;
+  for (const std::string_view event : split(stream, "\n\n")) {
+    if (event.empty()) continue;
+    const std::size_t end = event.find("\ndata: ");
+    if (!event.starts_with("event: ") || end == std::string_view::npos) return {};
+    events.push_back(
+        {std::string(event.substr(7, end - 7)), parse_json(event.substr(end + 7), "an event")});
+    if (events.back().data["type"].text() != events.back().name) return {};
+  }
+  return events;
+}
+
+const std::string kWeather =
+    R"({"type":"object","properties":{"city":{"enum":["Oslo","Rome"]}},"required":["city"],"additionalProperties":false})";
+
+Json response_body(Json more) {
+  Json body = {{"model", "any"},
+               {"input", "Tell a story."},
+               {"seed", 7},
+               {"temperature", 1},
+               {"max_output_tokens", 24}};
+  body.update(more);
+  return body;
+}
+Json message_body(Json more) {
+  Json body = {{"model", "any"},
+               {"messages", Json::array({{{"role", "user"}, {"content", "Tell a story."}}})},
+               {"seed", 7},
+               {"temperature", 1},
+               {"max_tokens", 24}};
+  body.update(more);
+  return body;
+}
+
+std::string chat_text(const CallingModel& model, const std::string& messages) {
+  const auto answer = model.served().post(
+      "/v1/chat/completions",
+      R"({"seed":7,"temperature":1,"max_tokens":24,"messages":)" + messages + "}");
+  EXPECT_EQ(answer.status, 200) << answer.body;
+  return answer.json["choices"][0]["message"]["content"].text();
+}
+
+std::string prompt_of(const CallingModel& model, const std::string& messages,
+                      const std::string& more = "") {
+  return model.served()
+      .post("/apply-template", R"({"messages":)" + messages + more + "}")
+      .json["prompt"]
+      .text();
+}
+
+TEST(Responses, SayWhatAChatSays) {
+  const std::string text = chat_text(
+      hermes(),
+      R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Tell a story."}])");
+  for (const std::string& body :
+       {response_body({{"instructions", "Be brief."}}).dump(),
+        response_body(
+            {{"input", Json::array({{{"role", "developer"}, {"content", "Be brief."}},
+                                    {{"type", "message"},
+                                     {"role", "user"},
+                                     {"content", Json::array({{{"type", "input_text"},
+                                                               {"text", "Tell a story."}}})}}})}})
+            .dump()}) {
+    const auto answer = hermes().served().post("/v1/responses", body);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_EQ(answer.json["object"].text(), "response");
+    EXPECT_EQ(answer.json["status"].text(), "incomplete");
+    EXPECT_EQ(answer.json["incomplete_details"]["reason"].text(), "max_output_tokens");
+    ASSERT_EQ(answer.json["output"].size(), 1u);
+    const Json& item = answer.json["output"][0];
+    EXPECT_EQ(item["type"].text(), "message");
+    EXPECT_EQ(item["content"][0]["type"].text(), "output_text");
+    EXPECT_EQ(item["content"][0]["text"].text(), text);
+    EXPECT_EQ(answer.json["usage"]["output_tokens"].get<int>(), 24);
+    EXPECT_GT(answer.json["usage"]["input_tokens"].get<int>(), 5);
+  }
+}
+
+TEST(Responses, StreamTheEventsOfTheirItems) {
+  Json body = response_body(Json::object());
+  const auto whole = hermes().served().post("/v1/responses", body);
+  body["stream"] = true;
+  const auto streamed = hermes().served().post("/v1/responses", body);
+  const std::vector<Event> events = named_events(streamed.body);
+  ASSERT_GT(events.size(), 8u) << streamed.body;
+  EXPECT_EQ(events[0].name, "response.created");
+  EXPECT_EQ(events[1].name, "response.in_progress");
+  EXPECT_EQ(events[2].name, "response.output_item.added");
+  EXPECT_EQ(events[3].name, "response.content_part.added");
+  EXPECT_EQ(events.back().name, "response.incomplete");
+  std::string text, done;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    EXPECT_EQ(events[i].data["sequence_number"].get<std::size_t>(), i);
+    if (events[i].name == "response.output_text.delta") text += events[i].data["delta"].text();
+    if (events[i].name == "response.output_text.done") done = events[i].data["text"].text();
+  }
+  const std::string& expected = whole.json["output"][0]["content"][0]["text"].text();
+  EXPECT_EQ(text, expected);
+  EXPECT_EQ(done, expected);
+  const Json& last = events.back().data["response"];
+  EXPECT_EQ(last["output"][0]["content"][0]["text"].text(), expected);
+  EXPECT_EQ(last["output"].size(), 1u);
+  EXPECT_EQ(last["usage"]["total_tokens"], whole.json["usage"]["total_tokens"]);
+}
+
+TEST(Responses, CallFunctionsAndReadTheirOutputs) {
+  Json body = response_body({{"max_output_tokens", 200}, {"tool_choice", "required"}});
+  body["tools"] = Json::array({{{"type", "function"},
+                                {"name", "weather"},
+                                {"parameters", parse_json(kWeather, "w")},
+                                {"strict", false}},
+                               {{"type", "web_search"}}});
+  const auto answer = hermes().served().post("/v1/responses", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& call = answer.json["output"][0];
+  EXPECT_EQ(call["type"].text(), "function_call");
+  EXPECT_EQ(call["name"].text(), "weather");
+  const std::string city = parse_json(call["arguments"].text(), "a")["city"].text();
+  EXPECT_TRUE(city == "Oslo" || city == "Rome");
+  EXPECT_EQ(answer.json["status"].text(), "completed");
+  // A tool that is no function is left out, and that is said.
+  EXPECT_NE(answer.json["warnings"][0].text().find("web_search"), std::string::npos);
+  EXPECT_NE(answer.headers.find("X-Leq-Warnings")->second.find("web_search"), std::string::npos);
+
+  body["stream"] = true;
+  const auto events = named_events(hermes().served().post("/v1/responses", body).body);
+  std::string arguments, done;
+  for (const Event& event : events) {
+    if (event.name == "response.function_call_arguments.delta") {
+      arguments += event.data["delta"].text();
+    }
+    if (event.name == "response.function_call_arguments.done")
+      done = event.data["arguments"].text();
+  }
+  EXPECT_EQ(arguments, call["arguments"].text());
+  EXPECT_EQ(done, arguments);
+  EXPECT_EQ(events.back().name, "response.completed");
+
+  // What was called, and what came of it, is what a chat has.
+  const std::string input =
+      R"([{"role":"user","content":"Hi"},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]},)"
+      R"({"type":"function_call","call_id":"c1","name":"weather","arguments":"{\"city\":\"Oslo\"}"},)"
+      R"({"type":"function_call_output","call_id":"c1","output":[{"type":"input_text","text":"rain"}]}])";
+  const auto counted =
+      hermes().served().post("/v1/responses/input_tokens", R"({"input":)" + input + "}");
+  const auto expected = hermes().served().post(
+      "/v1/chat/completions/input_tokens",
+      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"","reasoning_content":"Hm.",)"
+      R"("tool_calls":[{"id":"c1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":"c1","content":"rain"}]})");
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_EQ(counted.json, expected.json);
+}
+
+TEST(Responses, HoldASchemaAfterThoughts) {
+  Json body = response_body({{"max_output_tokens", 200}, {"thinking_budget_tokens", 8}});
+  body["text"] = {
+      {"format", {{"type", "json_schema"}, {"name", "w"}, {"schema", parse_json(kWeather, "w")}}}};
+  const auto answer = thinker().served().post("/v1/responses", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  ASSERT_EQ(answer.json["output"].size(), 2u) << answer.body;
+  EXPECT_EQ(answer.json["output"][0]["type"].text(), "reasoning");
+  EXPECT_FALSE(answer.json["output"][0]["content"][0]["text"].text().empty());
+  const Json found = parse_json(answer.json["output"][1]["content"][0]["text"].text(), "reply");
+  EXPECT_TRUE(found["city"].is_string());
+  body["stream"] = true;
+  std::string thoughts;
+  for (const Event& event : named_events(thinker().served().post("/v1/responses", body).body)) {
+    if (event.name == "response.reasoning_text.delta") thoughts += event.data["delta"].text();
+  }
+  EXPECT_EQ(thoughts, answer.json["output"][0]["content"][0]["text"].text());
+}
+
+TEST(Responses, RefuseByNameWhatTheyDoNotKeep) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"input":"x","previous_response_id":"resp_1"})", "previous_response_id"},
+      {R"({"input":"x","conversation":"c"})", "conversation"},
+      {R"({"input":"x","background":true})", "background"},
+      {R"({"input":[{"type":"item_reference","id":"x"}]})", "input"},
+      {R"({"input":[{"role":"user","content":[{"type":"input_image","image_url":"x"}]}]})",
+       "input"},
+      {R"({"input":[{"role":"robot","content":"x"}]})", "input"},
+      {R"({"input":[]})", "input"},
+      {R"({})", "input"},
+      {R"({"input":"x","tool_choice":{"type":"mcp"}})", "tool_choice"},
+      {R"({"input":"x","reasoning":{"effort":"enormous"}})", "reasoning_effort"},
+      {R"({"input":"x","max_output_tokens":"many"})", "max_tokens"}};
+  for (const auto& [body, param] : cases) {
+    const auto answer = hermes().served().post("/v1/responses", body);
+    EXPECT_EQ(answer.status, 400) << body << answer.body;
+    EXPECT_EQ(answer.json["error"]["param"].text(), param) << body << answer.body;
+  }
+  EXPECT_EQ(hermes().served().get("/v1/responses/resp_1").status, 404);
+}
+
+TEST(Messages, SayWhatAChatSays) {
+  const std::string text = chat_text(
+      hermes(),
+      R"([{"role":"system","content":"Be\nbrief."},{"role":"user","content":"Tell a story."}])");
+  const Json system = Json::array({{{"type", "text"},
+                                    {"text", "Be"},
+                                    {"cache_control", {{"type", "ephemeral"}, {"ttl", "5m"}}}},
+                                   {{"type", "text"}, {"text", "brief."}}});
+  const auto answer =
+      hermes().served().post("/v1/messages", message_body(Json::object({{"system", system}})));
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  EXPECT_EQ(answer.json["type"].text(), "message");
+  EXPECT_EQ(answer.json["role"].text(), "assistant");
+  EXPECT_EQ(answer.json["content"][0]["type"].text(), "text");
+  EXPECT_EQ(answer.json["content"][0]["text"].text(), text);
+  EXPECT_EQ(answer.json["stop_reason"].text(), "max_tokens");
+  EXPECT_EQ(answer.json["usage"]["output_tokens"].get<int>(), 24);
+  // Whatever of the prompt was read before, the two numbers are all of it.
+  const Json& usage = answer.json["usage"];
+  const auto counted = hermes().served().post("/v1/messages/count_tokens",
+                                              message_body(Json::object({{"system", system}})));
+  EXPECT_EQ(counted.json["input_tokens"].get<int>(),
+            usage["input_tokens"].get<int>() + usage["cache_read_input_tokens"].get<int>());
+  const auto stopped = hermes().served().post(
+      "/v1/messages",
+      message_body({{"system", system}, {"stop_sequences", Json::array({text.substr(6, 4)})}}));
+  EXPECT_EQ(stopped.json["stop_reason"].text(), "stop_sequence");
+  EXPECT_EQ(stopped.json["stop_sequence"].text(), text.substr(6, 4));
+}
+
+TEST(Messages, StreamTheEventsOfTheirBlocks) {
+  Json body =
+      message_body({{"thinking", {{"type", "enabled"}, {"budget_tokens", 6}}}, {"max_tokens", 60}});
+  const auto whole = thinker().served().post("/v1/messages", body);
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  body["stream"] = true;
+  const auto events = named_events(thinker().served().post("/v1/messages", body).body);
+  ASSERT_GT(events.size(), 8u);
+  EXPECT_EQ(events[0].name, "message_start");
+  EXPECT_EQ(events[0].data["message"]["content"].size(), 0u);
+  EXPECT_EQ(events[events.size() - 2].name, "message_delta");
+  EXPECT_EQ(events.back().name, "message_stop");
+  std::string thoughts, text;
+  std::size_t started = 0, stopped = 0;
+  for (const Event& event : events) {
+    started += event.name == "content_block_start" ? 1 : 0;
+    stopped += event.name == "content_block_stop" ? 1 : 0;
+    if (event.name != "content_block_delta") continue;
+    const Json& delta = event.data["delta"];
+    if (delta["type"].text() == "thinking_delta") thoughts += delta["thinking"].text();
+    if (delta["type"].text() == "text_delta") text += delta["text"].text();
+  }
+  ASSERT_EQ(whole.json["content"].size(), 2u) << whole.body;
+  EXPECT_EQ(started, 2u);
+  EXPECT_EQ(stopped, 2u);
+  EXPECT_EQ(thoughts, whole.json["content"][0]["thinking"].text());
+  EXPECT_EQ(text, whole.json["content"][1]["text"].text());
+  EXPECT_EQ(events[events.size() - 2].data["delta"]["stop_reason"], whole.json["stop_reason"]);
+}
+
+TEST(Messages, UseToolsAndReadTheirResults) {
+  Json body =
+      message_body({{"max_tokens", 200}, {"tool_choice", {{"type", "tool"}, {"name", "weather"}}}});
+  body["tools"] = Json::array({{{"name", "weather"},
+                                {"description", "The weather of a city"},
+                                {"input_schema", parse_json(kWeather, "w")},
+                                {"cache_control", Json::object({{"type", "ephemeral"}})}},
+                               {{"type", "web_search_20250305"}, {"name", "web_search"}}});
+  const auto answer = hermes().served().post("/v1/messages", body);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& use = answer.json["content"][0];
+  EXPECT_EQ(use["type"].text(), "tool_use");
+  EXPECT_EQ(use["name"].text(), "weather");
+  EXPECT_TRUE(use["id"].text().starts_with("toolu_"));
+  EXPECT_TRUE(use["input"]["city"].text() == "Oslo" || use["input"]["city"].text() == "Rome");
+  EXPECT_EQ(answer.json["stop_reason"].text(), "tool_use");
+  EXPECT_NE(answer.json["warnings"][0].text().find("web_search"), std::string::npos);
+  body["stream"] = true;
+  std::string partial;
+  for (const Event& event : named_events(hermes().served().post("/v1/messages", body).body)) {
+    if (event.name == "content_block_delta") partial += event.data["delta"]["partial_json"].text();
+  }
+  EXPECT_EQ(parse_json(partial, "input"), use["input"]);
+
+  const auto counted = hermes().served().post(
+      "/v1/messages/count_tokens",
+      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":[{"type":"thinking","thinking":"Hm.","signature":"s"},)"
+      R"({"type":"text","text":"Let me look."},{"type":"tool_use","id":"t1","name":"weather","input":{"city":"Oslo"}}]},)"
+      R"({"role":"user","content":[{"type":"tool_result","tool_use_id":"t1","content":[{"type":"text","text":"rain"}]},{"type":"text","text":"So?"}]}]})");
+  const auto expected = hermes().served().post(
+      "/v1/chat/completions/input_tokens",
+      R"({"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Let me look.","reasoning_content":"Hm.",)"
+      R"("tool_calls":[{"id":"t1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Oslo\"}"}}]},)"
+      R"({"role":"tool","tool_call_id":"t1","content":"rain"},{"role":"user","content":"So?"}]})");
+  ASSERT_EQ(counted.status, 200) << counted.body;
+  EXPECT_EQ(counted.json["input_tokens"], expected.json["input_tokens"]);
+}
+
+TEST(Messages, TellErrorsInAnthropicsForm) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"{}", "messages"},
+      {R"({"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]})", "image"},
+      {R"({"messages":[{"role":"robot","content":"x"}]})", "roles"},
+      {R"({"messages":[{"role":"user","content":"x"}],"max_tokens":"x"})", "max_tokens"},
+      {R"({"messages":[{"role":"user","content":"x"}],"mcp_servers":[{}]})", "mcp_servers"}};
+  for (const auto& [body, part] : cases) {
+    const auto answer = hermes().served().post("/v1/messages", body);
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_EQ(answer.json["type"].text(), "error");
+    EXPECT_EQ(answer.json["error"]["type"].text(), "invalid_request_error");
+    EXPECT_NE(answer.json["error"]["message"].text().find(part), std::string::npos) << answer.body;
+  }
+}
+
+TEST(Rerank, OrdersDocumentsByTheCosineOfTheirEmbeddings) {
+  const ServedModel served;
+  const std::vector<std::string> texts = {"a cat", "the sea was calm", "a little cat sat"};
+  const auto vectors = served.post(
+      "/v1/embeddings", Json{{"input", Json::array({"a cat", texts[0], texts[1], texts[2]})}});
+  const auto answer = served.post(
+      "/v1/rerank",
+      Json{{"query", "a cat"},
+           {"documents", Json::array({texts[0], texts[1], Json::object({{"text", texts[2]}})})},
+           {"return_documents", true}});
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  ASSERT_EQ(answer.json["results"].size(), 3u);
+  EXPECT_EQ(answer.json["results"][0]["index"].get<int>(), 0);
+  double before = 2;
+  for (const Json& result : answer.json["results"]) {
+    const auto index = result["index"].get<std::size_t>();
+    const auto a = vectors.json["data"][0]["embedding"].get<std::vector<double>>();
+    const auto b = vectors.json["data"][index + 1]["embedding"].get<std::vector<double>>();
+    double cosine = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) cosine += a[i] * b[i];
+    EXPECT_NEAR(result["relevance_score"].get<double>(), cosine, 1e-5);
+    EXPECT_LE(result["relevance_score"].get<double>(), before);
+    EXPECT_EQ(result["document"]["text"].text(), texts[index]);
+    before = result["relevance_score"].get<double>();
+  }
+  const Json top = {{"query", "a cat"}, {"documents", Json::array({"x", "y"})}, {"top_n", 1}};
+  EXPECT_EQ(served.post("/v1/rerank", top).json["results"].size(), 1u);
+  EXPECT_EQ(served.post("/v1/rerank", R"({"query":"x","documents":[]})").status, 400);
+}
+
+TEST(Embeddings, TakeTwoThousandInputsAndFewerDimensions) {
+  const ServedModel served;
+  Json inputs = Json::array();
+  for (int i = 0; i < 300; ++i) inputs.push_back("a");
+  const auto many = served.post("/v1/embeddings", Json::object({{"input", inputs}}));
+  ASSERT_EQ(many.status, 200) << many.body;
+  EXPECT_EQ(many.json["data"].size(), 300u);
+  for (int i = 0; i < 1749; ++i) inputs.push_back("a");
+  EXPECT_EQ(served.post("/v1/embeddings", Json::object({{"input", inputs}})).status, 400);
+  const auto whole = served.post("/v1/embeddings", R"({"input":"a cat"})");
+  const auto some = served.post("/v1/embeddings", R"({"input":"a cat","dimensions":16})");
+  const auto all = whole.json["data"][0]["embedding"].get<std::vector<double>>();
+  const auto few = some.json["data"][0]["embedding"].get<std::vector<double>>();
+  ASSERT_EQ(few.size(), 16u);
+  double length = 0;
+  for (int i = 0; i < 16; ++i) length += all[i] * all[i];
+  for (std::size_t i = 0; i < 16; ++i) EXPECT_NEAR(few[i], all[i] / std::sqrt(length), 1e-5);
+  const auto too_long =
+      served.post("/v1/embeddings", Json::object({{"input", std::string(20000, 'x')}}));
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_EQ(too_long.json["error"]["code"].text(), "context_length_exceeded");
+}
+
+TEST(Streams, SayThatTheServerIsThereWhileNothingComes) {
+  ServerOptions options = story_options();
+  options.ping_seconds = 0.05;
+  const CallingModel model({.name = "caller-pinged", .chat_template = kHermesTemplate}, options);
+  // Both sequences write; what comes third waits.
+  std::vector<RawClient> writers;
+  const auto post = [&](const std::string& path, const std::string& body) {
+    writers.emplace_back(model.served().port());
+    writers.back().send("POST " + path +
+                        " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                        "Content-Length: " +
+                        std::to_string(body.size()) + "\r\n\r\n" + body);
+  };
+  for (int i = 0; i < 2; ++i) {
+    post("/v1/completions",
+         R"({"prompt":"Once","ignore_eos":true,"max_tokens":900,"stream":true})");
+    writers.back().read_until("data: ");
+  }
+  post("/v1/chat/completions",
+       R"({"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":2})");
+  post("/v1/messages",
+       R"({"messages":[{"role":"user","content":"x"}],"stream":true,"max_tokens":2})");
+  EXPECT_NE(writers[2].read_until(": ping\n\n").find(": ping\n\n"), std::string::npos);
+  // One is part of its beginning.
+  const std::string waiting = writers[3].read_until("message_stop");
+  EXPECT_GT(split(waiting, "event: ping\n").size(), 3u) << waiting;
+}
+
+TEST(Developer, IsTheSystemWhereTheTemplateKnowsNoOther) {
+  const std::string plain =
+      R"([{"role":"system","content":"Be brief."},{"role":"user","content":"x"}])";
+  const std::string template_of_roles =
+      "{% for m in messages %}{{ m['role'] + ': ' + m['content'] }}\n{% endfor %}";
+  const CallingModel roles({.name = "caller-roles", .chat_template = template_of_roles});
+  EXPECT_EQ(prompt_of(roles, replace_all(plain, "system", "developer")), prompt_of(roles, plain));
+  const CallingModel knows(
+      {.name = "caller-developer", .chat_template = "{# developer #}" + template_of_roles});
+  const std::string known = prompt_of(knows, replace_all(plain, "system", "developer"));
+  EXPECT_NE(known.find("developer: Be"), std::string::npos) << known;
+}
+
+}  // namespace
+}  // namespace leq::test::agents

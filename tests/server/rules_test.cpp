@@ -1,0 +1,443 @@
+// What a request may say, who may send it, and what is said where something is not done.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "server/access.h"
+#include "server/api_error.h"
+#include "server/calling_model.h"
+#include "server/raw_client.h"
+
+namespace leq::test::rules {
+namespace {
+
+const std::string kChat = "/v1/chat/completions";
+const std::string kUser = R"("messages":[{"role":"user","content":"x"}])";
+const std::string kPlan =
+    R"({"type":"object","properties":{"n":{"type":"integer","minimum":1,"maximum":9}},"required":["n"],"additionalProperties":false})";
+
+std::string tool(const std::string& parameters, const std::string& more = "") {
+  return R"([{"type":"function","function":{"name":"f","parameters":)" + parameters + more + "}}]";
+}
+std::string asked(const std::string& more) {
+  return "{" + kUser + R"(,"seed":3,"max_tokens":120,)" + more + "}";
+}
+
+const CallingModel& hermes() {
+  static const CallingModel model({.name = "caller-rules", .chat_template = kHermesTemplate});
+  return model;
+}
+const CallingModel& thinker() {
+  static const CallingModel model(
+      {.name = "caller-thoughtful", .chat_template = kThinkingTemplate});
+  return model;
+}
+const ServedModel& plain() {
+  static const ServedModel served;
+  return served;
+}
+ServedModel::Answer ask(const CallingModel& model, const std::string& more) {
+  return model.served().post(kChat, asked(more));
+}
+
+TEST(ThinkingRules, AFormatBeginsAfterTheThoughts) {
+  const std::string format =
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"p","schema":)" + kPlan +
+      "}}";
+  const auto answer = ask(thinker(), format + R"(,"thinking_budget_tokens":10)");
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& message = answer.json["choices"][0]["message"];
+  EXPECT_FALSE(message["reasoning_content"].text().empty());
+  EXPECT_GE(parse_json(message["content"].text(), "reply")["n"].get<int>(), 1);
+  const auto off = ask(thinker(), format + R"(,"chat_template_kwargs":{"enable_thinking":false})");
+  EXPECT_FALSE(off.json["choices"][0]["message"].contains("reasoning_content")) << off.body;
+  EXPECT_NO_THROW(parse_json(off.json["choices"][0]["message"]["content"].text(), "reply"));
+}
+
+TEST(ThinkingRules, ARequiredCallComesAfterTheThoughts) {
+  for (const char* stream : {"false", "true"}) {
+    const auto answer =
+        ask(thinker(), R"("tool_choice":"required","thinking_budget_tokens":10,"stream":)" +
+                           std::string(stream) + R"(,"tools":)" + tool(kPlan));
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_NE(answer.body.find("reasoning_content"), std::string::npos) << answer.body;
+    EXPECT_NE(answer.body.find(R"("name":"f")"), std::string::npos) << answer.body;
+    EXPECT_NE(answer.body.find(R"("finish_reason":"tool_calls")"), std::string::npos);
+  }
+}
+
+TEST(ThinkingRules, ThoughtsEndWithTheirBudget) {
+  const auto thoughts = [&](const std::string& more) {
+    const auto answer = ask(thinker(), more);
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    const Json& message = answer.json["choices"][0]["message"];
+    return message.contains("reasoning_content") ? message["reasoning_content"].text() : "";
+  };
+  const Tokenizer& tokenizer = story_model().tokenizer();
+  const std::string free = thoughts(R"("temperature":0)");
+  for (const int budget : {1, 5, 20}) {
+    const std::string bounded =
+        thoughts(R"("temperature":0,"thinking_budget_tokens":)" + std::to_string(budget));
+    const std::size_t end = bounded.find("\n\nThere is no time left to think");
+    ASSERT_NE(end, std::string::npos) << bounded;
+    const std::string own(trim(bounded.substr(0, end)));
+    EXPECT_TRUE(free.starts_with(own)) << own;
+    EXPECT_LE(tokenizer.encode(own, {}).size(), static_cast<std::size_t>(budget) + 1) << own;
+  }
+  EXPECT_EQ(thoughts(R"("reasoning_effort":"none")"), "");
+  EXPECT_EQ(free.find("no time left"), std::string::npos);
+  ServerOptions options = story_options();
+  options.thought_tokens = 4;
+  options.thought_words = "\nEnough.\n";
+  const CallingModel bounded({.name = "caller-bounded", .chat_template = kThinkingTemplate},
+                             options);
+  EXPECT_NE(ask(bounded, R"("temperature":0)").body.find("Enough."), std::string::npos);
+  EXPECT_EQ(ask(bounded, R"("temperature":0,"thinking_budget_tokens":-1)").body.find("Enough."),
+            std::string::npos);
+}
+
+// Guesses of several tokens at once change nothing.
+TEST(ThinkingRules, ABudgetIsTheSameWithAndWithoutDraftTokens) {
+  ServerOptions options = story_options();
+  options.engine.speculate = false;
+  const CallingModel slow({.name = "caller-slow", .chat_template = kThinkingTemplate}, options);
+  const std::string more = R"("temperature":0,"thinking_budget_tokens":12)";
+  EXPECT_EQ(ask(slow, more).json["choices"], ask(thinker(), more).json["choices"]);
+}
+
+TEST(ToolRules, AFormatBesideToolsIsACallOrTheSchema) {
+  const std::string both =
+      R"("response_format":{"type":"json_schema","json_schema":{"name":"p","schema":)" + kPlan +
+      R"(}},"tools":)" + tool(kPlan);
+  const auto answer = ask(hermes(), both);
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& message = answer.json["choices"][0]["message"];
+  if (!message.contains("tool_calls")) {
+    EXPECT_GE(parse_json(message["content"].text(), "r")["n"].get<int>(), 1);
+  }
+  const auto call = ask(hermes(), both + R"(,"logit_bias":{")" + std::to_string(hermes().token()) +
+                                      R"(":1000},"parallel_tool_calls":false)");
+  EXPECT_EQ(call.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"].text(), "f")
+      << call.body;
+  const auto unknown = plain().post(kChat, asked(both));
+  EXPECT_EQ(unknown.status, 400);
+}
+
+TEST(ToolRules, AForcedToolsReferencesAndEmptyParametersAreUnderstood) {
+  const std::string referring = tool(
+      R"({"type":"object","properties":{"c":{"$ref":"#/$defs/C"}},"required":["c"],"$defs":{"C":{"enum":["red","blue"]}}})");
+  for (const char* choice : {R"("required")", R"({"type":"function","function":{"name":"f"}})"}) {
+    const auto answer = ask(hermes(), R"("tools":)" + referring + R"(,"tool_choice":)" + choice);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    const std::string arguments =
+        answer.json["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].text();
+    const std::string colour = parse_json(arguments, "a")["c"].text();
+    EXPECT_TRUE(colour == "red" || colour == "blue") << arguments;
+  }
+}
+
+TEST(ToolRules, ASchemaThatIsNotHeldIsSaid) {
+  const std::string odd =
+      R"({"type":"object","properties":{"n":{"type":"integer","multipleOf":7}}})";
+  for (const std::string& more :
+       {R"("tools":)" + tool(odd), R"("tool_choice":"required","tools":)" + tool(odd),
+        R"("response_format":{"type":"json_schema","json_schema":{"name":"p","schema":)" + odd +
+            "}}"}) {
+    const auto answer = ask(hermes(), more);
+    ASSERT_EQ(answer.status, 200) << answer.body;
+    EXPECT_NE(answer.json["warnings"][0].text().find("'multipleOf' is not enforced"),
+              std::string::npos);
+    EXPECT_NE(answer.headers.find("X-Leq-Warnings")->second.find("multipleOf"), std::string::npos);
+    const auto streamed = ask(hermes(), more + R"(,"stream":true)");
+    EXPECT_TRUE(streamed.headers.contains("X-Leq-Warnings"));
+    EXPECT_NE(streamed.body.find("\"warnings\":["), std::string::npos);
+  }
+  for (
+      const std::string& more :
+      {R"("tools":)" + tool(odd, R"(,"strict":true)"),
+       R"("response_format":{"type":"json_schema","json_schema":{"name":"p","strict":true,"schema":)" +
+           odd + "}}"}) {
+    const auto answer = ask(hermes(), more);
+    EXPECT_EQ(answer.status, 400) << answer.body;
+    EXPECT_NE(answer.json["error"]["message"].text().find("the keyword 'multipleOf'"),
+              std::string::npos);
+  }
+}
+
+TEST(Refusals, NameWhatWouldBeIgnored) {
+  const std::string text = "/v1/completions";
+  const std::vector<std::array<std::string, 3>> cases = {
+      {kChat, asked(R"("functions":[{"name":"f"}])"), "functions"},
+      {kChat, asked(R"("function_call":"auto")"), "function_call"},
+      {kChat, asked(R"("modalities":["text","audio"])"), "modalities"},
+      {kChat, asked(R"("audio":{"voice":"alloy"})"), "audio"},
+      {kChat, asked(R"("web_search_options":{})"), "web_search_options"},
+      {kChat, asked(R"("tools":)" + tool(kPlan)), "tools"},
+      {text, R"({"prompt":"x","suffix":"y"})", "suffix"},
+      {text, R"({"prompt":"x","best_of":3})", "best_of"},
+      {kChat, asked(R"("reasoning_effort":"very")"), "reasoning_effort"},
+      {kChat, asked(R"("chat_template_kwargs":{"messages":[]})"), "chat_template_kwargs"},
+      {kChat, asked(R"("chat_template_kwargs":{"tools":[]})"), "chat_template_kwargs"},
+      {kChat, asked(R"("chat_template_kwargs":{"bos_token":"x"})"), "chat_template_kwargs"},
+      {kChat, asked(R"("chat_template_kwargs":{"add_generation_prompt":false})"),
+       "chat_template_kwargs"}};
+  for (const auto& [path, body, param] : cases) {
+    const auto answer = plain().post(path, body);
+    EXPECT_EQ(answer.status, 400) << body;
+    ASSERT_TRUE(answer.json.is_object()) << answer.body;
+    EXPECT_EQ(answer.json["error"]["param"].text(), param) << answer.body;
+  }
+  for (const std::string& body :
+       {asked(R"("functions":[],"modalities":["text"],"audio":null)"),
+        asked(R"("tools":)" + tool(kPlan) + R"(,"tool_choice":"none")"),
+        asked(R"("chat_template_kwargs":{"enable_thinking":false,"other":1})")}) {
+    EXPECT_EQ(plain().post(kChat, body).status, 200) << body;
+  }
+  EXPECT_EQ(plain().post(text, R"({"prompt":"x","suffix":"","best_of":1,"max_tokens":1})").status,
+            200);
+}
+
+TEST(NullContent, IsAnEmptyTextWhereATemplateConcatenatesIt) {
+  const std::string chatml =
+      "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + '<|im_end|>\n' "
+      "}}{% endfor %}";
+  const CallingModel model({.name = "caller-chatml", .chat_template = chatml});
+  const std::string calls =
+      R"("tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]})";
+  const auto prompt = [&](const std::string& message) {
+    const auto answer = model.served().post(
+        "/apply-template", R"({"messages":[{"role":"user","content":"x"},)" + message + "]}");
+    EXPECT_EQ(answer.status, 200) << answer.body;
+    return answer.json["prompt"].text();
+  };
+  const std::string empty = prompt(R"({"role":"assistant","content":"",)" + calls);
+  EXPECT_EQ(prompt(R"({"role":"assistant","content":null,)" + calls), empty);
+  EXPECT_EQ(prompt(R"({"role":"assistant",)" + calls), empty);
+  EXPECT_NE(empty.find("<|im_start|>assistant\n<|im_end|>"), std::string::npos) << empty;
+  const auto wrong = model.served().post(
+      "/apply-template",
+      R"({"messages":[{"role":"user","content":"x"},{"role":"user","content":7},{"role":"user","content":"y"}]})");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(wrong.json["error"]["param"].text(), "messages");
+  const std::string& message = wrong.json["error"]["message"].text();
+  EXPECT_TRUE(message.starts_with("messages[1]: ")) << message;
+  EXPECT_NE(message.find("cannot concatenate string and integer"), std::string::npos) << message;
+}
+
+TEST(EchoedPrompts, HaveTheProbabilitiesOfTheirTokens) {
+  const std::string prompt = "Once upon a time";
+  const auto echoed = plain().post(
+      "/v1/completions",
+      R"({"prompt":"Once upon a time","echo":true,"logprobs":2,"max_tokens":1,"temperature":0})");
+  ASSERT_EQ(echoed.status, 200) << echoed.body;
+  const Json& logprobs = echoed.json["choices"][0]["logprobs"];
+  const std::size_t count = logprobs["tokens"].size();
+  const auto ids =
+      story_model().tokenizer().encode(prompt, {.add_bos = story_model().tokenizer().add_bos()});
+  ASSERT_EQ(count, ids.size() + 1);
+  EXPECT_TRUE(logprobs["token_logprobs"][0].is_null());
+  EXPECT_TRUE(logprobs["top_logprobs"][0].is_null());
+  // As the reply to all tokens before it would have it.
+  for (std::size_t i = 1; i < ids.size(); ++i) {
+    Json before = Json::array();
+    for (std::size_t k = 0; k < i; ++k) before.push_back(ids[k]);
+    const Json body = {{"prompt", before},
+                       {"max_tokens", 1},
+                       {"logprobs", 0},
+                       {"logit_bias", Json::object({{std::to_string(ids[i]), 10000}})}};
+    const auto next = plain().post("/v1/completions", body);
+    EXPECT_NEAR(logprobs["token_logprobs"][i].get<double>(),
+                next.json["choices"][0]["logprobs"]["token_logprobs"][0].get<double>(), 1e-3)
+        << i;
+  }
+  // Nothing is written where none is asked for, and several prompts have their own.
+  const auto none =
+      plain().post("/v1/completions",
+                   R"({"prompt":["Once upon","a cat"],"echo":true,"logprobs":0,"max_tokens":0})");
+  ASSERT_EQ(none.status, 200) << none.body;
+  EXPECT_EQ(none.json["choices"].size(), 2u);
+  EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 0);
+  EXPECT_NE(none.json["choices"][0]["logprobs"]["tokens"],
+            none.json["choices"][1]["logprobs"]["tokens"]);
+}
+
+TEST(TextLogprobs, OffsetsCountCharactersAndKeysAreDistinct) {
+  const std::string prompt = "Zoë – 日本 x";
+  const auto answer = plain().post(
+      "/v1/completions",
+      Json{{"prompt", prompt}, {"echo", true}, {"logprobs", 20}, {"max_tokens", 3}}.dump());
+  ASSERT_EQ(answer.status, 200) << answer.body;
+  const Json& logprobs = answer.json["choices"][0]["logprobs"];
+  std::size_t distinct = 0;
+  for (std::size_t i = 1; i < logprobs["top_logprobs"].size(); ++i) {
+    distinct += logprobs["top_logprobs"][i].size() == 20 ? 1 : 0;
+  }
+  EXPECT_EQ(distinct, logprobs["top_logprobs"].size() - 1);
+  EXPECT_EQ(answer.body.find("\xEF\xBF\xBD"), std::string::npos);
+  EXPECT_NE(answer.body.find("bytes:\\\\x"), std::string::npos);  // parts of the characters
+  const std::int64_t last =
+      logprobs["text_offset"][logprobs["text_offset"].size() - 4].get<std::int64_t>();
+  EXPECT_LE(last, 12);  // characters, of 17 bytes
+}
+
+TEST(InterruptedReplies, SayWhatEndedThem) {
+  ServerOptions options = story_options();
+  options.most_seconds = 0.05;
+  const ServedModel hasty(1, options);
+  const std::string body = R"({"prompt":"Once","ignore_eos":true,"max_tokens":1000})";
+  EXPECT_EQ(hasty.post("/v1/completions", body).json["choices"][0]["finish_reason"].text(),
+            "timeout");
+  EXPECT_EQ(hasty.post("/completion", body).json["stop_type"].text(), "timeout");
+  ServedModel drained(1);
+  RawClient client(drained.port());
+  const std::string stream =
+      R"({"prompt":"Once","ignore_eos":true,"max_tokens":1000,"stream":true})";
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
+      std::to_string(stream.size()) + "\r\n\r\n" + stream);
+  client.read_until("data: ");
+  drained.server().stop(0);
+  EXPECT_NE(client.read_all().find("\"finish_reason\":\"shutdown\""), std::string::npos);
+}
+
+TEST(Shutdown, IsToldByHealthAndToNewRequests) {
+  ServedModel served(1);
+  const std::string stream =
+      R"({"prompt":"Once","ignore_eos":true,"max_tokens":900,"stream":true})";
+  RawClient writer(served.port()), late(served.port()), health(served.port());
+  writer.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " +
+      std::to_string(stream.size()) + "\r\n\r\n" + stream);
+  writer.read_until("data: ");
+  std::thread stopping([&] { served.server().stop(20); });
+  std::string answer;
+  for (int i = 0; i < 200 && answer.find(" 503 ") == std::string::npos; ++i) {
+    RawClient one(served.port());
+    one.send(plain_request("GET", "/health"));
+    answer = one.read_all();
+  }
+  late.send(plain_request("POST", "/v1/completions", R"({"prompt":"x"})"));
+  const std::string refused = late.read_all();
+  writer.close();
+  stopping.join();
+  EXPECT_NE(answer.find("\"code\":\"shutting_down\""), std::string::npos) << answer;
+  EXPECT_NE(refused.find("\"code\":\"shutting_down\""), std::string::npos) << refused;
+}
+
+TEST(CrossOrigin, APreflightIsAnsweredWithTheHeadersThatItAsksFor) {
+  ServerOptions options = story_options();
+  options.access.origins = {"*"};
+  const ServedModel served(1, options);
+  auto client = served.client();
+  const auto answer = client.Options(
+      kChat, {{"Origin", "https://app.example"},
+              {"Access-Control-Request-Headers", "authorization,content-type,x-stainless-os"}});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->get_header_value("Access-Control-Allow-Headers"),
+            "authorization,content-type,x-stainless-os");
+  const auto stranger = plain().client().Options(
+      kChat,
+      {{"Origin", "https://app.example"}, {"Access-Control-Request-Headers", "x-stainless-os"}});
+  EXPECT_FALSE(stranger->has_header("Access-Control-Allow-Headers"));
+}
+
+HttpRequest request_to(const std::string& host) { return {.headers = {{"host", host}}}; }
+bool is_let_in(const std::string& host, const AccessRules& rules) {
+  try {
+    check_site(request_to(host), rules);
+    return true;
+  } catch (const ApiError& error) {
+    EXPECT_EQ(error.status(), 403);
+    return false;
+  }
+}
+
+TEST(HostNames, OfOtherSitesAreRefusedOnEveryAddress) {
+  for (const char* bound : {"0.0.0.0", "::", "192.0.2.7", "127.0.0.1", "localhost"}) {
+    AccessRules rules;
+    allow_own_names(rules, bound);
+    for (const char* own : {"localhost", "localhost:8080", "127.0.0.1:8080", "[::1]:8080"}) {
+      EXPECT_TRUE(is_let_in(own, rules)) << bound << ' ' << own;
+    }
+    for (const char* other :
+         {"evil.example", "evil.example:8080", "127.0.0.1.evil.example", "1.2.3"}) {
+      EXPECT_FALSE(is_let_in(other, rules)) << bound << ' ' << other;
+    }
+    // Where others can reach it, any address may be its own.
+    const bool is_open = std::string(bound) == "0.0.0.0" || std::string(bound) == "::";
+    for (const char* address : {"198.51.100.3:8080", "[2001:db8::1]"}) {
+      if (is_open) {
+        EXPECT_TRUE(is_let_in(address, rules)) << bound;
+      }
+    }
+    rules.hosts.push_back("box.lan");
+    EXPECT_TRUE(is_let_in("box.lan:8080", rules));
+  }
+  // Whoever has the key is no page of another site.
+  AccessRules with_key = {.keys = {"k"}};
+  allow_own_names(with_key, "0.0.0.0");
+  EXPECT_TRUE(is_let_in("llm.example", with_key));
+}
+
+TEST(Keys, AreCheckedBeforeTheBodyComes) {
+  ServerOptions options = story_options();
+  options.access.keys = {"sesame"};
+  const ServedModel served(1, options);
+  const std::string head =
+      "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15000000\r\n";
+  RawClient stranger(served.port());
+  stranger.send(head + "\r\n");
+  const std::string refused = stranger.read_until("}}");
+  EXPECT_NE(refused.find("HTTP/1.1 401"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("invalid_api_key"), std::string::npos);
+  RawClient continuing(served.port());
+  continuing.send(head + "Expect: 100-continue\r\n\r\n");
+  EXPECT_EQ(continuing.read_until("}}").find("100 Continue"), std::string::npos);
+  RawClient friendly(served.port());
+  friendly.send(head + "Authorization: Bearer sesame\r\nExpect: 100-continue\r\n\r\n");
+  EXPECT_NE(friendly.read_until("\r\n\r\n").find("100 Continue"), std::string::npos);
+  RawClient misled(served.port());
+  misled.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 15000000\r\n\r\n");
+  EXPECT_NE(misled.read_until("}}").find("HTTP/1.1 403"), std::string::npos);
+}
+
+TEST(HttpManners, AreThoseOfTheField) {
+  const auto wrong = plain().post("/v1/models", "{}");
+  EXPECT_EQ(wrong.status, 405);
+  EXPECT_EQ(wrong.headers.find("Allow")->second, "GET");
+  EXPECT_EQ(wrong.json["error"]["message"].text(),
+            "method POST is not allowed for /v1/models (allowed: GET)");
+  EXPECT_TRUE(wrong.headers.contains("Date"));
+  const auto unknown = plain().get("/v1/x");
+  EXPECT_EQ(unknown.json["error"]["message"].text(), "unknown path /v1/x (see docs/server.md)");
+  const auto model = plain().get("/v1/models/other");
+  EXPECT_EQ(model.status, 404);
+  EXPECT_EQ(model.json["error"]["code"].text(), "model_not_found");
+  const auto first = plain().get("/v1/models"), second = plain().get("/v1/models");
+  EXPECT_EQ(first.json["data"][0]["created"], second.json["data"][0]["created"]);
+  EXPECT_GT(first.json["data"][0]["max_model_len"].get<int>(), 0);
+  RawClient hostless(plain().port()), zipped(plain().port());
+  hostless.send("GET /health HTTP/1.1\r\n\r\n");
+  EXPECT_NE(hostless.read_until("}}").find("HTTP/1.1 400"), std::string::npos);
+  zipped.send(
+      "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Encoding: gzip\r\nContent-Length: "
+      "3\r\n\r\nabc");
+  EXPECT_NE(zipped.read_until("}}").find("HTTP/1.1 415"), std::string::npos);
+  const auto empty = plain().post(kChat, "");
+  EXPECT_EQ(empty.json["error"]["message"].text(),
+            "the request body is empty; expected a JSON object");
+}
+
+TEST(BrokenTemplate, IsToldWithItsReason) {
+  const CallingModel broken(
+      {.name = "caller-broken",
+       .chat_template = "{% for m in messages %}{{ m | urlize }}{% endfor %}"});
+  const auto answer = broken.served().post(kChat, asked("\"n\":1"));
+  EXPECT_EQ(answer.status, 400);
+  EXPECT_NE(answer.json["error"]["message"].text().find("urlize"), std::string::npos)
+      << answer.body;
+}
+
+}  // namespace
+}  // namespace leq::test::rules
