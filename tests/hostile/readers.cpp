@@ -158,7 +158,7 @@ std::vector<Target> make_targets() {
                              {.tool = "leq-run",
                               .words = {"-m", "model.gguf", "--no-cache", "-p", "the", "-n", "2",
                                         "--temp", "0", "-t", "1"}}},
-                 .weight = 32});
+                 .weight = 40});
   all.push_back(
       checkpoint_target("chat_template", "sharded", "chat_template.jinja", Layout::text, {}, 4));
   for (const auto& [kind, file, flag] :
