@@ -90,10 +90,10 @@ void expect_exact(const SuperCase& c, ActKind act, std::int64_t tokens, Fill fil
   Linear linear;
   test::AlignedBytes codes(std::ssize(c.packed.codes));  // as in a file
   std::memcpy(codes.as<std::byte>(), c.packed.codes.data(), c.packed.codes.size());
+  linear.segments.resize(1);
   linear.segments[0].weight = c.packed.view();
   linear.segments[0].weight.codes = codes.as<const std::byte>();
   linear.segments[0].bias = c.bias.empty() ? nullptr : c.bias.data();
-  linear.segment_count = 1;
   linear.outputs = c.rows;
   linear.inputs = c.columns;
   linear.act = act;

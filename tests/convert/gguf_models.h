@@ -109,10 +109,10 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
     writer.u32(arch + "." + key, static_cast<std::uint32_t>(value));
   };
   writer.text("general.architecture", arch);
-  u32("block_count", config.layers);
+  u32("block_count", config.layer_count());
   u32("embedding_length", config.width);
   u32("context_length", config.context);
-  u32("feed_forward_length", config.hidden);
+  u32("feed_forward_length", config.widest_mlp());
   u32("attention.head_count", config.heads);
   if (config.kv_heads != config.heads) u32("attention.head_count_kv", config.kv_heads);
   if (config.head_dim * config.heads != config.width || arch == "qwen3") {
@@ -122,9 +122,9 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   writer.f32(arch + (config.norm == NormKind::rms ? ".attention.layer_norm_rms_epsilon"
                                                   : ".attention.layer_norm_epsilon"),
              config.norm_eps);
-  if (config.rotary) writer.f32(arch + ".rope.freq_base", static_cast<float>(config.rope_theta));
-  if (!config.windows.empty()) {
-    u32("attention.sliding_window", config.windows.front());
+  if (config.has_rope()) writer.f32(arch + ".rope.freq_base", static_cast<float>(config.rope_theta));
+  if (config.window(0) > 0) {
+    u32("attention.sliding_window", config.window(0));
   }
 }
 
@@ -160,7 +160,7 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
     const bool v = name.find(".attn_v.") != std::string::npos;
     if (pairs && q) rows = paired(rows, model.config.heads);
     if (pairs && k) rows = paired(rows, model.config.kv_heads);
-    if (!model.config.rotary && (q || k || v)) {
+    if (!model.config.has_rope() && (q || k || v)) {
       static std::map<std::string, Rows> parts;
       const std::string ending = name.substr(name.rfind('.'));
       Rows& all = parts[ending];

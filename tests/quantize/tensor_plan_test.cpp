@@ -10,14 +10,12 @@ namespace {
 
 ModelConfig model_of(std::int64_t width, bool tied) {
   ModelConfig config;
-  config.layers = 2;
+  config.layers = UniformLayers{.count = 2, .mlp = {.hidden = 2 * width}}.layers();
   config.width = width;
   config.heads = config.kv_heads = 4;
   config.head_dim = width / 4;
-  config.hidden = 2 * width;
   config.vocab = 100;
   config.tied = tied;
-  config.gated = true;
   return config;
 }
 
