@@ -54,8 +54,8 @@ std::string typed_gguf(const std::string& linears, const std::string& table) {
   Random random(11);
   GgufWriter writer;
   ModelConfig config;
-  config.layers = 2;
-  config.width = config.hidden = 256;
+  config.layers = UniformLayers{.count = 2, .mlp = {.hidden = 256}}.layers();
+  config.width = 256;
   config.heads = 4;
   config.kv_heads = 2;
   config.head_dim = 64;
