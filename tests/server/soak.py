@@ -55,7 +55,7 @@ KINDS = [
     (2, lambda dice: chat(dice, n=3, logprobs=True, top_logprobs=3), {200}),
     (2, lambda dice: chat(dice, response_format={"type": "json_schema", "json_schema": {
         "schema": schema(dice)}}), {200}),
-    (1, lambda dice: chat(dice, tools=[tool("f"), tool("g")]), {200}),
+    (1, lambda dice: chat(dice, tools=[tool("f"), tool("g")], tool_choice="required"), {200}),
     (1, lambda dice: ("/v1/embeddings", {"input": [words(dice, 30), words(dice, 300)]}), {200}),
     (1, lambda dice: ("/completion", {"prompt": words(dice, 20), "id_slot": dice.randint(0, 3),
                                       "n_predict": 3}), {200}),
