@@ -109,9 +109,10 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
   }
   const bool whole = q.out.group == 128;
   const StepSize step = step_size(whole ? largest : max_of_eight(own));
-  const unsigned lanes = whole ? 32 : 8;
-  if (lane % lanes == 0) {
-    q.out.scales[token * q.out.scale_stride + first / q.out.group + lane / lanes] = step.scale;
+  const unsigned shift = whole ? 5 : 3;  // log2 of the lanes of a group
+  if ((lane & ((1u << shift) - 1)) == 0) {
+    q.out.scales[token * q.out.scale_stride + (first >> (shift + 2)) + (lane >> shift)] =
+        step.scale;
   }
   return {step, true};
 }
