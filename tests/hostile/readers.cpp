@@ -158,6 +158,8 @@ std::vector<Target> make_targets() {
                              {.tool = "leq-run",
                               .words = {"-m", "model.gguf", "--no-cache", "-p", "the", "-n", "2",
                                         "--temp", "0", "-t", "1"}}},
+                 .also_named = {"the checkpoint is damaged",
+                                "the checkpoint computes numbers that are not finite"},
                  .weight = 40});
   all.push_back(
       checkpoint_target("chat_template", "sharded", "chat_template.jinja", Layout::text, {}, 4));

@@ -119,8 +119,9 @@ void verify(const Model& model, std::ostream& out) {
 }
 
 int run(const Options& options) {
-  require(options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
-          "a path must be given, once: leq-inspect model.leq; see leq-inspect --help");
+  require(
+      options.positionals().size() + (options.given("model") ? 1 : 0) == 1,
+      "a path must be given, once: leq-inspect model.leq, or -m model.leq; see leq-inspect --help");
   const std::string& path =
       options.given("model") ? options.text("model") : options.positionals().front();
   if (options.has("tokenize")) {
