@@ -59,11 +59,9 @@ Memory::Memory(std::size_t bytes, int largest, rt::Stream& stream) : Memory(byte
 }
 
 Memory Memory::filled(std::size_t bytes, std::uint32_t pattern, rt::Stream& stream) {
-  Memory memory(bytes);
   std::vector<std::byte> block((std::min(bytes, kBlockBytes) + 3) / 4 * 4);
   for (std::size_t at = 0; at < block.size(); at += 4) std::memcpy(&block[at], &pattern, 4);
-  memory.repeat(block, bytes, stream);
-  return memory;
+  return repeated(block, bytes, stream);
 }
 
 Memory Memory::repeated(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream) {

@@ -38,7 +38,7 @@ void FixedStates::hold(Id state) {
 void FixedStates::release(Id state) {
   if (state == kZeros) return;
   std::int32_t& holders = references_[static_cast<std::size_t>(state)];
-  ensure(holders > 0, "states: state ", state, " is released and nobody holds it");
+  ensure(holders > 0, "states: state ", state, " is released and has no holder");
   if (--holders == 0) free_.push_back(state);
 }
 

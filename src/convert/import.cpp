@@ -7,6 +7,8 @@
 #include "convert/gguf_import.h"
 #include "convert/hf_import.h"
 #include "format/gguf_source.h"
+#include "model/linear_sites.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 namespace {
@@ -18,12 +20,17 @@ bool is_matrix(const TensorInput& tensor) {
   return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding;
 }
 
-// Linears that read one input want it in one format: "layers.3.qkv".
-std::string input_of(const TensorInput& tensor) {
-  if (tensor.role != TensorRole::normed_linear) return tensor.name;
-  const std::size_t dot = tensor.name.rfind('.');
-  const std::string layer = tensor.name.substr(0, dot), name = tensor.name.substr(dot + 1);
-  return layer + (name == "gate" || name == "up" ? ".gate_up" : ".qkv");
+// Linears of one site read one input, and want it in one format: "layers.3.qkv" of "layers.3.q".
+std::map<std::string, std::string> sites_of(const ModelConfig& config) {
+  std::map<std::string, std::string> sites;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      for (const LinearSpec& weight : site.weights) {
+        sites[layer_tensor(layer, weight.name)] = layer_tensor(layer, site.name);
+      }
+    }
+  }
+  return sites;
 }
 
 // What the readers of one input are stored as, and so want of it.
@@ -77,6 +84,11 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
   require(!chooses, ErrorKind::bad_setting, model.folder,
           ": its codes are carried over as they are, which leaves nothing to calibrate; name a ",
           Setting{"type"}, " or a recipe to quantize it again");
+  const std::map<std::string, std::string> sites = sites_of(model.config);
+  const auto input_of = [&](const TensorInput& tensor) {
+    const auto found = sites.find(tensor.name);
+    return found == sites.end() ? tensor.name : found->second;
+  };
   std::map<std::string, Readers> inputs;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;

@@ -1,6 +1,6 @@
 // A text as one vector, the mean over its tokens of the normed last hidden states, or the
-// probabilities of its tokens: by the session's own forward passes on a sequence that nobody has in
-// use, a chunk at a time.
+// probabilities of its tokens: by the session's own forward passes on an idle sequence, a
+// chunk at a time.
 #pragma once
 
 #include <cstddef>

@@ -26,11 +26,11 @@ struct EngineOptions {
   bool reuse_prefixes = true;
   bool speculate = true;
   // A small model with the same vocabulary (require_same_vocabulary), which guesses too. Its limits
-  // are those of draft_limits; it must outlive the engine, and nobody else may use its cache.
+  // are those of draft_limits; it must outlive the engine, which alone uses its cache.
   Session* draft = nullptr;
   std::int64_t most_guesses = kMostGuesses;  // of one reply in one step, at most so many
   DraftPlanner plan_drafts = plan_guesses;   // how many each reply gets: as many as pay
-  // A reply that is written alone, on a device that draws behind the host's back: its next step is
+  // A reply that is written alone, on a device that samples asynchronously: its next step is
   // begun before the host has its last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
   // A step in which others wait for their next token takes at most so many times as long for the

@@ -162,31 +162,24 @@ void decode_q3_k(const std::byte* block, float* out) {
   }
 }
 
-void decode_q4_k(const std::byte* block, float* out) {
+// Of q4_k and q5_k: d, dmin, and six bits of scale and minimum for each 32 elements. `code`: that
+// of an element.
+template <int (*code)(const std::byte*, int)>
+void decode_with_minima(const std::byte* block, float* out) {
   const float d = half_at(block, 0);
   const float dmin = half_at(block, 2);
   for (int g = 0; g < 8; ++g) {
     const ScaleAndMin of = six_bits(block + 4, g);
     const float scale = d * static_cast<float>(of.scale);
     const float min = dmin * static_cast<float>(of.min);
-    for (int i = 0; i < 32; ++i) {
-      out[g * 32 + i] = scale * static_cast<float>(q4_k_code(block, g * 32 + i)) - min;
+    for (int e = g * 32; e < g * 32 + 32; ++e) {
+      out[e] = scale * static_cast<float>(code(block, e)) - min;
     }
   }
 }
 
-void decode_q5_k(const std::byte* block, float* out) {
-  const float d = half_at(block, 0);
-  const float dmin = half_at(block, 2);
-  for (int g = 0; g < 8; ++g) {
-    const ScaleAndMin of = six_bits(block + 4, g);
-    const float scale = d * static_cast<float>(of.scale);
-    const float min = dmin * static_cast<float>(of.min);
-    for (int i = 0; i < 32; ++i) {
-      out[g * 32 + i] = scale * static_cast<float>(q5_k_code(block, g * 32 + i)) - min;
-    }
-  }
-}
+void decode_q4_k(const std::byte* block, float* out) { decode_with_minima<q4_k_code>(block, out); }
+void decode_q5_k(const std::byte* block, float* out) { decode_with_minima<q5_k_code>(block, out); }
 
 void decode_q6_k(const std::byte* block, float* out) {
   const float d = half_at(block, 208);

@@ -54,7 +54,7 @@ class GgufSource : public TensorSource {
   std::size_t place_of(const SourceTensor& tensor) const {
     return static_cast<std::size_t>(&tensor - tensors_.data());
   }
-  // Where row `row` of Hugging Face's order stands in the file.
+  // Index in the file of row `row` of Hugging Face's order.
   std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                   ChosenCodes& out) const;

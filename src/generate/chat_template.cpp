@@ -93,7 +93,7 @@ bool has_no_content(JsonNode messages) {
 }
 
 // Templates that add the arguments of earlier calls, or a content, to a text get them as texts:
-// each is tried where the usual way fails, whose error is told in the end.
+// each is tried where plain rendering fails; if all fail, the error of plain rendering is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
   std::vector<JinjaInput> ways = {input};
   if (has_calls(input.messages)) {

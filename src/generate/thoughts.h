@@ -39,7 +39,7 @@ struct ThoughtBudget {
 std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
                                               const Tokenizer& tokenizer, std::string_view words);
 
-// Where a reply stands in its thoughts: a value, copied to look ahead over draft tokens.
+// Progress of a reply through its thoughts: a value, copied to look ahead over draft tokens.
 class ThoughtWatch {
  public:
   ThoughtWatch() = default;

@@ -33,7 +33,7 @@ class Decoder {
   // One sublayer over x as it is. Returns false where the observer wanted no more; x is unchanged
   // then.
   bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
-  // `observer` sees the inputs of all linears of the layers from now on; nullptr for nobody.
+  // `observer` sees the inputs of all linears of the layers from now on; nullptr: none.
   void observe(Observer* observer) { observer_ = observer; }
   bool observed() const { return observer_ != nullptr; }
 

@@ -52,7 +52,7 @@ class Transformer {
   // Returns false where the observer wanted no more; `hidden` is unchanged then.
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
                     const SequenceState& state);
-  // `observer` sees the inputs of all linears of the layers from now on; nullptr for nobody.
+  // `observer` sees the inputs of all linears of the layers from now on; nullptr: none.
   void observe(Observer* observer) { decoder_.observe(observer); }
 
   const ForwardLimits& limits() const { return limits_; }
