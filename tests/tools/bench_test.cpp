@@ -86,14 +86,16 @@ TEST(Bench, GenerationRowsCountTheBytesOfWeightsAndCache) {
     EXPECT_NEAR(number(row, "share"), number(row, "gbps") / number(row, "limit"), kRelative);
   }
   EXPECT_EQ(rows[1].at("depth"), 128);
-  // Codes; a f32 scale and an i32 sum a row, or (act g128) an i16 sum for 128 columns; the head is
-  // the embedding.
+  // Codes; a row's f32 scale and an i16 sum for each of its groups of inputs: 128, or 32 in the
+  // down projection and the head (a model narrower than 2,048). The head is the embedding.
   const std::int64_t w = 768, f = 2048, v = 32000;
-  const std::int64_t by_row = 3 * w * (w + 8) + 2 * f * (w + 8);
-  const std::int64_t by_group = (w + v) * (w + 4 + 2 * w / 128) + w * (f + 4 + 2 * f / 128);
-  EXPECT_EQ(rows[0].at("bytes_per_token"), by_row + by_group);
+  const auto bytes = [](std::int64_t outputs, std::int64_t columns, std::int64_t group) {
+    return outputs * (columns + 4 + 2 * columns / group);
+  };
+  const std::int64_t weights = bytes(4 * w + 2 * f, w, 128) + bytes(w, f, 32) + bytes(v, w, 32);
+  EXPECT_EQ(rows[0].at("bytes_per_token"), weights);
   // f16 keys and values of 128 positions.
-  EXPECT_EQ(rows[1].at("bytes_per_token"), by_row + by_group + 128 * 2 * 2 * w);
+  EXPECT_EQ(rows[1].at("bytes_per_token"), weights + 128 * 2 * 2 * w);
 }
 
 TEST(Bench, BatchedRowsReadTheWeightsOnceAndTheCacheOfEverySequence) {
