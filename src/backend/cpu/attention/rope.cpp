@@ -28,13 +28,13 @@ constexpr std::int64_t kSerialNumbers = 16384;
 struct HeadTurn {
   const AttentionContext& context;
   const AttentionShape& shape;
-  const float* cosines = nullptr;  // [d/2]; null where the model has no rotary embedding
+  const float* cosines = nullptr;  // [rotary dims / 2]; null where the model has no rotary embedding
   const float* sines = nullptr;
 
   void apply(float* head, const Norm* norm) const {
     const std::int64_t dims = shape.head_dim;
     if (norm != nullptr) context.rows.rms_norm(head, norm->gain, norm->eps, dims, head);
-    if (cosines != nullptr) context.kernels.rotate(cosines, sines, dims / 2, head);
+    if (cosines != nullptr) context.kernels.rotate(cosines, sines, rotary_dims(shape) / 2, head);
   }
 };
 
@@ -246,8 +246,8 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
       }
       HeadTurn turn{context, shape};
       if (shape.rotary) {
-        turn.cosines = table + position * dims;
-        turn.sines = turn.cosines + dims / 2;
+        turn.cosines = table + position * rotary_dims(shape);
+        turn.sines = turn.cosines + rotary_dims(shape) / 2;
       }
       const std::int32_t page = block.pages[static_cast<std::size_t>(position / kPageTokens)];
       append_head(turn, head, kv, page, position % kPageTokens, kv_head, wide);
