@@ -32,6 +32,24 @@ enum class WindowRule : std::uint8_t {
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
 };
 
+// Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
+// take turns. Sizes are those of the configuration.
+struct RowOrder {
+  std::int64_t (*stored_rows)(const ModelConfig& config);
+  std::int64_t (*row)(const ModelConfig& config, std::int64_t row);
+};
+
+// Keys of a family with layers of Gated DeltaNet. Layer i attends where (i + 1) % interval == 0, or
+// where layer_types says full_attention.
+struct DeltaKeys {
+  const char* key_heads;
+  const char* value_heads;
+  const char* key_dim;
+  const char* value_dim;
+  const char* taps;
+  const char* interval;
+};
+
 // Where a tensor of leq lies in the checkpoint. "{}" stands for the layer.
 struct TensorRule {
   std::string_view leq;
@@ -39,6 +57,9 @@ struct TensorRule {
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
+  const RowOrder* order = nullptr;  // null: as they are stored
+  float added = 0;                  // to each number: 1 for gains that are stored around zero
+  bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
 };
 
 struct Family {
@@ -55,6 +76,10 @@ struct Family {
   bool qk_norm = false;
   std::int64_t default_head_dim = 0;
   WindowRule windows = WindowRule::none;
+  bool output_gate = false;             // of attention
+  double partial_rotary = 1.0;          // of a head, where partial_rotary_factor is absent
+  bool reads_partial_rotary = false;    // whether it may be another
+  const DeltaKeys* delta = nullptr;
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

@@ -10,10 +10,12 @@ extern const Family kLlama;
 extern const Family kMistral;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen3Next;
+extern const Family kQwen3_5;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 5> kFamilies = {&kGpt2, &kLlama, &kMistral, &kQwen2,
-                                                             &kQwen3};
+  static constexpr std::array<const Family*, 7> kFamilies = {
+      &kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kQwen3Next, &kQwen3_5};
   return kFamilies;
 }
 

@@ -58,6 +58,10 @@ std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int he
 
 std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                      std::int64_t context) const {
+  require(!shape.output_gate && rotary_dims(shape) == shape.head_dim, ErrorKind::bad_setting,
+          Setting{"device"}, ": this model's attention has ",
+          shape.output_gate ? "an output gate" : "RoPE on a part of each head",
+          ", which runs on the CPU only; use ", Setting{"device"}, " cpu");
   return std::max(
       attention_scratch_bytes(tokens, shape.heads, shape.kv_heads, shape.head_dim, context),
       step_scratch_bytes(tokens));

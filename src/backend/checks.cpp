@@ -36,6 +36,19 @@ void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t dra
          " positions of ", embedding.ids.size(), " tokens");
 }
 
+int rotary_dims(const AttentionShape& shape) {
+  return shape.rotary_dims > 0 ? shape.rotary_dims : shape.head_dim;
+}
+
+std::int64_t gates_at(const AttentionShape& shape) {
+  return (shape.heads + 2 * std::int64_t{shape.kv_heads}) * shape.head_dim;
+}
+
+std::int64_t qkv_width(const AttentionShape& shape) {
+  const std::int64_t gates = shape.output_gate ? std::int64_t{shape.heads} * shape.head_dim : 0;
+  return gates_at(shape) + gates;
+}
+
 int query_group(const AttentionShape& shape) {
   return shape.group > 0 ? shape.group : shape.heads / shape.kv_heads;
 }
@@ -124,9 +137,8 @@ void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& sh
          "attention: expected heads as a multiple of kv heads and an even head size, found ",
          shape.heads, ", ", shape.kv_heads, " and ", shape.head_dim);
   require_capacity("attention", batch.tokens, qkv);
-  const std::int64_t heads = shape.heads + 2 * std::int64_t{shape.kv_heads};
-  ensure(qkv.values != nullptr && qkv.width == heads * shape.head_dim,
-         "attention: expected f32 rows of ", heads * shape.head_dim, ", found ", qkv.width);
+  ensure(qkv.values != nullptr && qkv.width == qkv_width(shape), "attention: expected f32 rows of ",
+         qkv_width(shape), ", found ", qkv.width);
 }
 
 void check_pages(const BatchView& batch) {
@@ -138,8 +150,8 @@ void check_pages(const BatchView& batch) {
 }
 
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end) {
-  ensure(std::ssize(rope.inv_freq) * 2 == shape.head_dim,
-         "rotary embedding: ", rope.inv_freq.size(), " frequencies for heads of ", shape.head_dim);
+  ensure(std::ssize(rope.inv_freq) * 2 == rotary_dims(shape), "rotary embedding: ",
+         rope.inv_freq.size(), " frequencies for ", rotary_dims(shape), " numbers of a head");
   require(end <= rope.context, ErrorKind::bad_setting, "rotary embedding: position ", end - 1,
           ", table holds ", rope.context, "; raise ", Setting{"context"});
 }
@@ -153,6 +165,28 @@ void check_attention(const Rows& qkv, const BatchView& batch, const AttentionSha
          "attention: expected output rows of ", shape.heads, " x ", shape.head_dim, ", found ",
          out.width);
   check_consumer("output of attention", target);
+}
+
+void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
+                     const DeltaShape& shape, const RowsFor& target) {
+  const bool whole = shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0;
+  ensure(whole && shape.key_dim > 0 && shape.value_dim > 0 && shape.taps > 1,
+         "delta net: found ", shape.key_heads, " key heads of ", shape.key_dim, ", ",
+         shape.value_heads, " value heads of ", shape.value_dim, ", ", shape.taps, " taps");
+  for (const Rows* rows : {&mixed, &gates, static_cast<const Rows*>(&target.rows)}) {
+    require_capacity("delta net", batch.tokens, *rows);
+  }
+  ensure(mixed.values != nullptr && mixed.width == shape.channels() + shape.values(),
+         "delta net: expected f32 rows of ", shape.channels() + shape.values(), ", found ",
+         mixed.width);
+  ensure(gates.values != nullptr && gates.width == 2 * std::int64_t{shape.value_heads},
+         "delta net: expected f32 rows of ", 2 * shape.value_heads, " gates, found ", gates.width);
+  ensure(target.rows.width == shape.values(), "delta net: expected output rows of ",
+         shape.values(), ", found ", target.rows.width);
+  for (const SequenceRun& run : batch.runs) {
+    ensure(run.state_to != nullptr, "delta net: sequence ", run.sequence, " has no state");
+  }
+  check_consumer("output of the delta net", target);
 }
 
 void check_download(const Rows& x, std::int64_t tokens, std::span<const float> out) {

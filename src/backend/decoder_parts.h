@@ -59,6 +59,8 @@ struct AttentionShape {
   const Norm* q_norm = nullptr;  // over each head, Qwen3
   const Norm* k_norm = nullptr;
   bool rotary = true;
+  int rotary_dims = 0;                // RoPE turns the first so many numbers of a head; 0 = all
+  bool output_gate = false;           // rows hold H d gates after v: out * sigmoid(gate)
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   // By what keys are turned that were coded before RoPE; null: they are coded after it.
   const RopeTable* key_rope = nullptr;
@@ -66,6 +68,41 @@ struct AttentionShape {
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // of the first kv head's group, which query head is the first here
 };
+
+int rotary_dims(const AttentionShape& shape);  // of a head: 0 replaced by all
+// Numbers of a row: q, k, v (H + 2 H_kv) d, then with an output gate H d more.
+std::int64_t gates_at(const AttentionShape& shape);
+std::int64_t qkv_width(const AttentionShape& shape);
+
+// Gated DeltaNet of one layer. For token t, its inputs m_t [channels] (q, k, v of all heads), z_t
+// [H_v d_v], b_t and a_t [H_v], in this order (docs/numerics.md has that of each sum):
+//   c = silu(sum over j of conv[j] * m_{t - taps + 1 + j}), zeros before the first token
+//   q = l2(q) / sqrt(d_k), k = l2(k) of each key head, l2(x) = x / sqrt(sum of x^2 + 1e-6)
+//   beta = sigmoid(b), alpha = exp(-exp(a_log) * softplus(a + dt_bias))
+//   S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q, for each value head
+//   out = rms_norm(o) * silu(z), the norm over each value head
+struct DeltaShape {
+  int key_heads = 0;               // H_k
+  int value_heads = 0;             // H_v, a multiple: value head h reads key head h / (H_v / H_k)
+  int key_dim = 0;                 // d_k
+  int value_dim = 0;               // d_v
+  int taps = 0;                    // of the convolution
+  const float* conv = nullptr;     // [taps][channels]
+  const float* a_log = nullptr;    // [H_v]
+  const float* dt_bias = nullptr;  // [H_v]
+  Norm norm;                       // over each value head [d_v]
+  std::size_t state_at = 0;        // bytes of other layers before this one's in a state
+
+  std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
+  std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
+  std::int64_t channels() const { return 2 * keys() + values(); }
+};
+
+// A layer's part of a state, in f32: S of each value head, then the last inputs of the convolution
+// [taps - 1][channels], oldest first. S [d_k][d_v] lies in blocks of 32 columns, each [d_k][32],
+// the last one as narrow as what is left.
+inline constexpr int kDeltaColumns = 32;
+std::int64_t delta_state_numbers(const DeltaShape& shape);
 
 // The query heads here that read one kv head: neighbours, perhaps none.
 struct QueryHeads {

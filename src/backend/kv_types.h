@@ -80,6 +80,10 @@ struct SequenceRun {
   std::int64_t rows = 0;
   std::int64_t first_position = 0;      // of the first row
   std::span<const std::int32_t> pages;  // pages[position / 64]: holds the run's own positions too
+  // Fixed states of layers that have them: what the run begins with, null for zeros, and what its
+  // end is written to. Of a sequence with several runs all write the same one, one after another.
+  const std::byte* state_from = nullptr;
+  std::byte* state_to = nullptr;
 
   std::int64_t end_position() const { return first_position + rows; }
 };

@@ -38,6 +38,8 @@ class Layout {
   // Scratch that the operations need for batches of at most `tokens` rows.
   virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) const = 0;
+  // The same of Operations::delta_net; throws Error where the device does not run it.
+  virtual std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const;
   // What ranks that share a model take to gather blocks of `rows` rows of at most `row_bytes`; 0
   // where they read each other's memory.
   virtual std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {

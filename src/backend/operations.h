@@ -53,6 +53,12 @@ class Operations {
   virtual void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                          const KvLayer& kv, const RowsFor& out) = 0;
 
+  // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from `mixed` [T][channels +
+  // H_v d_v] = q, k, v, z and `gates` [T][2 H_v] = b, a, both of which it overwrites. Each run of
+  // the batch reads its state_from and writes its state_to. Devices that do not run it throw.
+  virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
+                         const RowsFor& out);
+
   // Ranks that share a model meet before their first gather: what they gather through from now on,
   // in order with this device's operations; null: `ranks` themselves. `window` is memory of this
   // device for what the others send, Layout::exchange_bytes, and outlives what is returned, which

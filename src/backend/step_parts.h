@@ -16,9 +16,10 @@ enum class StepPart : std::uint8_t {
   comm,       // exchange between devices
   sync,       // all else: waits, logits on their way to the host, the host's own work
   sample,     // the next token
+  delta,      // Gated DeltaNet between its linears
 };
-inline constexpr std::array<std::string_view, 7> kStepPartNames = {
-    "load", "quant", "gemm", "attention", "comm", "sync", "sample"};
+inline constexpr std::array<std::string_view, 8> kStepPartNames = {
+    "load", "quant", "gemm", "attention", "comm", "sync", "sample", "delta"};
 
 struct PartTimes {
   double seconds = 0;

@@ -38,6 +38,11 @@ std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, c
          kPageTokens;
 }
 
+std::uint64_t moved_bytes(const BatchView& batch, const DeltaShape& shape) {
+  return 2 * sizeof(float) * batch.runs.size() *
+         static_cast<std::uint64_t>(delta_state_numbers(shape));
+}
+
 void PartClock::start() {
   times_ = StepTimes();
   part_ = StepPart::sync;

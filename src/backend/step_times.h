@@ -16,6 +16,8 @@ std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
 // Keys and values of the positions that the batch's rows see.
 std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv);
+// States of the batch's sequences, read and written.
+std::uint64_t moved_bytes(const BatchView& batch, const DeltaShape& shape);
 
 // Time belongs to a part for as long as one of these lives; between them to `sync`.
 template <class Clock>

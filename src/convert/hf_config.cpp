@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/hf_config_rules.h"
+#include "convert/hf_hybrid.h"
 #include "convert/hf_import.h"
 #include "models/family.h"
 
@@ -57,7 +58,7 @@ void refuse_unsupported(const Json& json, const Family& family, std::string_view
             fixed.key, " = ", fixed.value ? "false" : "true", " is not supported");
   }
   const auto rotary = json_get_or<double>(json, "partial_rotary_factor", 1.0, source);
-  require(rotary == 1.0, source, ": partial_rotary_factor = ", rotary, " is not supported");
+  require(rotary == 1.0 || family.reads_partial_rotary, source, ": partial_rotary_factor = ", rotary, " is not supported");
   const auto activation = json_get_or<std::string>(json, family.keys.activation,
                                                    std::string(family.activations.front()), source);
   const auto& known = family.activations;
@@ -100,7 +101,8 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
 }
 
 // rope_theta and rope_scaling (transformers 4) or rope_parameters (transformers 5).
-void read_rope(const Json& json, ModelConfig& config, std::string_view source) {
+void read_rope(const Json& json, const Family& family, ModelConfig& config,
+               std::string_view source) {
   config.rope_theta = json_get_or<double>(json, "rope_theta", 10000.0, source);
   const Json* parameters = present(json, "rope_parameters");
   const Json* scaling = parameters != nullptr ? parameters : present(json, "rope_scaling");
@@ -111,7 +113,7 @@ void read_rope(const Json& json, ModelConfig& config, std::string_view source) {
             printable(key), "\") are not supported");
   }
   const auto partial = json_get_or<double>(*scaling, "partial_rotary_factor", 1.0, source);
-  require(partial == 1.0, source, ": partial_rotary_factor = ", partial, " is not supported");
+  require(partial == 1.0 || family.reads_partial_rotary, source, ": partial_rotary_factor = ", partial, " is not supported");
   config.rope_theta = json_get_or<double>(*scaling, "rope_theta", config.rope_theta, source);
   config.rope_scaling = scaling_of(*scaling, source);
 }
@@ -142,10 +144,11 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
     std::int32_t window = ruled_window(json, family.windows, i, source);
     if (types != nullptr) {
       const Json& name = (*types)[static_cast<std::size_t>(i)];
-      require(name == "full_attention" || name == "sliding_attention", source, ": layer_types[", i,
-              "] = ", printable(name.dump()), " is not supported");
+      const bool recurrent = name == "linear_attention" && family.delta != nullptr;
+      require(name == "full_attention" || name == "sliding_attention" || recurrent, source,
+              ": layer_types[", i, "] = ", printable(name.dump()), " is not supported");
       window =
-          name == "full_attention"
+          name == "full_attention" || recurrent
               ? 0
               : static_cast<std::int32_t>(json_get<std::int64_t>(json, "sliding_window", source));
     }
@@ -210,6 +213,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   config.learned_positions = !family.rotary;
   layers.attention.rotary = family.rotary;
   layers.attention.qk_norm = family.qk_norm;
+  layers.attention.output_gate = family.output_gate;
   layers.mlp.gated = family.gated;
   const auto flag = [&](const char* key) {
     return key != nullptr && json_get_or<bool>(json, key, false, source);
@@ -218,11 +222,13 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   layers.attention.output_bias = family.output_bias || flag(family.attention_bias_key);
   layers.mlp.bias = family.mlp_bias || flag(family.mlp_bias_key);
   config.tied = json_get_or<bool>(json, "tie_word_embeddings", family.tied_by_default, source);
-  if (family.rotary) read_rope(json, config, source);
+  if (family.rotary) read_rope(json, family, config, source);
   const auto spell = [&](std::string_view name) { return config_key(keys, name); };
   check_layer_count(layers.count, source, spell);
   read_windows(json, family, layers, source);
+  layers.attention.rotary_dims = rotary_dims_of(json, family, config.head_dim, source);
   config.layers = layers.layers();
+  read_delta_layers(json, family, source, config);
   check_config(config, source, spell);
   return config;
 }

@@ -83,10 +83,12 @@ class TensorImporter {
     return wrap(*tensor, spec, rule);
   }
 
-  static void check_shape(const SourceTensor& tensor, const TensorSpec& spec,
-                          const TensorRule& rule) {
+  void check_shape(const SourceTensor& tensor, const TensorSpec& spec,
+                   const TensorRule& rule) const {
     Shape want = spec.shape;
     want[0] *= rule.parts;
+    if (rule.order != nullptr) want[0] = rule.order->stored_rows(config_);
+    if (rule.taps_first) want = conv_shape();
     if (rule.transposed) std::reverse(want.begin(), want.end());
     require(tensor.shape == want, tensor.place, ": tensor ", tensor.name, ": expected shape ",
             shape_text(want), " by config.json, found ", shape_text(tensor.shape));
@@ -99,7 +101,13 @@ class TensorImporter {
     imported.role = spec.role;
     const std::int64_t columns = spec.shape.size() == 2 ? spec.shape[1] : 1;
     const std::int64_t first_row = rule.part * spec.shape[0];
-    if (rule.transposed) {
+    if (rule.order != nullptr) {
+      imported.read = read_in_order(tensor, *rule.order, columns);
+    } else if (rule.taps_first) {
+      imported.read = read_taps_first(tensor);
+    } else if (rule.added != 0) {
+      imported.read = read_added(tensor, rule.added);
+    } else if (rule.transposed) {
       const std::int64_t stored = rule.parts * spec.shape[0];
       imported.read = [from = &source_, &tensor, columns, first_row, stored](
                           std::int64_t first, std::int64_t count, std::span<float> out) {
@@ -127,6 +135,50 @@ class TensorImporter {
     if (source_.tells_types()) imported.source_type = tensor.file_dtype;
     imported.drop = [this_source = &source_, &tensor] { this_source->drop(tensor); };
     return imported;
+  }
+
+  using ReadRows = decltype(TensorInput::read);
+
+  ReadRows read_in_order(const SourceTensor& tensor, const RowOrder& order,
+                         std::int64_t columns) const {
+    return [from = &source_, &tensor, &order, columns, config = config_](
+               std::int64_t first, std::int64_t count, std::span<float> out) {
+      const auto width = static_cast<std::size_t>(columns);
+      for (std::int64_t row = 0; row < count; ++row) {
+        from->read(tensor, order.row(config, first + row) * columns,
+                   out.subspan(static_cast<std::size_t>(row) * width, width));
+      }
+    };
+  }
+
+  // [channels, 1, taps]
+  Shape conv_shape() const {
+    const DeltaNetConfig& delta = *config_.delta_net();
+    return {delta.channels(), 1, delta.conv_taps};
+  }
+
+  ReadRows read_taps_first(const SourceTensor& tensor) const {
+    const auto channels = static_cast<std::size_t>(conv_shape()[0]);
+    const auto taps = static_cast<std::size_t>(conv_shape()[2]);
+    return [from = &source_, &tensor, channels, taps](std::int64_t first, std::int64_t count,
+                                                      std::span<float> out) {
+      std::vector<float> all(channels * taps);
+      from->read(tensor, 0, all);
+      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+        const std::size_t at = static_cast<std::size_t>(first) + i;
+        out[i] = all[at % channels * taps + at / channels];
+      }
+    };
+  }
+
+  // Of a vector. In f32, whatever the stored type: 1 + w has bits that w's type has not.
+  ReadRows read_added(const SourceTensor& tensor, float added) const {
+    return [from = &source_, &tensor, added](std::int64_t first, std::int64_t count,
+                                             std::span<float> out) {
+      const auto numbers = out.first(static_cast<std::size_t>(count));
+      from->read(tensor, first, numbers);
+      for (float& number : numbers) number = number + added;
+    };
   }
 
   // A tensor that nothing reads means another architecture than config.json says: refused by name.

@@ -17,7 +17,8 @@ constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
 constexpr QuantScheme kNearestOffset = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
-  return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding;
+  return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding &&
+         tensor.role != TensorRole::exact_linear;
 }
 
 // Linears of one site read one input, and want it in one format: "layers.3.qkv" of "layers.3.q".

@@ -60,6 +60,25 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   return true;
 }
 
+// x += out(delta_net(in(norm(x)), gates(norm(x)))); the norm's rows once as codes, once as they are
+bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
+                  const KvLayers&) {
+  const std::int64_t tokens = batch.tokens;
+  const DeltaShape shape = delta_shape(config_, weights, layer);
+  const SharedBlock mixed = work_.shared_input_of(weights.out);          // [T, H_v d_v]
+  const SharedBlock x = work_.shared_stream();                           // [T, W]
+  const RowsFor normed = ranks_.norm(weights.norm, weights.in, tokens);  // [T, W]
+  if (!wants_more(weights.in, normed, tokens)) return false;
+  backend_.linear(normed, tokens, weights.in, Epilogue::none, work_.delta);
+  const RowsFor plain = ranks_.norm(weights.norm, weights.gates, tokens);  // [T, W]
+  backend_.linear(plain, tokens, weights.gates, Epilogue::none, work_.delta_gates);
+  backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
+  if (!wants_more(weights.out, mixed.whole, tokens)) return false;
+  backend_.linear(mixed.whole, tokens, weights.out, Epilogue::add, x.own);
+  ranks_.gather(x, tokens, Receivers::all, weights.out.name);
+  return true;
+}
+
 // x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
 bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
   const SharedBlock product = work_.shared_input_of(weights.down);            // [T, F]
@@ -103,7 +122,8 @@ void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv)
   if (!kv.pages.residual().copies()) return;
   kv_layers_.clear();
   for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
-  const auto first = static_cast<std::size_t>(attention_layers_.at(0));
+  if (attention_layers_.empty()) return;
+  const auto first = static_cast<std::size_t>(attention_layers_[0]);
   AttentionShape shape = attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
   shape.key_rope = &work_.rope;
   backend_.quantize_kv_blocks(batch, shape, work_.rope, kv_layers_);

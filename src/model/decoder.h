@@ -40,6 +40,8 @@ class Decoder {
  private:
   bool run(const AttentionWeights& weights, std::int64_t layer, const BatchView& batch,
            const KvLayers& kv);
+  bool run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
+           const KvLayers& kv);
   bool run(const DenseMlpWeights& weights, std::int64_t tokens);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
   void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);

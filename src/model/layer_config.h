@@ -21,8 +21,29 @@ struct AttentionConfig {
   bool qk_norm = false;      // norms of q and k over each head, before RoPE
   bool qkv_bias = false;     // of q, k and v
   bool output_bias = false;  // of o
+  // RoPE turns the first so many numbers of a head, pairs (i, i + rotary_dims / 2), and leaves the
+  // others as they are; 0 = all of them.
+  std::int32_t rotary_dims = 0;
+  // A fourth linear reads the layer's input: out = attention(q, k, v) * sigmoid(gate), before o.
+  bool output_gate = false;
 
   bool operator==(const AttentionConfig&) const = default;
+};
+
+// Gated DeltaNet (Yang et al. 2024): linear attention over a state of fixed size, without positions
+// (backend/decoder_parts.h has the formulas). Value head h reads key head h / (H_v / H_k).
+struct DeltaNetConfig {
+  std::int64_t key_heads = 0;    // H_k, of queries and keys
+  std::int64_t value_heads = 0;  // H_v, a multiple of H_k
+  std::int64_t key_dim = 0;      // d_k
+  std::int64_t value_dim = 0;    // d_v
+  std::int64_t conv_taps = 0;    // of the causal convolution over time, the current token's too
+
+  std::int64_t keys() const { return key_heads * key_dim; }
+  std::int64_t values() const { return value_heads * value_dim; }
+  std::int64_t channels() const { return 2 * keys() + values(); }  // of the convolution
+
+  bool operator==(const DeltaNetConfig&) const = default;
 };
 
 struct DenseMlpConfig {
@@ -34,12 +55,13 @@ struct DenseMlpConfig {
 };
 
 struct LayerConfig {
-  std::variant<AttentionConfig> mixer;
+  std::variant<AttentionConfig, DeltaNetConfig> mixer;
   std::variant<DenseMlpConfig> mlp;
 
   // nullptr where the layer has another kind.
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&mixer); }
   AttentionConfig* attention() { return std::get_if<AttentionConfig>(&mixer); }
+  const DeltaNetConfig* delta_net() const { return std::get_if<DeltaNetConfig>(&mixer); }
   const DenseMlpConfig* dense_mlp() const { return std::get_if<DenseMlpConfig>(&mlp); }
   DenseMlpConfig* dense_mlp() { return std::get_if<DenseMlpConfig>(&mlp); }
 

@@ -1,8 +1,12 @@
 #include "model/layer_config_json.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -57,43 +61,87 @@ UniformLayers uniform_from_json(const Json& json, std::string_view source) {
   return layers;
 }
 
-constexpr std::string_view kAttentionKind = "attention", kDenseKind = "dense";
+constexpr std::string_view kAttentionKind = "attention", kDeltaKind = "delta_net",
+                           kDenseKind = "dense";
 
 Json to_json(const AttentionConfig& attention) {
   Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
   for (const auto& field : kAttentionFlags) json[field.name] = attention.*field.member;
+  if (attention.rotary_dims > 0) json["rotary_dims"] = attention.rotary_dims;
+  if (attention.output_gate) json["output_gate"] = true;
   return json;
 }
 
-Json to_json(const DenseMlpConfig& mlp) {
-  return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
-}
-
-const Json& section_of(const Json& layer, const char* name, std::string_view kind,
-                       std::string_view source) {
-  const auto found = layer.find(name);
-  require(found != layer.end() && found->is_object(), source, ": ", name, ": expected an object");
-  const auto known = json_get<std::string>(*found, "kind", source);
-  require(known == kind, source, ": ", name, " of kind \"", printable(known), "\": expected ",
-          kind);
-  return *found;
-}
-
-LayerConfig layer_from_json(const Json& json, std::string_view source) {
-  require(json.is_object(), source, ": expected an object");
+AttentionConfig attention_from_json(const Json& mixer, std::string_view source) {
   AttentionConfig attention;
-  const Json& mixer = section_of(json, "mixer", kAttentionKind, source);
   const auto window = mixer.find("window");
   require(window != mixer.end(), source, ": mixer: window is missing");
   attention.window = window_from_json(*window, source);
   for (const auto& field : kAttentionFlags) {
     attention.*field.member = json_get<bool>(mixer, field.name, source);
   }
-  const Json& mlp = section_of(json, "mlp", kDenseKind, source);
-  const DenseMlpConfig dense = {json_get<std::int64_t>(mlp, "hidden", source),
-                                json_get<bool>(mlp, "gated", source),
-                                json_get<bool>(mlp, "bias", source)};
-  return {attention, dense};
+  attention.rotary_dims = json_get_or<std::int32_t>(mixer, "rotary_dims", 0, source);
+  attention.output_gate = json_get_or<bool>(mixer, "output_gate", false, source);
+  return attention;
+}
+
+struct DeltaField {
+  const char* name;
+  std::int64_t DeltaNetConfig::*member;
+};
+constexpr std::array<DeltaField, 5> kDeltaFields = {{{"key_heads", &DeltaNetConfig::key_heads},
+                                                     {"value_heads", &DeltaNetConfig::value_heads},
+                                                     {"key_dim", &DeltaNetConfig::key_dim},
+                                                     {"value_dim", &DeltaNetConfig::value_dim},
+                                                     {"conv_taps", &DeltaNetConfig::conv_taps}}};
+
+Json to_json(const DeltaNetConfig& delta) {
+  Json json = {{"kind", kDeltaKind}};
+  for (const DeltaField& field : kDeltaFields) json[field.name] = delta.*field.member;
+  return json;
+}
+
+DeltaNetConfig delta_from_json(const Json& mixer, std::string_view source) {
+  DeltaNetConfig delta;
+  for (const DeltaField& field : kDeltaFields) {
+    delta.*field.member = json_get<std::int64_t>(mixer, field.name, source);
+  }
+  return delta;
+}
+
+Json to_json(const DenseMlpConfig& mlp) {
+  return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
+}
+
+// A section and its kind, one of `kinds`.
+std::pair<const Json&, std::string> section_of(const Json& layer, const char* name,
+                                               std::span<const std::string_view> kinds,
+                                               std::string_view source) {
+  const auto found = layer.find(name);
+  require(found != layer.end() && found->is_object(), source, ": ", name, ": expected an object");
+  auto kind = json_get<std::string>(*found, "kind", source);
+  require(std::ranges::find(kinds, kind) != kinds.end(), source, ": ", name, " of kind \"",
+          printable(kind), "\": expected ",
+          join(std::vector<std::string>(kinds.begin(), kinds.end())));
+  return {*found, std::move(kind)};
+}
+
+LayerConfig layer_from_json(const Json& json, std::string_view source) {
+  require(json.is_object(), source, ": expected an object");
+  constexpr std::array kMixers = {kAttentionKind, kDeltaKind};
+  constexpr std::array kMlps = {kDenseKind};
+  LayerConfig layer;
+  const auto [mixer, kind] = section_of(json, "mixer", kMixers, source);
+  if (kind == kDeltaKind) {
+    layer.mixer = delta_from_json(mixer, source);
+  } else {
+    layer.mixer = attention_from_json(mixer, source);
+  }
+  const auto [mlp, mlp_kind] = section_of(json, "mlp", kMlps, source);
+  layer.mlp = DenseMlpConfig{json_get<std::int64_t>(mlp, "hidden", source),
+                             json_get<bool>(mlp, "gated", source),
+                             json_get<bool>(mlp, "bias", source)};
+  return layer;
 }
 
 std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source) {
@@ -110,7 +158,10 @@ std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source
 // The layers as version 1.0 can have them, which has learned positions where it has no RoPE.
 std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
-  if (uniform && uniform->attention.rotary == config.learned_positions) uniform.reset();
+  if (!uniform) return uniform;
+  const AttentionConfig& attention = uniform->attention;
+  const bool newer = attention.rotary_dims > 0 || attention.output_gate;
+  if (newer || attention.rotary == config.learned_positions) uniform.reset();
   return uniform;
 }
 

@@ -5,7 +5,7 @@
 namespace leq {
 namespace {
 
-// qkv [W -> (H + 2 H_kv) d], o [H d -> W]
+// qkv [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o [H d -> W]
 void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                std::vector<LinearSite>& sites) {
   const std::int64_t query = config.heads * config.head_dim;
@@ -21,6 +21,9 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                     NormSpec{"attention_norm", config.width, config.block_norm()},
                     "",
                     {}};
+  if (attention.output_gate) {
+    qkv.weights.push_back({"attention_gate", query, Axis::query_heads});
+  }
   if (attention.qk_norm) {
     qkv.head_norms = {{"q_norm", config.head_dim, config.norm},
                       {"k_norm", config.head_dim, config.norm}};
@@ -33,6 +36,35 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                    {{"o", config.width, Axis::stream, attention.output_bias}},
                    std::nullopt,
                    "v",
+                   {}});
+}
+
+// delta_in [W -> channels + H_v d_v], beside it delta_gates [W -> 2 H_v]; delta_out [H_v d_v -> W]
+void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
+               std::vector<LinearSite>& sites) {
+  LinearSite in = {"delta_in",
+                   Sublayer::mixer,
+                   config.width,
+                   Axis::stream,
+                   {{"delta_qkv", delta.channels(), Axis::delta},
+                    {"delta_z", delta.values(), Axis::delta},
+                    {"delta_b", delta.value_heads, Axis::delta, false, true},
+                    {"delta_a", delta.value_heads, Axis::delta, false, true}},
+                   NormSpec{"delta_in_norm", config.width, config.block_norm()},
+                   "",
+                   {}};
+  in.vectors = {{"delta_conv", delta.conv_taps * delta.channels()},
+                {"delta_a_log", delta.value_heads},
+                {"delta_dt_bias", delta.value_heads},
+                {"delta_norm", delta.value_dim}};
+  sites.push_back(std::move(in));
+  sites.push_back({"delta_out",
+                   Sublayer::mixer,
+                   delta.values(),
+                   Axis::delta,
+                   {{"delta_out", config.width, Axis::stream}},
+                   std::nullopt,
+                   "",
                    {}});
 }
 

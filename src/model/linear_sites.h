@@ -23,6 +23,7 @@ enum class Axis : std::uint8_t {
   kv_heads,     // H_kv d
   mlp,          // F
   vocabulary,   // V
+  delta,        // heads of Gated DeltaNet and their channels: never divided
 };
 
 struct NormSpec {
@@ -36,6 +37,13 @@ struct LinearSpec {
   std::int64_t outputs = 0;  // N
   Axis axis = Axis::stream;  // of its rows
   bool bias = false;
+  bool exact = false;  // a few rows that are never quantized
+};
+
+// Numbers beside the linears that an operation of the sublayer computes with: stored in f32.
+struct VectorSpec {
+  std::string name;  // "delta_conv"
+  std::int64_t count = 0;
 };
 
 struct LinearSite {
@@ -50,7 +58,8 @@ struct LinearSite {
   // The linear of an earlier site whose rows the input's columns are proportional to ("v", "up"),
   // so that a scale of a column can move there; empty: none.
   std::string producer;
-  std::vector<NormSpec> head_norms;  // of the outputs, over each head: "q_norm", "k_norm"
+  std::vector<NormSpec> head_norms;      // of the outputs, over each head: "q_norm", "k_norm"
+  std::vector<VectorSpec> vectors = {};  // that the operation after the linears computes with
 };
 
 // In the order of a forward pass.

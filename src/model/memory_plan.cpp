@@ -4,6 +4,7 @@
 
 #include "backend/counting_memory.h"
 #include "base/error.h"
+#include "cache/fixed_states.h"
 #include "model/kv_layers.h"
 #include "model/workspace.h"
 
@@ -69,6 +70,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config) {
   limits.batch_tokens = std::min(limits.batch_tokens, limits.context);
   if (limits.kv_sinks) require_range(Setting{"kv_sinks"}, *limits.kv_sinks, 0, kPageTokens);
   if (limits.kv_recent) require_range(Setting{"kv_recent"}, *limits.kv_recent, 0, 1 << 20);
+  require_range(Setting{"kept_states"}, limits.kept_states, 0, kMostKeptStates);
   require_range("output rows", limits.output_tokens, 1, 1 << 16);
   limits.output_tokens = std::min(limits.output_tokens, limits.batch_tokens);
   return limits;
@@ -87,8 +89,10 @@ MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
   MemoryPlan plan;
   plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
+  const auto states = make_fixed_states(memory, config, limits);
+  plan.state_bytes = memory.allocated() - plan.kv_bytes;
   const Workspace work(config, weights, memory, layout, forward_limits(limits), place);
-  plan.scratch_bytes = memory.allocated() - plan.kv_bytes;
+  plan.scratch_bytes = memory.allocated() - plan.kv_bytes - plan.state_bytes;
   return plan;
 }
 
@@ -171,6 +175,14 @@ bool has_keys_before_rope(const RunLimits& limits) {
 }
 
 }  // namespace
+
+std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
+                                               const RunLimits& limits) {
+  const std::size_t each = fixed_state_bytes(config);
+  if (each == 0) return nullptr;
+  const std::int64_t count = 2 * std::int64_t{limits.sequences} + limits.kept_states;
+  return std::make_unique<FixedStates>(memory, each, count, limits.sequences);
+}
 
 ForwardLimits forward_limits(const RunLimits& limits) {
   const std::int64_t context =

@@ -4,16 +4,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "backend/layout.h"
+#include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
 #include "model/model_config.h"
 #include "model/weights.h"
 #include "model/workspace.h"
 
 namespace leq {
+
+inline constexpr std::int64_t kDefaultKeptStates = 8;
+inline constexpr std::int64_t kMostKeptStates = 4096;
 
 struct RunLimits {
   std::int64_t context = 0;  // positions in all sequences together; 0 = min(model, 8192)
@@ -29,13 +34,17 @@ struct RunLimits {
   // Positions that stay in f16 beside the codes of types that make whole blocks; nullopt: as the
   // types have it.
   std::optional<int> kv_sinks = {}, kv_recent = {};
+  // Of models with fixed states (Gated DeltaNet): states that are kept beside those of the
+  // sequences, so that a text which begins like an earlier one is not fed again from its start.
+  std::int64_t kept_states = kDefaultKeptStates;
 };
 
 struct MemoryPlan {
   std::uint64_t weight_bytes = 0;  // the file, mapped or read; on a GPU its copy there
   std::uint64_t kv_bytes = 0;
+  std::uint64_t state_bytes = 0;  // fixed states
   std::uint64_t scratch_bytes = 0;
-  std::uint64_t total() const { return weight_bytes + kv_bytes + scratch_bytes; }
+  std::uint64_t total() const { return weight_bytes + kv_bytes + state_bytes + scratch_bytes; }
 };
 
 // Default KV type of a model: f32 for files of type f32, else f16.
@@ -59,6 +68,10 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
 KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
+// The states of all sequences, two of each while a step runs, and those that are kept; null where
+// no layer has one.
+std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
+                                               const RunLimits& limits);
 
 // For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on
 // the device's memory, or on a CountingMemory of `layout`.

@@ -134,6 +134,30 @@ bool ModelConfig::has_rope() const {
   });
 }
 
+std::int64_t ModelConfig::rope_dims() const {
+  for (const LayerConfig& layer : layers) {
+    const AttentionConfig* attention = layer.attention();
+    if (attention == nullptr || !attention->rotary) continue;
+    return attention->rotary_dims > 0 ? attention->rotary_dims : head_dim;
+  }
+  return head_dim;
+}
+
+const DeltaNetConfig* ModelConfig::delta_net() const {
+  for (const LayerConfig& layer : layers) {
+    if (layer.delta_net() != nullptr) return layer.delta_net();
+  }
+  return nullptr;
+}
+
+std::vector<std::int64_t> ModelConfig::delta_layers() const {
+  std::vector<std::int64_t> found;
+  for (std::int64_t layer = 0; layer < layer_count(); ++layer) {
+    if (this->layer(layer).delta_net() != nullptr) found.push_back(layer);
+  }
+  return found;
+}
+
 std::int64_t ModelConfig::widest_mlp() const {
   std::int64_t widest = 0;
   for (const LayerConfig& layer : layers) {
@@ -161,6 +185,19 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   std::vector<std::string> features;
   if (config.rotation.block > 0) features.emplace_back("rotation");
   if (!has_version_1_0_layers(config)) features.emplace_back("layers");
+  const auto any = [&](auto has) { return std::ranges::any_of(config.layers, has); };
+  const auto attends = [](auto has) {
+    return [has](const LayerConfig& layer) {
+      return layer.attention() != nullptr && has(*layer.attention());
+    };
+  };
+  if (any(attends([](const AttentionConfig& one) { return one.rotary_dims > 0; }))) {
+    features.emplace_back("rotary_dims");
+  }
+  if (any(attends([](const AttentionConfig& one) { return one.output_gate; }))) {
+    features.emplace_back("output_gate");
+  }
+  if (config.delta_net() != nullptr) features.emplace_back("delta_net");
   return features;
 }
 
@@ -195,6 +232,51 @@ void check_layer_count(std::int64_t count, std::string_view source, const FieldS
 
 namespace {
 
+constexpr std::int64_t kMostTaps = 16;
+constexpr std::int64_t kWidestHead = 1024;
+
+void check_attention(const ModelConfig& config, const AttentionConfig& attention,
+                     std::string_view place) {
+  const std::int64_t dims = attention.rotary_dims;
+  require(dims >= 0 && dims <= config.head_dim && dims % 2 == 0, place, ": rotary_dims = ", dims,
+          ": expected an even number up to head_dim ", config.head_dim);
+  const auto first = config.attention_layers().front();
+  const AttentionConfig& other = *config.layer(first).attention();
+  require(!attention.rotary || config.rope_dims() == (dims > 0 ? dims : config.head_dim), place,
+          ": rotary_dims = ", dims, ", other layers turn ", config.rope_dims(),
+          ": expected all alike");
+  require(attention.output_gate == other.output_gate, place,
+          ": output_gate unlike that of layers[", first, "]: expected all alike");
+}
+
+void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
+                     std::string_view place) {
+  const auto check = [&](const char* name, std::int64_t value, std::int64_t largest) {
+    require(value >= 1 && value <= largest, place, ": ", name, " = ", value, ": expected 1 to ",
+            largest);
+  };
+  check("key_heads", delta.key_heads, 4096);
+  check("value_heads", delta.value_heads, 4096);
+  check("key_dim", delta.key_dim, kWidestHead);
+  check("value_dim", delta.value_dim, kWidestHead);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place, ": conv_taps = ",
+          delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
+          " value heads are no multiple of ", delta.key_heads, " key heads");
+  require(delta == *config.delta_net(), place,
+          ": layers of Gated DeltaNet differ in their sizes, expected all alike");
+  require(!config.attention_layers().empty(), place,
+          ": a model of Gated DeltaNet alone, expected some layers with attention");
+  require(config.norm == NormKind::rms, place, ": Gated DeltaNet, expected RMS norms");
+}
+
+void check_mixer(const ModelConfig& config, std::int64_t layer, std::string_view place) {
+  if (const auto* attention = config.layer(layer).attention()) {
+    check_attention(config, *attention, place);
+  }
+  if (const auto* delta = config.layer(layer).delta_net()) check_delta_net(config, *delta, place);
+}
+
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   check_layer_count(config.layer_count(), source, spell);
   const bool alike = uniform_layers(config.layers).has_value();
@@ -203,6 +285,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
         std::string(source) + (alike ? "" : ": layers[" + std::to_string(i) + "]");
     require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
             config.window(i), " is out of range");
+    check_mixer(config, i, place);
     const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
@@ -229,7 +312,7 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
           ": ", spell("norm_eps"), " = ", config.norm_eps, ": expected 0 to 1");
   require(std::isfinite(config.rope_theta) && config.rope_theta >= 1, source,
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
-  check_scaling(config.rope_scaling, config.head_dim, source);
+  check_scaling(config.rope_scaling, config.rope_dims(), source);
   check_rotation(config.rotation, config.width, source);
 }
 
@@ -251,6 +334,16 @@ std::string describe(const ModelConfig& config) {
   }
   if (windowed > 0) {
     text += ", window " + std::to_string(window) + " on " + std::to_string(windowed) + " layers";
+  }
+  if (const DeltaNetConfig* delta = config.delta_net()) {
+    text += ", Gated DeltaNet on " + std::to_string(config.delta_layers().size()) + " layers (" +
+            std::to_string(delta->value_heads) + " value heads of " +
+            std::to_string(delta->value_dim) + " / " + std::to_string(delta->key_heads) +
+            " key heads of " + std::to_string(delta->key_dim) + ")";
+  }
+  if (config.has_rope() && config.rope_dims() != config.head_dim) {
+    text += ", RoPE on " + std::to_string(config.rope_dims()) + " of " +
+            std::to_string(config.head_dim);
   }
   if (config.rotation.block > 0) {
     text += ", rotated in blocks of " + std::to_string(config.rotation.block);

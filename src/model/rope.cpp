@@ -49,7 +49,7 @@ double yarn_mscale(double scale, double mscale) {
 // YaRN (Peng et al. 2023): interpolation below, extrapolation above a ramp of dimensions.
 float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
-  const auto dim = static_cast<double>(config.head_dim);
+  const auto dim = static_cast<double>(config.rope_dims());
   const auto original =
       static_cast<double>(scaling.original_context > 0 ? scaling.original_context : config.context);
   const auto correction = [&](double rotations) {
@@ -68,7 +68,7 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   for (std::size_t i = 0; i < inv_freq.size(); ++i) {
     const float power = static_cast<float>(std::pow(
         config.rope_theta,
-        static_cast<double>(static_cast<float>(2 * i) / static_cast<float>(config.head_dim))));
+        static_cast<double>(static_cast<float>(2 * i) / static_cast<float>(config.rope_dims()))));
     const float extrapolated = 1.0f / power;
     const float interpolated = 1.0f / (static_cast<float>(scaling.factor) * power);
     const float ramp = std::clamp(
@@ -92,7 +92,7 @@ double dynamic_base(const ModelConfig& config, std::int64_t context) {
                                                 : config.context);
   const double length = std::max(static_cast<double>(context), made_for);
   const double factor = config.rope_scaling.factor;
-  const auto dim = static_cast<double>(config.head_dim);
+  const auto dim = static_cast<double>(config.rope_dims());
   return config.rope_theta *
          std::pow(factor * length / made_for - (factor - 1.0), dim / (dim - 2.0));
 }
@@ -105,12 +105,12 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.kind == RopeScalingKind::dynamic) {
     const double base = dynamic_base(config, context);
-    rope.inv_freq = plain_frequencies(config.head_dim, base);
+    rope.inv_freq = plain_frequencies(config.rope_dims(), base);
     rope.note = "dynamic rope scaling: base " + fixed(base, 1) + ", fixed by the context of " +
                 std::to_string(context);
     return rope;
   }
-  rope.inv_freq = plain_frequencies(config.head_dim, config.rope_theta);
+  rope.inv_freq = plain_frequencies(config.rope_dims(), config.rope_theta);
   if (scaling.kind == RopeScalingKind::linear) scale_linear(rope.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::llama3) scale_llama3(rope.inv_freq, scaling);
   if (scaling.kind == RopeScalingKind::yarn) {

@@ -16,7 +16,7 @@ Weights load_weights(const TensorFinder& find, std::string_view source, const Mo
   if (backend.memory().room()) {
     const MemoryPlanner planner(find, std::string(source), config, 0, backend.layout(), place);
     const MemoryPlan plan = planner.plan(limits);
-    backend.memory().plan(plan.weight_bytes, plan.kv_bytes + plan.scratch_bytes);
+    backend.memory().plan(plan.weight_bytes, plan.kv_bytes + plan.state_bytes + plan.scratch_bytes);
   }
   return bind_weights(find, source, config, backend.memory(), place);
 }
@@ -37,6 +37,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
       plan_(plan_rank_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
       cache_(backend.memory(), backend.layout(),
              rank_kv_shape(config, weights, backend.layout(), limits, place_)),
+      states_(make_fixed_states(backend.memory(), config, limits)),
       weights_(std::move(weights)),
       transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {
   const auto online = transformer_.online();

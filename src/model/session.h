@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -39,7 +40,7 @@ class Session {
 
   KvCache& cache() { return cache_; }
   // What the model remembers of its sequences: its pages, and what else its layers have.
-  SequenceState state() { return cache_; }
+  SequenceState state() { return {cache_, states_.get()}; }
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }
   const RunLimits& limits() const { return limits_; }
@@ -58,6 +59,7 @@ class Session {
   RunLimits limits_;
   MemoryPlan plan_;
   KvCache cache_;
+  std::unique_ptr<FixedStates> states_;  // null where no layer has one
   Weights weights_;
   Transformer transformer_;
   Batch batch_;

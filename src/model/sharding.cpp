@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "comm/division.h"
 #include "tensor/weight_layout.h"
 
@@ -23,6 +24,8 @@ Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
 }  // namespace
 
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
+  require(ranks == 1 || config.delta_net() == nullptr, ErrorKind::bad_setting, Setting{"ranks"},
+          " ", ranks, ": a model with layers of Gated DeltaNet is not shared among ranks; use one");
   const std::int64_t head_unit = kGroup / std::gcd(config.head_dim, kGroup);
   std::vector<RankShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -56,6 +59,8 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
       return mlp(count);
     case Axis::vocabulary:
       return vocabulary;
+    case Axis::delta:
+      return {0, count};
   }
   return {};
 }

@@ -27,7 +27,8 @@ struct RankShare {
   Slice of(Axis axis, std::int64_t count) const;
 };
 
-// [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.
+// [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1. Throws
+// Error where several ranks are to share layers of Gated DeltaNet.
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks);
 
 // One rank's place among those that share a model.

@@ -25,7 +25,8 @@ std::string layer_tensor(std::int64_t layer, std::string_view part) {
   return "layers." + std::to_string(layer) + "." + std::string(part);
 }
 
-TensorRole role_of(const LinearSite& site) {
+TensorRole role_of(const LinearSite& site, const LinearSpec& weight) {
+  if (weight.exact) return TensorRole::exact_linear;
   if (site.norm) return TensorRole::normed_linear;
   return site.sublayer == Sublayer::mixer ? TensorRole::mixer_output : TensorRole::mlp_output;
 }
@@ -35,11 +36,14 @@ std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t la
   for (const LinearSite& site : linear_sites(config, layer)) {
     if (site.norm) add_norm(site.norm->name, site.norm->width, site.norm->kind, specs);
     for (const LinearSpec& weight : site.weights) {
-      specs.push_back({weight.name, {weight.outputs, site.inputs}, role_of(site)});
+      specs.push_back({weight.name, {weight.outputs, site.inputs}, role_of(site, weight)});
       if (!weight.bias) continue;
       specs.push_back({weight.name + ".bias", {weight.outputs}, TensorRole::vector});
     }
     for (const NormSpec& norm : site.head_norms) add_norm(norm.name, norm.width, norm.kind, specs);
+    for (const VectorSpec& one : site.vectors) {
+      specs.push_back({one.name, {one.count}, TensorRole::vector});
+    }
   }
   return specs;
 }

@@ -16,12 +16,13 @@ namespace leq {
 // What a tensor is. Linears of the layers differ in what their input is: of which format it is best
 // depends on it.
 enum class TensorRole : std::uint8_t {
-  vector,  // a norm or a bias
+  vector,  // a norm, a bias, numbers that an operation computes with
   token_embedding,
   position_embedding,
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
   mlp_output,     // the same of the MLP: down
+  exact_linear,   // reads the normed stream beside others and is stored in f32, whatever they are
   head,
 };
 
@@ -40,9 +41,9 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config);
 // Those of one layer, by their names within it: "q", "q.bias".
 std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer);
 
-// Whether a tensor is one of a layer's linears.
+// Whether a tensor is one of a layer's linears that may be quantized.
 bool is_block_linear(TensorRole role);
-TensorRole role_of(const LinearSite& site);
+TensorRole role_of(const LinearSite& site, const LinearSpec& weight);
 
 // Parameters of all tensors of the list, and those of the layers' linears alone.
 std::int64_t parameter_count(const ModelConfig& config);

@@ -1,5 +1,6 @@
 #include "model/transformer.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <string>
@@ -134,6 +135,8 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
          limits_.batch_tokens);
   ensure(std::ssize(batch.outputs) <= limits_.output_tokens, "forward: logits of ",
          batch.outputs.size(), " rows wanted, room for ", limits_.output_tokens);
+  ensure(config_.delta_net() == nullptr || state.fixed() != nullptr,
+         "forward: this model has layers with a state, the sequences have none");
   ensure(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
          " sequences for ", tokens, " tokens");
   for (const std::int32_t token : batch.tokens) {
@@ -170,6 +173,21 @@ Embedding Transformer::embedding(const Batch& batch) const {
   return {weights_.token_embedding, batch.tokens, learned ? &*learned : nullptr, positions_};
 }
 
+namespace {
+
+// What each run reads and writes: a later run of a sequence goes on where the one before it ended.
+void give_states(const FixedStates& fixed, std::span<SequenceRun> runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const FixedStates::StepStates states = fixed.step_states(runs[i].sequence);
+    const bool is_later = std::ranges::any_of(
+        runs.first(i), [&](const SequenceRun& run) { return run.sequence == runs[i].sequence; });
+    runs[i].state_from = is_later ? states.to : states.from;
+    runs[i].state_to = states.to;
+  }
+}
+
+}  // namespace
+
 // Takes positions for the batch in the cache and finds its runs of neighbouring rows.
 void Transformer::append(const Batch& batch, const SequenceState& state) {
   const auto tokens = std::ssize(batch.tokens);
@@ -189,6 +207,7 @@ void Transformer::append(const Batch& batch, const SequenceState& state) {
     runs_.push_back(run);
   }
   for (SequenceRun& run : runs_) run.pages = state.pages().pages(run.sequence);
+  if (const FixedStates* fixed = state.fixed()) give_states(*fixed, runs_);
   batch_ = {tokens, runs_};
 }
 

@@ -45,11 +45,12 @@ class Binder {
   LayerWeights layer(std::int64_t index) {
     const LayerPlace place = {index, linear_sites(config_, index)};
     std::size_t site = 0;  // of the sublayer at work: its first
-    const auto bind = [&](const auto& kind) { return sublayer(kind, place, site); };
     LayerWeights layer;
-    layer.mixer = std::visit(bind, config_.layer(index).mixer);
+    std::visit([&](const auto& kind) { layer.mixer = sublayer(kind, place, site); },
+               config_.layer(index).mixer);
     while (place.sites[site].sublayer == Sublayer::mixer) ++site;
-    layer.mlp = std::visit(bind, config_.layer(index).mlp);
+    std::visit([&](const auto& kind) { layer.mlp = sublayer(kind, place, site); },
+               config_.layer(index).mlp);
     return layer;
   }
 
@@ -66,6 +67,25 @@ class Binder {
     }
     attention.o = linear(place, site + 1);
     return attention;
+  }
+
+  DeltaNetWeights sublayer(const DeltaNetConfig& config, const LayerPlace& place,
+                           std::size_t site) {
+    const auto numbers = [&](std::string_view part) {
+      const std::string name = place.at(part);
+      return vector(name, shapes_.at(name));
+    };
+    DeltaNetWeights delta;
+    delta.config = config;
+    delta.norm = norm_of(place, site);
+    delta.in = linear(place, site);
+    delta.gates = linear(place, site, Segments::exact);
+    delta.conv = numbers("delta_conv");
+    delta.a_log = numbers("delta_a_log");
+    delta.dt_bias = numbers("delta_dt_bias");
+    delta.head_norm = norm(place.at("delta_norm"), NormKind::rms);
+    delta.out = linear(place, site + 1);
+    return delta;
   }
 
   DenseMlpWeights sublayer(const DenseMlpConfig& config, const LayerPlace& place,
@@ -147,16 +167,22 @@ class Binder {
     return norm(place.at(norm_site.name), norm_site.kind);
   }
 
-  LayerLinear linear(const LayerPlace& place, std::size_t index) {
+  // Of a site's weights: those that may be quantized, or those that never are.
+  enum class Segments : std::uint8_t { usual, exact };
+
+  LayerLinear linear(const LayerPlace& place, std::size_t index,
+                     Segments which = Segments::usual) {
     const LinearSite& site = place.sites[index];
     LayerLinear linear;
-    const bool single = site.weights.size() == 1;
+    const bool single = site.weights.size() == 1, exact = which == Segments::exact;
     linear.name = place.at(single ? site.weights[0].name : site.name);
+    if (exact) linear.name += ".exact";
     linear.site = index;
     linear.site_name = site.name;
     linear.axis = site.axis;
     linear.inputs = site.inputs;
     for (const LinearSpec& weight : site.weights) {
+      if (weight.exact != exact) continue;
       add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
     }
     return linear;
@@ -240,6 +266,9 @@ namespace {
 
 void add_linears(const AttentionWeights& attention, std::vector<const LayerLinear*>& all) {
   all.insert(all.end(), {&attention.qkv, &attention.o});
+}
+void add_linears(const DeltaNetWeights& delta, std::vector<const LayerLinear*>& all) {
+  all.insert(all.end(), {&delta.in, &delta.gates, &delta.out});
 }
 void add_linears(const DenseMlpWeights& mlp, std::vector<const LayerLinear*>& all) {
   all.insert(all.end(), {&mlp.gate_up, &mlp.down});

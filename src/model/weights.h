@@ -31,12 +31,24 @@ struct LayerLinear : Linear {
 struct AttentionWeights {
   AttentionConfig config;
   Norm norm;
-  LayerLinear qkv;  // segments q, k, v
+  LayerLinear qkv;  // segments q, k, v, and the output gate
   std::optional<Norm> q_norm, k_norm;
   std::vector<float> key_bias;        // of segment k, on the host [H_kv d]; empty without one
   std::vector<float> key_centre;      // kv_layers.h [H_kv d], on the host; empty: none
   const float* key_offset = nullptr;  // the same where operations read it
   LayerLinear o;
+};
+
+struct DeltaNetWeights {
+  DeltaNetConfig config;
+  Norm norm;
+  LayerLinear in;     // segments qkv, z
+  LayerLinear gates;  // segments b, a, in f32; reads the same input
+  LayerLinear out;
+  const float* conv = nullptr;     // [taps][channels], the current token's tap last
+  const float* a_log = nullptr;    // [H_v]
+  const float* dt_bias = nullptr;  // [H_v]
+  Norm head_norm;                  // [d_v], over each value head
 };
 
 struct DenseMlpWeights {
@@ -48,7 +60,7 @@ struct DenseMlpWeights {
 
 // One alternative for each of LayerConfig's.
 struct LayerWeights {
-  std::variant<AttentionWeights> mixer;
+  std::variant<AttentionWeights, DeltaNetWeights> mixer;
   std::variant<DenseMlpWeights> mlp;
 
   AttentionWeights& attention() { return std::get<AttentionWeights>(mixer); }

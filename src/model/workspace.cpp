@@ -63,8 +63,44 @@ std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, co
                   layout.exchange_bytes(limits.output_tokens, config.vocab * kFloat));
 }
 
-std::int64_t qkv_width(const ModelConfig& config, const RankShare& share) {
-  return (share.heads.count() + 2 * share.kv_heads.count()) * config.head_dim;
+// 0 where no layer attends.
+std::int64_t qkv_width_of(const ModelConfig& config, const Weights& weights,
+                          const RankShare& share) {
+  const std::vector<std::int64_t> layers = config.attention_layers();
+  if (layers.empty()) return 0;
+  const auto first = static_cast<std::size_t>(layers[0]);
+  return qkv_width(attention_shape(config, weights.layers[first].attention(), share));
+}
+
+std::int64_t delta_width(const ModelConfig& config) {
+  const DeltaNetConfig* delta = config.delta_net();
+  return delta == nullptr ? 0 : delta->channels() + delta->values();
+}
+
+std::int64_t delta_gates_width(const ModelConfig& config) {
+  return config.delta_net() == nullptr ? 0 : 2 * config.delta_net()->value_heads;
+}
+
+// Nothing is taken for rows without columns.
+Rows rows_of(DeviceMemory& memory, const Layout& layout, std::int64_t tokens, std::int64_t width) {
+  return width == 0 ? Rows() : allocate_rows(memory, layout, tokens, width, kPlain);
+}
+
+std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, const Layout& layout,
+                          const ForwardLimits& limits, const RankShare& share) {
+  std::size_t bytes = 0;
+  if (const auto layers = config.attention_layers(); !layers.empty()) {
+    const auto first = static_cast<std::size_t>(layers[0]);
+    const AttentionShape shape = attention_shape(config, weights.layers[first].attention(), share);
+    bytes = layout.scratch_bytes(limits.batch_tokens, shape, limits.context);
+  }
+  for (const std::int64_t layer : config.delta_layers()) {
+    const auto* delta =
+        std::get_if<DeltaNetWeights>(&weights.layers[static_cast<std::size_t>(layer)].mixer);
+    const DeltaShape shape = delta_shape(config, *delta, layer);
+    return std::max(bytes, layout.delta_scratch_bytes(limits.batch_tokens, shape));
+  }
+  return bytes;
 }
 
 template <class Of>
@@ -96,10 +132,42 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.q_norm = weights.q_norm ? &*weights.q_norm : nullptr;
   shape.k_norm = weights.k_norm ? &*weights.k_norm : nullptr;
   shape.rotary = weights.config.rotary;
+  shape.rotary_dims = weights.config.rotary_dims;
+  shape.output_gate = weights.config.output_gate;
   if (weights.key_offset != nullptr) {
     shape.key_offset = weights.key_offset + share.kv_heads.first * config.head_dim;
   }
   return shape;
+}
+
+DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
+                       std::int64_t layer) {
+  const DeltaNetConfig& delta = weights.config;
+  DeltaShape shape;
+  shape.key_heads = static_cast<int>(delta.key_heads);
+  shape.value_heads = static_cast<int>(delta.value_heads);
+  shape.key_dim = static_cast<int>(delta.key_dim);
+  shape.value_dim = static_cast<int>(delta.value_dim);
+  shape.taps = static_cast<int>(delta.conv_taps);
+  shape.conv = weights.conv;
+  shape.a_log = weights.a_log;
+  shape.dt_bias = weights.dt_bias;
+  shape.norm = weights.head_norm;
+  const auto layers = config.delta_layers();
+  const auto before = std::ranges::find(layers, layer) - layers.begin();
+  shape.state_at = static_cast<std::size_t>(before * delta_state_numbers(shape)) * sizeof(float);
+  return shape;
+}
+
+std::size_t fixed_state_bytes(const ModelConfig& config) {
+  const DeltaNetConfig* delta = config.delta_net();
+  if (delta == nullptr) return 0;
+  DeltaNetWeights sizes;
+  sizes.config = *delta;
+  const auto layers = config.delta_layers();
+  const auto each =
+      static_cast<std::size_t>(delta_state_numbers(delta_shape(config, sizes, layers.front())));
+  return layers.size() * each * sizeof(float);
 }
 
 Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
@@ -108,8 +176,9 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
-      qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config, place.own()),
-                        kPlain)),
+      qkv(rows_of(memory, layout, limits.batch_tokens, qkv_width_of(config, weights, place.own()))),
+      delta(rows_of(memory, layout, limits.batch_tokens, delta_width(config))),
+      delta_gates(rows_of(memory, layout, limits.batch_tokens, delta_gates_width(config))),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
@@ -134,10 +203,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     inputs_.push_back(std::move(input));
   }
   if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
-  const auto with_cache = static_cast<std::size_t>(config.attention_layers().at(0));
-  const AttentionShape shape =
-      attention_shape(config, weights.layers[with_cache].attention(), place.own());
-  memory.scratch(layout.scratch_bytes(limits.batch_tokens, shape, limits.context));
+  memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
 }
 
 namespace {

@@ -30,6 +30,11 @@ struct ForwardLimits {
 AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights& weights,
                                const RankShare& share);
 
+DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
+                       std::int64_t layer);
+// Bytes of a sequence's fixed state: of all layers of Gated DeltaNet. 0 where there are none.
+std::size_t fixed_state_bytes(const ModelConfig& config);
+
 // The moving scale of one linear's inputs.
 struct OnlineInput {
   const Linear* linear;
@@ -53,7 +58,9 @@ class Workspace {
   RopeTable rope;
   RotationTable rotation;  // block 0 where the stream is not rotated
   Rows x;                  // [T, W] the residual stream
-  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads
+  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads, with a gate H d more
+  Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows delta_gates;        // [T, 2 H_v]
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
   Buffer exchange;         // for what other ranks send (Operations::connect)

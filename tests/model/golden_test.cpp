@@ -28,12 +28,12 @@ struct Engine {
 
   // Logits [ids][V] of one sequence from its start.
   std::vector<float> logits(const std::vector<Token>& ids) {
-    session->cache().clear(0);
+    session->state().drop(0);
     Batch batch;
     const auto count = std::ssize(ids);
     batch.add(0, ids.data(), count, Batch::Want::all);
     std::vector<float> out(static_cast<std::size_t>(count * model.config().vocab));
-    backend->download(session->transformer().forward(batch, session->cache()), count, out);
+    backend->download(session->transformer().forward(batch, session->state()), count, out);
     return out;
   }
 
@@ -88,7 +88,7 @@ TEST_P(Golden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   for (const auto& prompt : golden.at("prompts")) {
     if (!prompt.contains("greedy_ids")) continue;  // long prompts have logits only
     const auto want = prompt.at("greedy_ids").get<std::vector<Token>>();
-    engine.session->cache().clear(0);
+    engine.session->state().drop(0);
     auto next = prompt.at("ids").get<std::vector<Token>>();
     for (std::size_t i = 0; i < prompt.at("greedy_sure_tokens").get<std::size_t>(); ++i) {
       const auto found = engine.session->feed(0, next);
@@ -147,7 +147,7 @@ TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -9,6 +9,7 @@
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/cpu_layout.h"
+#include "backend/cpu/delta/delta.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/memory.h"
@@ -43,6 +44,7 @@ class CpuBackend final : public Backend {
         rows_(cpu::row_kernels(options.isa)),
         attention_(cpu::attention_kernels(options.isa)),
         packed_(cpu::packed_kernels(options.isa)),
+        delta_(cpu::delta_kernels(options.isa)),
         matmul_(cpu::matmul_kernels(options.isa)),
         fetch_(options.fetch),
         worker_rows_(static_cast<std::size_t>(pool_.threads())) {}
@@ -159,6 +161,13 @@ class CpuBackend final : public Backend {
     cpu::attention(attention_context(), qkv, batch, shape, kv, out);
   }
 
+  void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
+                 const RowsFor& out) override {
+    const auto span = clock_.in(StepPart::delta, [&] { return moved_bytes(batch, shape); });
+    check_delta_net(mixed, gates, batch, shape, out);
+    cpu::delta_net({pool_, rows_, delta_, after_linears()}, mixed, gates, batch, shape, out);
+  }
+
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     const auto span = clock_.in(StepPart::comm, [&] { return moved_bytes(out, tokens); });
@@ -196,11 +205,13 @@ class CpuBackend final : public Backend {
   StepTimes stop_times() override { return clock_.stop(); }
 
  private:
-  // Attention has what follows the linears' part of the scratch.
-  cpu::AttentionContext attention_context() {
+  // Mixers have what follows the linears' part of the scratch.
+  std::span<std::byte> after_linears() {
     const std::span<std::byte> scratch = memory_.scratch(0);
-    const std::size_t linears = std::min(scratch.size(), layout_.linear_scratch_bytes());
-    return {pool_, rows_, attention_, packed_, scratch.subspan(linears), fetch_};
+    return scratch.subspan(std::min(scratch.size(), layout_.linear_scratch_bytes()));
+  }
+  cpu::AttentionContext attention_context() {
+    return {pool_, rows_, attention_, packed_, after_linears(), fetch_};
   }
 
   template <class Body>
@@ -227,6 +238,7 @@ class CpuBackend final : public Backend {
   const cpu::RowKernels& rows_;
   const cpu::AttentionKernels& attention_;
   const cpu::PackedKernels& packed_;
+  const cpu::DeltaKernels& delta_;
   const cpu::MatmulKernels& matmul_;
   Fetch fetch_;
   std::vector<std::vector<float>> worker_rows_;

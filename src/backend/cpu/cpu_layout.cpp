@@ -3,6 +3,7 @@
 #include "backend/cpu/attention/attention.h"
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/kv_portable.h"
+#include "backend/cpu/delta/delta.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/rows/rows_layout.h"
 #include "base/thread_pool.h"
@@ -27,6 +28,10 @@ std::size_t CpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int he
 std::size_t CpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                      std::int64_t context) const {
   return linear_scratch_bytes() + cpu::attention_scratch_bytes(threads_, tokens, shape, context);
+}
+
+std::size_t CpuLayout::delta_scratch_bytes(std::int64_t, const DeltaShape& shape) const {
+  return linear_scratch_bytes() + cpu::delta_scratch_bytes(threads_, shape);
 }
 
 std::size_t CpuLayout::linear_scratch_bytes() const { return cpu::linear_scratch_bytes(threads_); }

@@ -18,6 +18,8 @@ class CpuLayout final : public Layout {
   // Of all linears, then of attention.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
+  // Of all linears, then of the delta net.
+  std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
   std::size_t linear_scratch_bytes() const;
   void read_kv(const KvHead& head, std::span<const std::byte> page,
                std::span<std::byte> out) const override;

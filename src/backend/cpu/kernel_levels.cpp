@@ -20,5 +20,6 @@ const MatmulKernels& matmul_kernels(Isa isa) { return level(isa).matmul(); }
 const RowKernels& row_kernels(Isa isa) { return level(isa).rows(); }
 const AttentionKernels& attention_kernels(Isa isa) { return level(isa).attention(); }
 const PackedKernels& packed_kernels(Isa isa) { return level(isa).packed(); }
+const DeltaKernels& delta_kernels(Isa isa) { return level(isa).delta(); }
 
 }  // namespace leq::cpu

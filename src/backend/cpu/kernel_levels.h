@@ -6,6 +6,7 @@
 
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/packed_kernels.h"
+#include "backend/cpu/delta/delta_kernels.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/rows/row_kernels.h"
 #include "base/cpu_features.h"
@@ -18,6 +19,7 @@ struct KernelLevel {
   const RowKernels& (*rows)();
   const AttentionKernels& (*attention)();
   const PackedKernels& (*packed)();
+  const DeltaKernels& (*delta)();
 };
 
 // All levels that are built, whether this processor supports them or not.

@@ -4,6 +4,7 @@
 
 #include "backend/counting_memory.h"
 #include "base/error.h"
+#include "model/memory_plan.h"
 
 namespace leq {
 namespace {
@@ -24,6 +25,13 @@ KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
           kExactKv,
           length,
           1};
+}
+
+// One sequence, of which nothing is kept.
+std::unique_ptr<FixedStates> block_states(DeviceMemory& memory, const ModelConfig& config) {
+  RunLimits limits;
+  limits.kept_states = 0;
+  return make_fixed_states(memory, config, limits);
 }
 
 ForwardLimits forward_limits_of(std::int64_t length) { return {length, 1, length}; }
@@ -54,6 +62,7 @@ BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTen
       sites_(linear_sites(config_, 0)),
       weights_(bind(block, backend)),
       cache_(backend.memory(), backend.layout(), cache_shape(config_, length)),
+      states_(block_states(backend.memory(), config_)),
       transformer_(config_, weights_, backend, forward_limits_of(length)) {}
 
 Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
@@ -74,7 +83,7 @@ Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
 
 bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) {
   transformer_.observe(observer);
-  return transformer_.run_sublayer(which, 0, hidden, cache_);
+  return transformer_.run_sublayer(which, 0, hidden, {cache_, states_.get()});
 }
 
 std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
@@ -94,6 +103,7 @@ std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, con
   CountingMemory of_weights(layout), memory(layout);
   const Weights weights = bind_weights(finder(tensors), "block", one, of_weights);
   const KvCache cache(memory, layout, cache_shape(one, length));
+  const auto states = block_states(memory, one);
   const Workspace work(one, weights, memory, layout, forward_limits_of(length),
                        place_of(one, 0, 1));
   return memory.allocated();

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
 #include "model/transformer.h"
 #include "quantize/rewrites/block_tensors.h"
@@ -46,6 +48,7 @@ class BlockRun {
   std::vector<LinearSite> sites_;
   Weights weights_;
   KvCache cache_;
+  std::unique_ptr<FixedStates> states_;  // null where the block has none
   Transformer transformer_;
 };
 

@@ -31,7 +31,9 @@ void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
 SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear) {
   SmoothingSite site = {linear.name,   Producer::run_time,      linear.producer, {},
                         linear.inputs, identity(linear.inputs), linear.inputs};
-  for (const LinearSpec& weight : linear.weights) site.consumers.push_back(weight.name);
+  for (const LinearSpec& weight : linear.weights) {
+    (weight.exact ? site.exact : site.consumers).push_back(weight.name);
+  }
   if (linear.norm) {
     site.producer = Producer::norm;
     site.producer_part = linear.norm->name;
@@ -108,12 +110,14 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
     if (block.has(bias)) divide_rows(block.at(bias), scale, bias);
   }
   for (const std::string& part : site.consumers) scale_columns(block.at(part), site, scale);
+  for (const std::string& part : site.exact) scale_columns(block.at(part), site, scale);
 }
 
 ModelConfig with_attention_biases_folded(ModelConfig config) {
   for (LayerConfig& layer : config.layers) {
     AttentionConfig* attention = layer.attention();
-    if (attention != nullptr && attention->qkv_bias) attention->output_bias = true;
+    if (attention == nullptr || attention->output_gate) continue;
+    if (attention->qkv_bias) attention->output_bias = true;
   }
   return config;
 }
@@ -129,7 +133,8 @@ ModelConfig with_linear_biases(ModelConfig config) {
 }
 
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
-  if (!block.has("v.bias")) return;
+  // A gate multiplies the bias, which then depends on the token.
+  if (!block.has("v.bias") || block.has("attention_gate")) return;
   const Matrix& o = block.at("o");
   Matrix& v_bias = block.at("v.bias");
   const auto d = static_cast<std::size_t>(config.head_dim);

@@ -24,12 +24,14 @@ struct SmoothingSite {
   std::string name;  // of its LinearSite: "qkv", "o", "gate_up", "down"
   Producer producer = Producer::norm;
   std::string producer_part;           // "attention_norm", "v", "up"; empty at run time
-  std::vector<std::string> consumers;  // {"q", "k", "v"}
+  std::vector<std::string> consumers;  // {"q", "k", "v"}: they decide the scales
   std::int64_t columns = 0;            // K of the consumers
   // Input channel -> index of its scale, [K]. The identity but after grouped-query attention,
   // where the query heads of one kv head share the scales of its v rows.
   std::vector<std::int32_t> scale_of;
   std::int64_t scales = 0;  // largest index + 1
+  // Linears of the same input that are never quantized: their columns are scaled alike.
+  std::vector<std::string> exact = {};
 };
 
 // The sites of a layer, in the order in which their inputs are computed.
@@ -44,7 +46,8 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
 // o.bias += W_o repeat_kv(v.bias), v.bias = 0. Where there are no rotary positions the bias of k
 // moves all scores of a query alike and becomes 0 too. Exact; it keeps the biases out of the KV
 // cache. Does nothing to a block without q, k and v biases. A block without o.bias gets one: the
-// model's configuration is then that of with_attention_biases_folded.
+// model's configuration is then that of with_attention_biases_folded. Layers with an output gate stay as they
+// are.
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer = 0);
 ModelConfig with_attention_biases_folded(ModelConfig config);
 

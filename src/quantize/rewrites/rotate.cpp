@@ -140,6 +140,9 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
+  // Numbers of a head that an output gate multiplies one by one cannot be mixed.
+  bool turns_heads() const { return !block_.has("attention_gate"); }
+
   // A linear after a norm: takes the norm's gain and beta, then reads the rotated stream.
   void reading(const std::string& part, const std::string& norm) {
     Linear linear = take(part);
@@ -156,7 +159,7 @@ class BlockRotation {
       for (std::size_t k = 0; k < linear.weight.columns; ++k) row[k] *= double{gain[k]};
     }
     rotate_columns(linear.weight, stream_);
-    if (part == "v") {
+    if (part == "v" && turns_heads()) {
       rotate_rows(linear.weight, heads_);
       rotate_rows(linear.bias, heads_);
     }
@@ -166,7 +169,7 @@ class BlockRotation {
   // A linear whose outputs are added to the stream.
   void writing(const std::string& part) {
     Linear linear = take(part);
-    if (part == "o") rotate_columns(linear.weight, heads_);
+    if (part == "o" && turns_heads()) rotate_columns(linear.weight, heads_);
     for (Doubles* w : {&linear.weight, &linear.bias}) {
       if (w->rows == 0) continue;
       if (config_.norm == NormKind::layer) centre_rows(*w);

@@ -368,6 +368,9 @@ void finish_records(const HeadBlock& head, const float* totals, float* values,
     float* out = values + query_offset(head, query, value_stride);
     head.kernels.scale(total, 1.0f / total[size - 15], dims, out);
     if (kv_scheme(head.kv.value_type).rotated) rotate_head(head.packed, out, head.shape.head_dim);
+    if (!head.shape.output_gate) continue;
+    const float* gates = head.qkv.values + gates_at(head.shape);
+    head.rows.gate(gates + query_offset(head, query, head.qkv.value_stride), dims, out);
   }
 }
 

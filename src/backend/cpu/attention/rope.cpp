@@ -28,13 +28,14 @@ constexpr std::int64_t kSerialNumbers = 16384;
 struct HeadRope {
   const AttentionContext& context;
   const AttentionShape& shape;
-  const float* cosines = nullptr;  // [d/2]; null where the model has no rotary embedding
+  const float* cosines =
+      nullptr;  // [rotary dims / 2]; null where the model has no rotary embedding
   const float* sines = nullptr;
 
   void apply(float* head, const Norm* norm) const {
     const std::int64_t dims = shape.head_dim;
     if (norm != nullptr) context.rows.rms_norm(head, norm->gain, norm->eps, dims, head);
-    if (cosines != nullptr) context.kernels.rotate(cosines, sines, dims / 2, head);
+    if (cosines != nullptr) context.kernels.rotate(cosines, sines, rotary_dims(shape) / 2, head);
   }
 };
 
@@ -248,8 +249,8 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
       }
       HeadRope head_rope{context, shape};
       if (shape.rotary) {
-        head_rope.cosines = table + position * dims;
-        head_rope.sines = head_rope.cosines + dims / 2;
+        rope.cosines = table + position * rotary_dims(shape);
+        rope.sines = rope.cosines + rotary_dims(shape) / 2;
       }
       const std::int32_t page = block.pages[static_cast<std::size_t>(position / kPageTokens)];
       append_head(head_rope, head, kv, page, position % kPageTokens, kv_head, wide);

@@ -23,6 +23,8 @@ struct RowKernels {
                      std::int64_t n, float* out) noexcept;
   // out = silu(gate) * up; out may be gate or up
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
+  // x = x * sigmoid(gate), one division: x / (1 + exp(-gate))
+  void (*gate)(const float* gate, std::int64_t n, float* x) noexcept;
   // out = gelu_new(x); out may be x
   void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
   // max |x|; NaN or infinity where x holds one

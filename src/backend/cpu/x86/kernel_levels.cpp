@@ -4,6 +4,7 @@
 #include <array>
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/delta/delta_kernel_tables.h"
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/rows/row_kernel_tables.h"
 
@@ -14,39 +15,46 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .matmul = matmul_kernels_portable,
                                                      .rows = row_kernels_portable,
                                                      .attention = attention_kernels_portable,
-                                                     .packed = packed_kernels_portable},
+                                                     .packed = packed_kernels_portable,
+                                                     .delta = delta_kernels_portable},
                                          KernelLevel{.isa = Isa::portable_v3,
                                                      .matmul = matmul_kernels_v3,
                                                      .rows = row_kernels_v3,
                                                      .attention = attention_kernels_v3,
-                                                     .packed = packed_kernels_v3},
+                                                     .packed = packed_kernels_v3,
+                                                     .delta = delta_kernels_v3},
                                          KernelLevel{.isa = Isa::avx2,
                                                      .matmul = matmul_kernels_avx2,
                                                      .rows = row_kernels_avx2,
                                                      .attention = attention_kernels_avx2,
-                                                     .packed = packed_kernels_avx2},
+                                                     .packed = packed_kernels_avx2,
+                                                     .delta = delta_kernels_avx2},
                                          // This one multiplies integers; all else is AVX2.
                                          KernelLevel{.isa = Isa::avxvnni,
                                                      .matmul = matmul_kernels_avxvnni,
                                                      .rows = row_kernels_avx2,
                                                      .attention = attention_kernels_avxvnni,
-                                                     .packed = packed_kernels_avx2},
+                                                     .packed = packed_kernels_avx2,
+                                                     .delta = delta_kernels_avx2},
                                          KernelLevel{.isa = Isa::avx512,
                                                      .matmul = matmul_kernels_avx512,
                                                      .rows = row_kernels_avx512,
                                                      .attention = attention_kernels_avx512,
-                                                     .packed = packed_kernels_avx512},
+                                                     .packed = packed_kernels_avx512,
+                                                     .delta = delta_kernels_avx512},
                                          KernelLevel{.isa = Isa::avx512vnni,
                                                      .matmul = matmul_kernels_avx512vnni,
                                                      .rows = row_kernels_avx512,
                                                      .attention = attention_kernels_avx512vnni,
-                                                     .packed = packed_kernels_avx512},
+                                                     .packed = packed_kernels_avx512,
+                                                     .delta = delta_kernels_avx512},
                                          // AMX multiplies integers; all else is AVX-512.
                                          KernelLevel{.isa = Isa::avx512amx,
                                                      .matmul = matmul_kernels_avx512amx,
                                                      .rows = row_kernels_avx512,
                                                      .attention = attention_kernels_avx512vnni,
-                                                     .packed = packed_kernels_avx512}};
+                                                     .packed = packed_kernels_avx512,
+                                                     .delta = delta_kernels_avx512}};
   return kLevels;
 }
 

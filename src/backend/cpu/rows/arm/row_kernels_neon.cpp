@@ -124,6 +124,13 @@ void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noex
   });
 }
 
+// x / (1 + exp(-gate))
+void gate(const float* gate, std::int64_t n, float* x) noexcept {
+  for_columns(gate, x, n, x, [](float32x4_t g, float32x4_t v) {
+    return vdivq_f32(v, vaddq_f32(vdupq_n_f32(1.0f), exp_lanes(vnegq_f32(g))));
+  });
+}
+
 // x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
 void gelu(const float* x, std::int64_t n, float* out) noexcept {
   for_columns(x, x, n, out, [](float32x4_t v, float32x4_t) {
@@ -190,6 +197,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .rms_norm = rms_norm,
                                  .layer_norm = layer_norm,
                                  .swiglu = swiglu,
+                                 .gate = gate,
                                  .gelu = gelu,
                                  .absmax = absmax,
                                  .quantize = quantize};

@@ -152,6 +152,16 @@ void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noex
   });
 }
 
+// x / (1 + exp(-gate))
+void gate(const float* gate, std::int64_t n, float* x) noexcept {
+  const __m256 one = _mm256_set1_ps(1.0f);
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  for_registers(n, [=](std::int64_t k, auto lanes) {
+    const __m256 e = exp_lanes(_mm256_xor_ps(lanes.load(gate + k), sign));
+    lanes.store(x + k, _mm256_div_ps(lanes.load(x + k), _mm256_add_ps(one, e)));
+  });
+}
+
 // x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
 void gelu(const float* x, std::int64_t n, float* out) noexcept {
   const __m256 one = _mm256_set1_ps(1.0f);
@@ -228,6 +238,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .rms_norm = rms_norm,
                                  .layer_norm = layer_norm,
                                  .swiglu = swiglu,
+                                 .gate = gate,
                                  .gelu = gelu,
                                  .absmax = absmax,
                                  .quantize = quantize};

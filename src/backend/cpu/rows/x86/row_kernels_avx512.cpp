@@ -123,6 +123,17 @@ void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noex
   });
 }
 
+// x / (1 + exp(-gate))
+void gate(const float* gate, std::int64_t n, float* x) noexcept {
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 sign = _mm512_set1_ps(-0.0f);
+  for_registers(n, [=](std::int64_t k, __mmask16 mask) {
+    const __m512 e = exp_lanes(_mm512_xor_ps(_mm512_maskz_loadu_ps(mask, gate + k), sign));
+    const __m512 v = _mm512_maskz_loadu_ps(mask, x + k);
+    _mm512_mask_storeu_ps(x + k, mask, _mm512_div_ps(v, _mm512_add_ps(one, e)));
+  });
+}
+
 // x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
 void gelu(const float* x, std::int64_t n, float* out) noexcept {
   const __m512 one = _mm512_set1_ps(1.0f);
@@ -188,6 +199,7 @@ constexpr RowKernels kKernels = {.add = add,
                                  .rms_norm = rms_norm,
                                  .layer_norm = layer_norm,
                                  .swiglu = swiglu,
+                                 .gate = gate,
                                  .gelu = gelu,
                                  .absmax = absmax,
                                  .quantize = quantize};

@@ -1,0 +1,85 @@
+// What Qwen 3.5 and Qwen3-Next share: gains around zero, gated attention, layers of Gated DeltaNet.
+#pragma once
+
+#include "models/family.h"
+#include "models/llama.h"
+
+namespace leq {
+
+inline constexpr DeltaKeys kQwenDeltaKeys = {.key_heads = "linear_num_key_heads",
+                                             .value_heads = "linear_num_value_heads",
+                                             .key_dim = "linear_key_head_dim",
+                                             .value_dim = "linear_value_head_dim",
+                                             .taps = "linear_conv_kernel_dim",
+                                             .interval = "full_attention_interval"};
+
+// q_proj holds for each head its rows of the query, then those of the gate.
+inline std::int64_t query_gate_rows(const ModelConfig& config) {
+  return 2 * config.heads * config.head_dim;
+}
+inline constexpr RowOrder kQueryRows = {query_gate_rows,
+                                        [](const ModelConfig& config, std::int64_t row) {
+                                          const std::int64_t head = row / config.head_dim;
+                                          return row + head * config.head_dim;
+                                        }};
+inline constexpr RowOrder kGateRows = {query_gate_rows,
+                                       [](const ModelConfig& config, std::int64_t row) {
+                                         const std::int64_t head = row / config.head_dim;
+                                         return row + (head + 1) * config.head_dim;
+                                       }};
+
+inline TensorRule around_zero(std::string_view leq, std::string_view source) {
+  TensorRule rule = {leq, source};
+  rule.added = 1;
+  return rule;
+}
+
+inline TensorRule in_order(std::string_view leq, std::string_view source, const RowOrder& order) {
+  TensorRule rule = {leq, source};
+  rule.order = &order;
+  return rule;
+}
+
+// All but the projections into Gated DeltaNet.
+inline std::vector<TensorRule> qwen3_5_common_tensors() {
+  TensorRule conv = {"layers.{}.delta_conv", "layers.{}.linear_attn.conv1d.weight"};
+  conv.taps_first = true;
+  return {
+      {"token_embedding", "embed_tokens.weight"},
+      around_zero("layers.{}.attention_norm", "layers.{}.input_layernorm.weight"),
+      in_order("layers.{}.q", "layers.{}.self_attn.q_proj.weight", kQueryRows),
+      in_order("layers.{}.attention_gate", "layers.{}.self_attn.q_proj.weight", kGateRows),
+      {"layers.{}.k", "layers.{}.self_attn.k_proj.weight"},
+      {"layers.{}.v", "layers.{}.self_attn.v_proj.weight"},
+      around_zero("layers.{}.q_norm", "layers.{}.self_attn.q_norm.weight"),
+      around_zero("layers.{}.k_norm", "layers.{}.self_attn.k_norm.weight"),
+      {"layers.{}.o", "layers.{}.self_attn.o_proj.weight"},
+      around_zero("layers.{}.delta_in_norm", "layers.{}.input_layernorm.weight"),
+      conv,
+      {"layers.{}.delta_a_log", "layers.{}.linear_attn.A_log"},
+      {"layers.{}.delta_dt_bias", "layers.{}.linear_attn.dt_bias"},
+      {"layers.{}.delta_norm", "layers.{}.linear_attn.norm.weight"},
+      {"layers.{}.delta_out", "layers.{}.linear_attn.out_proj.weight"},
+      around_zero("layers.{}.mlp_norm", "layers.{}.post_attention_layernorm.weight"),
+      {"layers.{}.gate", "layers.{}.mlp.gate_proj.weight"},
+      {"layers.{}.up", "layers.{}.mlp.up_proj.weight"},
+      {"layers.{}.down", "layers.{}.mlp.down_proj.weight"},
+      around_zero("final_norm", "norm.weight"),
+  };
+}
+
+inline Family qwen3_5_like(std::string_view name, std::string_view model_type,
+                           std::string_view architecture) {
+  Family family = llama_like(name, model_type, architecture);
+  family.tensors = qwen3_5_common_tensors();
+  family.qk_norm = true;
+  family.output_gate = true;
+  family.default_head_dim = 256;
+  family.partial_rotary = 0.25;
+  family.reads_partial_rotary = true;
+  family.delta = &kQwenDeltaKeys;
+  family.fixed = {{"attention_bias", false}};
+  return family;
+}
+
+}  // namespace leq

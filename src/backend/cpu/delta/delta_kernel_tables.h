@@ -1,0 +1,14 @@
+// The tables of Gated DeltaNet's kernels that there are, one for each file of kernels. Call
+// delta_kernels(isa) instead.
+#pragma once
+
+#include "backend/cpu/delta/delta_kernels.h"
+
+namespace leq::cpu {
+
+const DeltaKernels& delta_kernels_portable();
+const DeltaKernels& delta_kernels_v3();
+const DeltaKernels& delta_kernels_avx2();
+const DeltaKernels& delta_kernels_avx512();
+
+}  // namespace leq::cpu

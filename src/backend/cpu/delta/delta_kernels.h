@@ -1,0 +1,41 @@
+// Gated DeltaNet for each instruction set: the recurrence over a block of a state's columns, and the
+// convolution over time. All results are equal bit for bit across instruction sets: a column's sums
+// do not depend on what other columns are computed with it (docs/numerics.md).
+#pragma once
+
+#include <cstdint>
+
+#include "base/cpu_features.h"
+
+namespace leq::cpu {
+
+// Some columns of one value head over neighbouring tokens.
+struct DeltaBlock {
+  const float* query = nullptr;  // [tokens][key_dim], rows row_stride apart
+  const float* key = nullptr;
+  float* value = nullptr;        // [tokens][columns]: v, and o in its place
+  const float* alpha = nullptr;  // [tokens], gate_stride apart
+  const float* beta = nullptr;
+  const float* from = nullptr;   // S [key_dim][columns] before the first token
+  float* to = nullptr;           // S after the last one; may be `from`
+  std::int64_t tokens = 0, row_stride = 0, gate_stride = 0;
+  int key_dim = 0;
+  int columns = 0;  // up to kDeltaColumns
+};
+
+struct DeltaKernels {
+  // For each token and column j:
+  //   t = S^T k; u = (v - alpha t) beta; S_i = fma(k_i, u, alpha S_i); o = S^T q
+  // v - alpha t is one fma. Sums over i run in four lanes i % 4, i ascending from +0 with an fma
+  // each, and end as (lane 0 + lane 1) + (lane 2 + lane 3).
+  void (*recur)(const DeltaBlock& block) noexcept;
+  // out = silu(c), c = conv[0] * x[0], then c = fma(conv[j], x[j], c) for j = 1 ... taps - 1; the
+  // weights of tap j begin at conv + j * stride. out may be one of x.
+  void (*convolve)(const float* const* x, const float* conv, std::int64_t stride, int taps,
+                   std::int64_t n, float* out) noexcept;
+};
+
+// The table of a level that this processor supports.
+const DeltaKernels& delta_kernels(Isa isa);
+
+}  // namespace leq::cpu

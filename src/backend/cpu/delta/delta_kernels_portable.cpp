@@ -1,0 +1,13 @@
+// The portable kernels of Gated DeltaNet, built for the baseline of the processor family.
+#include "backend/cpu/delta/delta_kernel_tables.h"
+#include "backend/decoder_parts.h"
+#include "base/float_math.h"
+
+namespace leq::cpu {
+namespace {
+#include "backend/cpu/delta/delta_kernels.inc"
+}  // namespace
+
+const DeltaKernels& delta_kernels_portable() { return kKernels; }
+
+}  // namespace leq::cpu

@@ -1,0 +1,21 @@
+// What devices say of Gated DeltaNet that do not run it, and its sizes.
+#include "backend/layout.h"
+#include "backend/operations.h"
+#include "base/error.h"
+
+namespace leq {
+
+std::int64_t delta_state_numbers(const DeltaShape& shape) {
+  return shape.key_dim * shape.values() + (shape.taps - 1) * shape.channels();
+}
+
+void Operations::delta_net(Rows&, Rows&, const BatchView&, const DeltaShape&, const RowsFor&) {
+  fail(ErrorKind::internal, "delta net: this device does not run it");
+}
+
+std::size_t Layout::delta_scratch_bytes(std::int64_t, const DeltaShape&) const {
+  fail(ErrorKind::bad_setting, Setting{"device"}, ": this model has layers of Gated DeltaNet, which ",
+       "run on the CPU only; use ", Setting{"device"}, " cpu");
+}
+
+}  // namespace leq
