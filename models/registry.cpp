@@ -8,12 +8,14 @@ namespace leq {
 extern const Family kGpt2;
 extern const Family kLlama;
 extern const Family kMistral;
+extern const Family kMixtral;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen3Moe;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 5> kFamilies = {&kGpt2, &kLlama, &kMistral, &kQwen2,
-                                                             &kQwen3};
+  static constexpr std::array<const Family*, 7> kFamilies = {
+      &kGpt2, &kLlama, &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen3Moe};
   return kFamilies;
 }
 

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/hf_config_rules.h"
+#include "convert/hf_experts.h"
 #include "convert/hf_import.h"
 #include "models/family.h"
 
@@ -122,12 +123,15 @@ std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
   constexpr std::int64_t kDefaultWindow = 4096;
   if (rule == WindowRule::none) return 0;
   const auto key = json.find("sliding_window");
-  const auto window = key == json.end() ? kDefaultWindow
+  const auto window = key == json.end() ? (rule == WindowRule::given ? 0 : kDefaultWindow)
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
-  if (rule == WindowRule::all_layers) return static_cast<std::int32_t>(window);
+  if (rule == WindowRule::all_layers || rule == WindowRule::given) {
+    return static_cast<std::int32_t>(window);
+  }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
+  if (rule == WindowRule::switched) return static_cast<std::int32_t>(window);
   const auto first = json_get_or<std::int64_t>(json, "max_window_layers", 28, source);
   return layer >= first ? static_cast<std::int32_t>(window) : 0;
 }
@@ -223,6 +227,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   check_layer_count(layers.count, source, spell);
   read_windows(json, family, layers, source);
   config.layers = layers.layers();
+  read_experts(json, family, source, config);
   check_config(config, source, spell);
   return config;
 }

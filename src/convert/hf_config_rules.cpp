@@ -34,8 +34,13 @@ struct DefaultContext {
   std::string_view model_type;
   std::int64_t positions;
 };
-constexpr std::array<DefaultContext, 5> kContexts = {
-    {{"llama", 2048}, {"mistral", 131072}, {"qwen2", 32768}, {"qwen3", 32768}, {"gpt2", 1024}}};
+constexpr std::array<DefaultContext, 7> kContexts = {{{"llama", 2048},
+                                                     {"mistral", 131072},
+                                                     {"mixtral", 131072},
+                                                     {"qwen2", 32768},
+                                                     {"qwen3", 32768},
+                                                     {"qwen3_moe", 32768},
+                                                     {"gpt2", 1024}}};
 
 bool is_given(const Json& object, std::string_view key) {
   const Json* found = object.find(key);

@@ -17,7 +17,8 @@ constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
 constexpr QuantScheme kNearestOffset = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
-  return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding;
+  return tensor.role != TensorRole::vector && tensor.role != TensorRole::router &&
+         tensor.role != TensorRole::position_embedding;
 }
 
 // Linears of one site read one input, and want it in one format: "layers.3.qkv" of "layers.3.q".
@@ -26,7 +27,7 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (const LinearSite& site : linear_sites(config, layer)) {
       for (const LinearSpec& weight : site.weights) {
-        sites[layer_tensor(layer, weight.name)] = layer_tensor(layer, site.name);
+        sites[layer_tensor(layer, weight.name)] = layer_tensor(layer, site.block_name());
       }
     }
   }

@@ -18,7 +18,7 @@ inline constexpr float kLargestActScale = 1e20f;
 
 inline constexpr std::array<char, 8> kLeqMagic = {'\x89', 'L', 'E', 'Q', '\r', '\n', '\x1a', '\n'};
 inline constexpr std::uint32_t kLeqMajor = 1;  // another major version is refused
-inline constexpr std::uint32_t kLeqMinor = 1;  // the newest that is written; larger ones are read
+inline constexpr std::uint32_t kLeqMinor = 2;  // the newest that is written; larger ones are read
 inline constexpr std::uint64_t kLeqAlignment = 64;
 
 // What a file may call for in "requires", without which a reader would compute something else, and
@@ -28,7 +28,8 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 2> kLeqFeatures = {{{"rotation", 0}, {"layers", 1}}};
+inline constexpr std::array<LeqFeature, 3> kLeqFeatures = {
+    {{"rotation", 0}, {"layers", 1}, {"experts", 2}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

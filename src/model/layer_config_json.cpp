@@ -1,6 +1,8 @@
 #include "model/layer_config_json.h"
 
+#include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -14,6 +16,10 @@ template <class Config>
 struct FlagField {
   const char* name;
   bool Config::*member;
+};
+struct ExpertCount {
+  const char* name;
+  std::int64_t ExpertsMlpConfig::*member;
 };
 constexpr std::array<FlagField<AttentionConfig>, 4> kAttentionFlags = {
     {{"rotary", &AttentionConfig::rotary},
@@ -57,7 +63,8 @@ UniformLayers uniform_from_json(const Json& json, std::string_view source) {
   return layers;
 }
 
-constexpr std::string_view kAttentionKind = "attention", kDenseKind = "dense";
+constexpr std::string_view kAttentionKind = "attention", kDenseKind = "dense",
+                           kExpertsKind = "experts";
 
 Json to_json(const AttentionConfig& attention) {
   Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
@@ -69,31 +76,58 @@ Json to_json(const DenseMlpConfig& mlp) {
   return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
 }
 
-const Json& section_of(const Json& layer, const char* name, std::string_view kind,
-                       std::string_view source) {
+constexpr std::array<ExpertCount, 4> kExpertCounts = {
+    {{"experts", &ExpertsMlpConfig::experts},
+     {"active", &ExpertsMlpConfig::active},
+     {"hidden", &ExpertsMlpConfig::hidden},
+     {"shared_hidden", &ExpertsMlpConfig::shared_hidden}}};
+
+Json to_json(const ExpertsMlpConfig& mlp) {
+  Json json = {{"kind", kExpertsKind}, {"normalized", mlp.normalized}};
+  for (const auto& field : kExpertCounts) json[field.name] = mlp.*field.member;
+  return json;
+}
+
+DenseMlpConfig dense_from_json(const Json& mlp, std::string_view source) {
+  return {json_get<std::int64_t>(mlp, "hidden", source), json_get<bool>(mlp, "gated", source),
+          json_get<bool>(mlp, "bias", source)};
+}
+
+ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
+  ExpertsMlpConfig experts;
+  experts.normalized = json_get<bool>(mlp, "normalized", source);
+  for (const auto& field : kExpertCounts) {
+    experts.*field.member = json_get<std::int64_t>(mlp, field.name, source);
+  }
+  return experts;
+}
+
+const Json& section_of(const Json& layer, const char* name,
+                       std::initializer_list<std::string_view> kinds, std::string_view source) {
   const auto found = layer.find(name);
   require(found != layer.end() && found->is_object(), source, ": ", name, ": expected an object");
   const auto known = json_get<std::string>(*found, "kind", source);
-  require(known == kind, source, ": ", name, " of kind \"", printable(known), "\": expected ",
-          kind);
+  const std::vector<std::string> names(kinds.begin(), kinds.end());
+  require(std::ranges::find(names, known) != names.end(), source, ": ", name, " of kind \"",
+          printable(known), "\": expected ", join(names, " or "));
   return *found;
 }
 
 LayerConfig layer_from_json(const Json& json, std::string_view source) {
   require(json.is_object(), source, ": expected an object");
   AttentionConfig attention;
-  const Json& mixer = section_of(json, "mixer", kAttentionKind, source);
+  const Json& mixer = section_of(json, "mixer", {kAttentionKind}, source);
   const auto window = mixer.find("window");
   require(window != mixer.end(), source, ": mixer: window is missing");
   attention.window = window_from_json(*window, source);
   for (const auto& field : kAttentionFlags) {
     attention.*field.member = json_get<bool>(mixer, field.name, source);
   }
-  const Json& mlp = section_of(json, "mlp", kDenseKind, source);
-  const DenseMlpConfig dense = {json_get<std::int64_t>(mlp, "hidden", source),
-                                json_get<bool>(mlp, "gated", source),
-                                json_get<bool>(mlp, "bias", source)};
-  return {attention, dense};
+  const Json& mlp = section_of(json, "mlp", {kDenseKind, kExpertsKind}, source);
+  if (json_get<std::string>(mlp, "kind", source) == kExpertsKind) {
+    return {attention, experts_from_json(mlp, source)};
+  }
+  return {attention, dense_from_json(mlp, source)};
 }
 
 std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source) {

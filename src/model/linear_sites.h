@@ -23,6 +23,7 @@ enum class Axis : std::uint8_t {
   kv_heads,     // H_kv d
   mlp,          // F
   vocabulary,   // V
+  whole,        // every rank has all of it: a router's outputs
 };
 
 struct NormSpec {
@@ -36,6 +37,8 @@ struct LinearSpec {
   std::int64_t outputs = 0;  // N
   Axis axis = Axis::stream;  // of its rows
   bool bias = false;
+  bool exact = false;  // a router or its like: f32, reads the rows of the site before they are coded
+  double share = 1;    // of a step's rows that meet it, where a router decides: k / E
 };
 
 struct LinearSite {
@@ -51,7 +54,18 @@ struct LinearSite {
   // so that a scale of a column can move there; empty: none.
   std::string producer;
   std::vector<NormSpec> head_norms;  // of the outputs, over each head: "q_norm", "k_norm"
+  // What the sites of one block of activations share, "experts.down": they are next to each other,
+  // none reads what another made, and their inputs have one format. Empty: the site is alone.
+  std::string block = {};
+
+  const std::string& block_name() const { return block.empty() ? name : block; }
+  double share() const;  // of a step's rows that it sees
+  // Those that are quantized.
+  std::vector<LinearSpec> coded_weights() const;
 };
+
+// Parts of a layer with experts: "experts.3.gate", "shared.up".
+std::string expert_part(std::int64_t expert, std::string_view part);
 
 // In the order of a forward pass.
 std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t layer);

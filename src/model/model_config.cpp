@@ -33,6 +33,7 @@ constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1
 
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
+constexpr std::int64_t kMostExperts = 4096;
 
 struct ScalingField {
   const char* name;
@@ -134,10 +135,18 @@ bool ModelConfig::has_rope() const {
   });
 }
 
+bool ModelConfig::has_experts() const {
+  return std::ranges::any_of(
+      layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
+}
+
 std::int64_t ModelConfig::widest_mlp() const {
   std::int64_t widest = 0;
   for (const LayerConfig& layer : layers) {
     if (const DenseMlpConfig* mlp = layer.dense_mlp()) widest = std::max(widest, mlp->hidden);
+    if (const ExpertsMlpConfig* mlp = layer.experts_mlp()) {
+      widest = std::max({widest, mlp->hidden, mlp->shared_hidden});
+    }
   }
   return widest;
 }
@@ -161,6 +170,7 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   std::vector<std::string> features;
   if (config.rotation.block > 0) features.emplace_back("rotation");
   if (!has_version_1_0_layers(config)) features.emplace_back("layers");
+  if (config.has_experts()) features.emplace_back("experts");
   return features;
 }
 
@@ -195,6 +205,19 @@ void check_layer_count(std::int64_t count, std::string_view source, const FieldS
 
 namespace {
 
+void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::string_view place) {
+  const auto check = [&](const char* name, std::int64_t value, std::int64_t low,
+                         std::int64_t high) {
+    require(value >= low && value <= high, place, ": ", name, " = ", value, ": expected ", low,
+            " to ", high);
+  };
+  check("experts", mlp.experts, 1, kMostExperts);
+  check("active experts", mlp.active, 1, mlp.experts);
+  check("hidden of experts", mlp.hidden, 1, kWidestMlp);
+  check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
+  require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
+}
+
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   check_layer_count(config.layer_count(), source, spell);
   const bool alike = uniform_layers(config.layers).has_value();
@@ -207,6 +230,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
             kWidestMlp);
+    if (config.layer(i).experts_mlp()) check_experts(config, *config.layer(i).experts_mlp(), place);
   }
 }
 
@@ -233,6 +257,27 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
   check_rotation(config.rotation, config.width, source);
 }
 
+namespace {
+
+// ", 128 experts of 768, 8 a token, on 48 layers"; nothing where there are none.
+std::string describe_experts(const ModelConfig& config) {
+  std::int64_t count = 0;
+  const ExpertsMlpConfig* first = nullptr;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.experts_mlp() == nullptr) continue;
+    ++count;
+    if (first == nullptr) first = layer.experts_mlp();
+  }
+  if (first == nullptr) return "";
+  std::string text = ", " + std::to_string(first->experts) + " experts of " +
+                     std::to_string(first->hidden) + ", " + std::to_string(first->active) +
+                     " a token";
+  if (first->shared_hidden > 0) text += " and a shared one of " + std::to_string(first->shared_hidden);
+  return text + ", on " + std::to_string(count) + " layers";
+}
+
+}  // namespace
+
 std::string describe(const ModelConfig& config) {
   std::string text = printable(config.family) + ": " + std::to_string(config.layer_count()) +
                      " layers, width " + std::to_string(config.width) + ", " +
@@ -240,6 +285,7 @@ std::string describe(const ModelConfig& config) {
                      " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
                      std::to_string(config.widest_mlp()) + ", vocabulary " +
                      std::to_string(config.vocab) + ", context " + std::to_string(config.context);
+  text += describe_experts(config);
   if (config.rope_scaling.kind != RopeScalingKind::none) {
     text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
   }

@@ -72,6 +72,7 @@ struct ModelConfig {
   std::vector<std::int64_t> attention_layers() const;
   bool has_rope() const;            // in some layer
   std::int64_t widest_mlp() const;  // the largest F of all layers
+  bool has_experts() const;         // in some layer
   // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
   // its layers are plain RMS norms, whatever the final norm is.
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }

@@ -56,6 +56,8 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
       return mlp(count);
     case Axis::vocabulary:
       return vocabulary;
+    case Axis::whole:
+      return {0, count};
   }
   return {};
 }

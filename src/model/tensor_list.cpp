@@ -35,7 +35,8 @@ std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t la
   for (const LinearSite& site : linear_sites(config, layer)) {
     if (site.norm) add_norm(site.norm->name, site.norm->width, site.norm->kind, specs);
     for (const LinearSpec& weight : site.weights) {
-      specs.push_back({weight.name, {weight.outputs, site.inputs}, role_of(site)});
+      const TensorRole role = weight.exact ? TensorRole::router : role_of(site);
+      specs.push_back({weight.name, {weight.outputs, site.inputs}, role});
       if (!weight.bias) continue;
       specs.push_back({weight.name + ".bias", {weight.outputs}, TensorRole::vector});
     }

@@ -22,6 +22,7 @@ enum class TensorRole : std::uint8_t {
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
   mlp_output,     // the same of the MLP: down
+  router,         // of experts, and gates like it: f32, never quantized
   head,
 };
 

@@ -51,6 +51,11 @@ ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfi
   return narrow && fine && fits_act(scheme, ActKind::g32) ? ActKind::g32 : ActKind::g128;
 }
 
+bool is_exact(TensorRole role) {
+  return role == TensorRole::vector || role == TensorRole::position_embedding ||
+         role == TensorRole::router;
+}
+
 // Later patterns win; each must fit something.
 std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
                                               const std::vector<TensorSpec>& specs) {
@@ -61,7 +66,7 @@ std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
     const Pattern pattern(type.pattern, Setting{"overrides"}.marked());
     bool used = false;
     for (const TensorSpec& spec : specs) {
-      if (spec.role == TensorRole::vector || spec.role == TensorRole::position_embedding) continue;
+      if (is_exact(spec.role)) continue;
       if (!matcher.find(pattern, spec.name, 0, match)) continue;
       schemes[spec.name] = type.scheme;
       used = true;
@@ -86,8 +91,7 @@ std::string_view act_choice_name(ActChoice choice) { return word_of(choice).name
 TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConfig& config,
                        ActChoice act) {
   constexpr QuantScheme kF32 = {};
-  if (role == TensorRole::vector || role == TensorRole::position_embedding)
-    return {kF32, ActKind::none};
+  if (is_exact(role)) return {kF32, ActKind::none};
   if (type.is_float()) return {type, ActKind::none};
   const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
   const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
@@ -144,10 +148,12 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
             Setting{"act"}, " g128, or a ", Setting{"type"}, " with smaller groups");
   }
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    std::string last, block;
+    TensorPlan last_plan;
     for (const LinearSite& site : linear_sites(config, layer)) {
-      std::string last;
-      TensorPlan last_plan;
-      for (const LinearSpec& weight : site.weights) {
+      if (site.block_name() != block) last.clear();
+      block = site.block_name();
+      for (const LinearSpec& weight : site.coded_weights()) {
         const std::string name = layer_tensor(layer, weight.name);
         const TensorPlan now = plan(name, role_of(site));
         require(last.empty() || (now.act == last_plan.act &&

@@ -14,7 +14,7 @@ std::string input_name(std::int64_t layer, const LinearSite& site) {
 
 std::vector<std::string> parts_of(const LinearSite& site) {
   std::vector<std::string> parts;
-  for (const LinearSpec& weight : site.weights) parts.push_back(weight.name);
+  for (const LinearSpec& weight : site.coded_weights()) parts.push_back(weight.name);
   return parts;
 }
 

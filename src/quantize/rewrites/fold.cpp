@@ -31,7 +31,9 @@ void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
 SmoothingSite smoothing_site(const ModelConfig& config, const LinearSite& linear) {
   SmoothingSite site = {linear.name,   Producer::run_time,      linear.producer, {},
                         linear.inputs, identity(linear.inputs), linear.inputs};
-  for (const LinearSpec& weight : linear.weights) site.consumers.push_back(weight.name);
+  for (const LinearSpec& weight : linear.weights) {
+    (weight.exact ? site.exact : site.consumers).push_back(weight.name);
+  }
   if (linear.norm) {
     site.producer = Producer::norm;
     site.producer_part = linear.norm->name;
@@ -108,6 +110,7 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
     if (block.has(bias)) divide_rows(block.at(bias), scale, bias);
   }
   for (const std::string& part : site.consumers) scale_columns(block.at(part), site, scale);
+  for (const std::string& part : site.exact) scale_columns(block.at(part), site, scale);
 }
 
 ModelConfig with_attention_biases_folded(ModelConfig config) {

@@ -30,6 +30,7 @@ struct SmoothingSite {
   // where the query heads of one kv head share the scales of its v rows.
   std::vector<std::int32_t> scale_of;
   std::int64_t scales = 0;  // largest index + 1
+  std::vector<std::string> exact = {};  // readers that are not quantized: a router
 };
 
 // The sites of a layer, in the order in which their inputs are computed.
