@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,8 @@ enum class WindowRule : std::uint8_t {
   none,
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
+  switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  given,         // sliding_window on all layers where the key is there (Mixtral)
 };
 
 // Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
@@ -50,13 +53,27 @@ struct DeltaKeys {
   const char* interval;
 };
 
-// Where a tensor of leq lies in the checkpoint. "{}" stands for the layer.
+// Keys of a family with experts. nullptr: there is no such key.
+struct ExpertKeys {
+  const char* experts;  // and by its other name
+  const char* experts_too;
+  const char* active;
+  const char* hidden;        // of one expert
+  const char* normalized;    // absent from the file: false; nullptr: they always are
+  const char* sparse_step;   // layer i has experts where (i + 1) % step == 0
+  const char* dense_layers;  // a list of layers without
+  const char* shared_hidden;
+};
+
+// Where a tensor of leq lies in the checkpoint. "{}" stands for the layer, the second one for the
+// expert. Of several rules for one tensor the first counts whose source is there.
 struct TensorRule {
   std::string_view leq;
   std::string_view source;
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
+  bool stacked = false;             // [E][parts N][K], all experts in one tensor
   const RowOrder* order = nullptr;  // null: as they are stored
   float added = 0;                  // to each number: 1 for gains that are stored around zero
   bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
@@ -76,10 +93,11 @@ struct Family {
   bool qk_norm = false;
   std::int64_t default_head_dim = 0;
   WindowRule windows = WindowRule::none;
-  bool output_gate = false;             // of attention
-  double partial_rotary = 1.0;          // of a head, where partial_rotary_factor is absent
-  bool reads_partial_rotary = false;    // whether it may be another
+  bool output_gate = false;           // of attention
+  double partial_rotary = 1.0;        // of a head, where partial_rotary_factor is absent
+  bool reads_partial_rotary = false;  // whether it may be another
   const DeltaKeys* delta = nullptr;
+  std::optional<ExpertKeys> experts = {};
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

@@ -8,14 +8,16 @@ namespace leq {
 extern const Family kGpt2;
 extern const Family kLlama;
 extern const Family kMistral;
+extern const Family kMixtral;
 extern const Family kQwen2;
 extern const Family kQwen3;
+extern const Family kQwen3Moe;
 extern const Family kQwen3Next;
 extern const Family kQwen3_5;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 7> kFamilies = {
-      &kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kQwen3Next, &kQwen3_5};
+  static constexpr std::array<const Family*, 9> kFamilies = {
+      &kGpt2, &kLlama, &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen3Moe, &kQwen3Next, &kQwen3_5};
   return kFamilies;
 }
 

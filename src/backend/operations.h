@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "backend/decoder_parts.h"
+#include "backend/expert_routes.h"
 #include "backend/kv_types.h"
 #include "backend/rows.h"
 #include "backend/rows_slice.h"
@@ -41,6 +43,17 @@ class Operations {
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
   virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                       const RowsFor& out) = 0;
+  // Which experts each row goes to (expert_routes.h), and the rows in groups. These three throw
+  // Error on a device without experts (Layout::runs_experts).
+  virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,
+                     std::string_view site, ExpertRoutes& routes);
+  // out [R][F] = swiglu(gate_up_e x[token]) of each group; `grouped` [R][W] has the format of x and
+  // keeps its rows in groups meanwhile.
+  virtual void experts_gated(const Rows& x, const ExpertRoutes& routes,
+                             const ExpertLinears& experts, Rows& grouped, Rows& out);
+  // x[token] += weight * (down_e products) of each group, experts in ascending order.
+  virtual void experts_add(const Rows& products, const ExpertRoutes& routes,
+                           const ExpertLinear& down, Rows& x);
   // Before a step, for all layers of a cache whose types make codes of whole blocks: those blocks
   // become codes that the batch's queries read as codes, and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,

@@ -68,4 +68,25 @@ std::unique_ptr<Communicator> Operations::connect(Communicator&, std::span<std::
   return nullptr;
 }
 
+namespace {
+
+[[noreturn]] void fail_without_experts() {
+  fail(ErrorKind::no_device, "models with experts do not run on this device yet; use the CPU");
+}
+
+}  // namespace
+
+void Operations::route(const Rows&, std::int64_t, const Routing&, std::string_view, ExpertRoutes&) {
+  fail_without_experts();
+}
+
+void Operations::experts_gated(const Rows&, const ExpertRoutes&, const ExpertLinears&, Rows&,
+                               Rows&) {
+  fail_without_experts();
+}
+
+void Operations::experts_add(const Rows&, const ExpertRoutes&, const ExpertLinear&, Rows&) {
+  fail_without_experts();
+}
+
 }  // namespace leq

@@ -10,6 +10,12 @@ std::uint64_t moved_bytes(const Linear& linear) {
   return bytes;
 }
 
+std::uint64_t moved_bytes(const ExpertRoutes& routes, const ExpertLinear& linear) {
+  std::uint64_t bytes = 0;
+  for (const std::int32_t expert : routes.experts) bytes += moved_bytes(linear(expert));
+  return bytes;
+}
+
 std::uint64_t moved_bytes(const Embedding& embedding) {
   const auto rows_of = [&](const WeightView& table) {
     return stored_bytes(table) * embedding.ids.size() /

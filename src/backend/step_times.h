@@ -12,6 +12,8 @@ namespace leq {
 
 // Bytes that an operation must read and write: weights once, caches by whole positions.
 std::uint64_t moved_bytes(const Linear& linear);
+// Of the experts that have rows.
+std::uint64_t moved_bytes(const ExpertRoutes& routes, const ExpertLinear& linear);
 std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
 // Keys and values of the positions that the batch's rows see.

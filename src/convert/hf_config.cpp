@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/hf_config_rules.h"
+#include "convert/hf_experts.h"
 #include "convert/hf_hybrid.h"
 #include "convert/hf_import.h"
 #include "models/family.h"
@@ -58,7 +59,8 @@ void refuse_unsupported(const Json& json, const Family& family, std::string_view
             fixed.key, " = ", fixed.value ? "false" : "true", " is not supported");
   }
   const auto rotary = json_get_or<double>(json, "partial_rotary_factor", 1.0, source);
-  require(rotary == 1.0 || family.reads_partial_rotary, source, ": partial_rotary_factor = ", rotary, " is not supported");
+  require(rotary == 1.0 || family.reads_partial_rotary, source,
+          ": partial_rotary_factor = ", rotary, " is not supported");
   const auto activation = json_get_or<std::string>(json, family.keys.activation,
                                                    std::string(family.activations.front()), source);
   const auto& known = family.activations;
@@ -113,7 +115,8 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
             printable(key), "\") are not supported");
   }
   const auto partial = json_get_or<double>(*scaling, "partial_rotary_factor", 1.0, source);
-  require(partial == 1.0 || family.reads_partial_rotary, source, ": partial_rotary_factor = ", partial, " is not supported");
+  require(partial == 1.0 || family.reads_partial_rotary, source,
+          ": partial_rotary_factor = ", partial, " is not supported");
   config.rope_theta = json_get_or<double>(*scaling, "rope_theta", config.rope_theta, source);
   config.rope_scaling = scaling_of(*scaling, source);
 }
@@ -124,12 +127,15 @@ std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
   constexpr std::int64_t kDefaultWindow = 4096;
   if (rule == WindowRule::none) return 0;
   const auto key = json.find("sliding_window");
-  const auto window = key == json.end() ? kDefaultWindow
+  const auto window = key == json.end() ? (rule == WindowRule::given ? 0 : kDefaultWindow)
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
-  if (rule == WindowRule::all_layers) return static_cast<std::int32_t>(window);
+  if (rule == WindowRule::all_layers || rule == WindowRule::given) {
+    return static_cast<std::int32_t>(window);
+  }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
+  if (rule == WindowRule::switched) return static_cast<std::int32_t>(window);
   const auto first = json_get_or<std::int64_t>(json, "max_window_layers", 28, source);
   return layer >= first ? static_cast<std::int32_t>(window) : 0;
 }
@@ -229,6 +235,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   layers.attention.rotary_dims = rotary_dims_of(json, family, config.head_dim, source);
   config.layers = layers.layers();
   read_delta_layers(json, family, source, config);
+  read_experts(json, family, source, config);
   check_config(config, source, spell);
   return config;
 }

@@ -9,6 +9,12 @@
 #include "base/text.h"
 
 namespace leq {
+
+bool is_given(const Json& object, std::string_view key) {
+  const Json* found = object.find(key);
+  return found != object.end() && !found->is_null();
+}
+
 namespace {
 
 // Multipliers and caps: a model that has one computes something else. `neutral`: the value that
@@ -34,18 +40,15 @@ struct DefaultContext {
   std::string_view model_type;
   std::int64_t positions;
 };
-constexpr std::array<DefaultContext, 7> kContexts = {{{"llama", 2048},
-                                                     {"mistral", 131072},
-                                                     {"qwen2", 32768},
-                                                     {"qwen3", 32768},
-                                                     {"qwen3_next", 32768},
-                                                     {"qwen3_5_text", 32768},
-                                                     {"gpt2", 1024}}};
-
-bool is_given(const Json& object, std::string_view key) {
-  const Json* found = object.find(key);
-  return found != object.end() && !found->is_null();
-}
+constexpr std::array<DefaultContext, 9> kContexts = {{{"llama", 2048},
+                                                      {"mistral", 131072},
+                                                      {"mixtral", 131072},
+                                                      {"qwen2", 32768},
+                                                      {"qwen3", 32768},
+                                                      {"qwen3_moe", 32768},
+                                                      {"qwen3_next", 32768},
+                                                      {"qwen3_5_text", 32768},
+                                                      {"gpt2", 1024}}};
 
 void refuse_changing_keys(const Json& object, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {

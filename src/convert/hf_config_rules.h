@@ -8,6 +8,9 @@
 
 namespace leq {
 
+// A key that is there and not null.
+bool is_given(const Json& object, std::string_view key);
+
 // The config with what the families of transformers take for absent and null keys, and the rope of
 // its layers in one object, "rope_parameters". Throws Error naming `source` and the key that is
 // refused, or both keys where two contradict.

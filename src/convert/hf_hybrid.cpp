@@ -4,14 +4,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "convert/hf_config_rules.h"
 
 namespace leq {
 namespace {
-
-bool is_given(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found != json.end() && !found->is_null();
-}
 
 std::vector<bool> recurrent_layers(const Json& json, const DeltaKeys& keys, std::int64_t layers,
                                    std::string_view source) {

@@ -21,12 +21,37 @@ namespace {
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
-// "layers.3.q" -> {"layers.{}.q", "3"}; names without a layer stay as they are.
-std::pair<std::string, std::string> split_layer(const std::string& name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return {name, ""};
-  const std::size_t end = name.find('.', kLayers.size());
-  return {"layers.{}" + name.substr(end), name.substr(kLayers.size(), end - kLayers.size())};
+// "layers.3.experts.17.up" -> "layers.{}.experts.{}.up" with its numbers.
+struct NumberedName {
+  std::string pattern;
+  std::vector<std::string> numbers = {};
+
+  std::int64_t expert() const { return numbers.size() < 2 ? 0 : std::stoll(numbers[1]); }
+};
+
+NumberedName numbered(const std::string& name) {
+  NumberedName found;
+  for (const std::string_view part : split(name, ".")) {
+    const bool number = parse_int(part).has_value();
+    if (number) found.numbers.emplace_back(part);
+    found.pattern += (found.pattern.empty() ? "" : ".") + (number ? "{}" : std::string(part));
+  }
+  return found;
+}
+
+// Each "{}" by the next number.
+std::string with_numbers(std::string_view pattern, const std::vector<std::string>& numbers) {
+  std::string name;
+  std::size_t next = 0;
+  for (std::size_t at = 0; at < pattern.size(); ++at) {
+    if (pattern.substr(at, 2) == "{}" && next < numbers.size()) {
+      name += numbers[next++];
+      ++at;
+    } else {
+      name += pattern[at];
+    }
+  }
+  return name;
 }
 
 // Finds the tensors of a checkpoint under leq's names and checks their shapes.
@@ -57,50 +82,66 @@ class TensorImporter {
          family_.name, " checkpoint?");
   }
 
-  const TensorRule& rule_for(const std::string& pattern) const {
-    const auto& rules = family_.tensors;
-    const auto found = std::find_if(rules.begin(), rules.end(),
-                                    [&](const TensorRule& rule) { return rule.leq == pattern; });
-    ensure(found != rules.end(), place_, ": family ", family_.name, " has no tensor ", pattern);
-    return *found;
+  std::string source_name(const TensorRule& rule, const NumberedName& name) const {
+    return prefix_ + with_numbers(rule.source, name.numbers);
+  }
+
+  // The first whose source is there, else the first.
+  const TensorRule& rule_for(const NumberedName& name) const {
+    const TensorRule* first = nullptr;
+    for (const TensorRule& rule : family_.tensors) {
+      if (rule.leq != name.pattern) continue;
+      if (source_.find(source_name(rule, name)) != nullptr) return rule;
+      if (first == nullptr) first = &rule;
+    }
+    ensure(first != nullptr, place_, ": family ", family_.name, " has no tensor ", name.pattern);
+    return *first;
   }
 
   TensorInput import_one(const TensorSpec& spec) {
-    const auto [pattern, layer] = split_layer(spec.name);
+    const NumberedName numbers = numbered(spec.name);
     TensorRule rule;
     std::string name;
     if (spec.role == TensorRole::head) {
       name = family_.head;
     } else {
-      rule = rule_for(pattern);
-      name = prefix_ + replace_all(std::string(rule.source), "{}", layer);
+      rule = rule_for(numbers);
+      name = source_name(rule, numbers);
     }
     const SourceTensor* tensor = source_.find(name);
     require(tensor != nullptr, place_, ": tensor ", name, " is missing",
             spec.role == TensorRole::head ? " and tie_word_embeddings is false" : "");
-    check_shape(*tensor, spec, rule);
+    check_shape(*tensor, spec, rule, numbers.expert());
     used_.insert(name);
-    return wrap(*tensor, spec, rule);
+    return wrap(*tensor, spec, rule, rule.stacked ? numbers.expert() : 0);
   }
 
-  void check_shape(const SourceTensor& tensor, const TensorSpec& spec,
-                   const TensorRule& rule) const {
+  void check_shape(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
+                   std::int64_t expert) const {
     Shape want = spec.shape;
     want[0] *= rule.parts;
     if (rule.order != nullptr) want[0] = rule.order->stored_rows(config_);
     if (rule.taps_first) want = conv_shape();
     if (rule.transposed) std::reverse(want.begin(), want.end());
+    if (rule.stacked) want.insert(want.begin(), experts_of(spec));
+    ensure(!rule.stacked || expert < want[0], tensor.name, " has no expert ", expert);
     require(tensor.shape == want, tensor.place, ": tensor ", tensor.name, ": expected shape ",
             shape_text(want), " by config.json, found ", shape_text(tensor.shape));
   }
 
-  TensorInput wrap(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule) {
+  std::int64_t experts_of(const TensorSpec& spec) const {
+    const auto layer = std::stoll(numbered(spec.name).numbers.at(0));
+    return config_.layer(layer).experts_mlp()->experts;
+  }
+
+  TensorInput wrap(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
+                   std::int64_t expert) {
     TensorInput imported;
     imported.name = spec.name;
     imported.shape = spec.shape;
     imported.role = spec.role;
     const std::int64_t columns = spec.shape.size() == 2 ? spec.shape[1] : 1;
-    const std::int64_t first_row = rule.part * spec.shape[0];
+    const std::int64_t first_row = (expert * rule.parts + rule.part) * spec.shape[0];
     if (rule.order != nullptr) {
       imported.read = read_in_order(tensor, *rule.order, columns);
     } else if (rule.taps_first) {

@@ -27,7 +27,7 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (const LinearSite& site : linear_sites(config, layer)) {
       for (const LinearSpec& weight : site.weights) {
-        sites[layer_tensor(layer, weight.name)] = layer_tensor(layer, site.name);
+        sites[layer_tensor(layer, weight.name)] = layer_tensor(layer, site.block_name());
       }
     }
   }

@@ -20,25 +20,35 @@ struct PartKind {
   std::string_view part;
   std::string_view kind;
 };
-constexpr std::array<PartKind, 7> kParts = {{{"q", "qkv"},
-                                             {"k", "qkv"},
-                                             {"v", "qkv"},
-                                             {"o", "o"},
-                                             {"gate", "gate_up"},
-                                             {"up", "gate_up"},
-                                             {"down", "down"}}};
+constexpr std::array<PartKind, 13> kParts = {{{"q", "qkv"},
+                                              {"k", "qkv"},
+                                              {"v", "qkv"},
+                                              {"o", "o"},
+                                              {"gate", "gate_up"},
+                                              {"up", "gate_up"},
+                                              {"down", "down"},
+                                              {"experts.gate", "experts"},
+                                              {"experts.up", "experts"},
+                                              {"shared.gate", "experts"},
+                                              {"shared.up", "experts"},
+                                              {"experts.down", "experts.down"},
+                                              {"shared.down", "shared.down"}}};
 
 struct UnitName {
   std::int64_t layer = 0;
   std::string kind;
 };
 
-// The unit of "layers.3.q", "layers.3.q.bias", ...: a linear and all that belongs to it.
+// The unit of "layers.3.q", "layers.3.q.bias", ...: a linear and all that belongs to it. All
+// experts of a layer are one: their inputs lie in one block, in one format.
 std::optional<UnitName> unit_name(std::string_view tensor) {
   const auto words = split(tensor, ".");
   if (words.size() < 3 || words[0] != "layers") return std::nullopt;
   const auto layer = parse_int(words[1]);
-  const auto* found = std::ranges::find(kParts, words[2], &PartKind::part);
+  std::string part(words[2]);
+  if (part == "shared" && words.size() >= 4) part += "." + std::string(words[3]);
+  if (part == "experts" && words.size() >= 5) part += "." + std::string(words[4]);
+  const auto* found = std::ranges::find(kParts, part, &PartKind::part);
   if (!layer || found == kParts.end()) return std::nullopt;
   return UnitName{*layer, std::string(found->kind)};
 }

@@ -1,5 +1,6 @@
 #include "model/decoder.h"
 
+#include "model/experts_run.h"
 #include "model/kv_layers.h"
 
 namespace leq {
@@ -91,6 +92,26 @@ bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
   if (!wants_more(weights.down, product.whole, tokens)) return false;
   backend_.linear(product.whole, tokens, weights.down, Epilogue::add, x.own);
   ranks_.gather(x, tokens, Receivers::all, weights.down.name);
+  return true;
+}
+
+// x += the sum over each row's experts of p_e * down_e(swiglu(gate_up_e(norm(x)))), and a shared
+// expert's
+bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
+  ExpertsRun run = {backend_, work_, ranks_, weights};
+  const SharedBlock x = work_.shared_stream();  // [T, W]
+  const LayerLinear& first = weights.gate_up.front();
+  const RowsFor normed = ranks_.norm(weights.norm, first, tokens);  // [T, W]
+  if (!wants_more(first, normed, tokens)) return false;
+  run.route(normed, tokens);
+  run.gate(normed);
+  bool more = true;
+  run.each_product([&](const LayerLinear& linear, const Rows& rows) {
+    more = wants_more(linear, rows, rows.capacity);
+  });
+  if (!more) return false;
+  run.add(x.own.rows);
+  ranks_.gather(x, tokens, Receivers::all, weights.router.name);
   return true;
 }
 

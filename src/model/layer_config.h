@@ -54,9 +54,22 @@ struct DenseMlpConfig {
   bool operator==(const DenseMlpConfig&) const = default;
 };
 
+// Gated MLPs of which a router picks a few for each row: p = softmax(router(x)), the k largest p
+// (equal ones by the lower id), y = the sum of p_e * down_e(swiglu(gate_e x, up_e x)) in ascending
+// order of e.
+struct ExpertsMlpConfig {
+  std::int64_t experts = 0;        // E
+  std::int64_t active = 0;         // k, experts of a row
+  std::int64_t hidden = 0;         // F of each
+  bool normalized = false;         // the k probabilities are divided by their sum
+  std::int64_t shared_hidden = 0;  // F of an expert of every row, times sigmoid(gate x); 0 = none
+
+  bool operator==(const ExpertsMlpConfig&) const = default;
+};
+
 struct LayerConfig {
   std::variant<AttentionConfig, DeltaNetConfig> mixer;
-  std::variant<DenseMlpConfig> mlp;
+  std::variant<DenseMlpConfig, ExpertsMlpConfig> mlp;
 
   // nullptr where the layer has another kind.
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&mixer); }
@@ -64,6 +77,8 @@ struct LayerConfig {
   const DeltaNetConfig* delta_net() const { return std::get_if<DeltaNetConfig>(&mixer); }
   const DenseMlpConfig* dense_mlp() const { return std::get_if<DenseMlpConfig>(&mlp); }
   DenseMlpConfig* dense_mlp() { return std::get_if<DenseMlpConfig>(&mlp); }
+  const ExpertsMlpConfig* experts_mlp() const { return std::get_if<ExpertsMlpConfig>(&mlp); }
+  ExpertsMlpConfig* experts_mlp() { return std::get_if<ExpertsMlpConfig>(&mlp); }
 
   bool operator==(const LayerConfig&) const = default;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,10 @@ template <class Config>
 struct FlagField {
   const char* name;
   bool Config::*member;
+};
+struct ExpertCount {
+  const char* name;
+  std::int64_t ExpertsMlpConfig::*member;
 };
 constexpr std::array<FlagField<AttentionConfig>, 4> kAttentionFlags = {
     {{"rotary", &AttentionConfig::rotary},
@@ -62,7 +67,7 @@ UniformLayers uniform_from_json(const Json& json, std::string_view source) {
 }
 
 constexpr std::string_view kAttentionKind = "attention", kDeltaKind = "delta_net",
-                           kDenseKind = "dense";
+                           kDenseKind = "dense", kExpertsKind = "experts";
 
 Json to_json(const AttentionConfig& attention) {
   Json json = {{"kind", kAttentionKind}, {"window", attention.window}};
@@ -113,6 +118,32 @@ Json to_json(const DenseMlpConfig& mlp) {
   return {{"kind", kDenseKind}, {"hidden", mlp.hidden}, {"gated", mlp.gated}, {"bias", mlp.bias}};
 }
 
+DenseMlpConfig dense_from_json(const Json& mlp, std::string_view source) {
+  return {json_get<std::int64_t>(mlp, "hidden", source), json_get<bool>(mlp, "gated", source),
+          json_get<bool>(mlp, "bias", source)};
+}
+
+constexpr std::array<ExpertCount, 4> kExpertCounts = {
+    {{"experts", &ExpertsMlpConfig::experts},
+     {"active", &ExpertsMlpConfig::active},
+     {"hidden", &ExpertsMlpConfig::hidden},
+     {"shared_hidden", &ExpertsMlpConfig::shared_hidden}}};
+
+Json to_json(const ExpertsMlpConfig& mlp) {
+  Json json = {{"kind", kExpertsKind}, {"normalized", mlp.normalized}};
+  for (const auto& field : kExpertCounts) json[field.name] = mlp.*field.member;
+  return json;
+}
+
+ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
+  ExpertsMlpConfig experts;
+  experts.normalized = json_get<bool>(mlp, "normalized", source);
+  for (const auto& field : kExpertCounts) {
+    experts.*field.member = json_get<std::int64_t>(mlp, field.name, source);
+  }
+  return experts;
+}
+
 // A section and its kind, one of `kinds`.
 std::pair<const Json&, std::string> section_of(const Json& layer, const char* name,
                                                std::span<const std::string_view> kinds,
@@ -122,14 +153,14 @@ std::pair<const Json&, std::string> section_of(const Json& layer, const char* na
   auto kind = json_get<std::string>(*found, "kind", source);
   require(std::ranges::find(kinds, kind) != kinds.end(), source, ": ", name, " of kind \"",
           printable(kind), "\": expected ",
-          join(std::vector<std::string>(kinds.begin(), kinds.end())));
+          join(std::vector<std::string>(kinds.begin(), kinds.end()), " or "));
   return {*found, std::move(kind)};
 }
 
 LayerConfig layer_from_json(const Json& json, std::string_view source) {
   require(json.is_object(), source, ": expected an object");
   constexpr std::array kMixers = {kAttentionKind, kDeltaKind};
-  constexpr std::array kMlps = {kDenseKind};
+  constexpr std::array kMlps = {kDenseKind, kExpertsKind};
   LayerConfig layer;
   const auto [mixer, kind] = section_of(json, "mixer", kMixers, source);
   if (kind == kDeltaKind) {
@@ -138,9 +169,11 @@ LayerConfig layer_from_json(const Json& json, std::string_view source) {
     layer.mixer = attention_from_json(mixer, source);
   }
   const auto [mlp, mlp_kind] = section_of(json, "mlp", kMlps, source);
-  layer.mlp = DenseMlpConfig{json_get<std::int64_t>(mlp, "hidden", source),
-                             json_get<bool>(mlp, "gated", source),
-                             json_get<bool>(mlp, "bias", source)};
+  if (mlp_kind == kExpertsKind) {
+    layer.mlp = experts_from_json(mlp, source);
+  } else {
+    layer.mlp = dense_from_json(mlp, source);
+  }
   return layer;
 }
 

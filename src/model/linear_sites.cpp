@@ -1,5 +1,6 @@
 #include "model/linear_sites.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace leq {
@@ -89,7 +90,66 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                    {}});
 }
 
+void add_gated(const std::string& of, std::int64_t hidden, double share, LinearSite& site) {
+  site.weights.push_back({of + "gate", hidden, Axis::mlp, false, false, share});
+  site.weights.push_back({of + "up", hidden, Axis::mlp, false, false, share});
+}
+
+// [F -> W]
+LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_t hidden,
+                   double share) {
+  return {of + "down",
+          Sublayer::mlp,
+          hidden,
+          Axis::mlp,
+          {{of + "down", config.width, Axis::stream, false, false, share}},
+          std::nullopt,
+          of + "up",
+          {}};
+}
+
+// experts [W -> E, and 2 F of each expert, and 2 F' and 1 of a shared one], which all read one
+// input; then down of each [F -> W]
+void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
+               std::vector<LinearSite>& sites) {
+  LinearSite first = {"experts",    Sublayer::mlp,
+                      config.width, Axis::stream,
+                      {},           NormSpec{"mlp_norm", config.width, config.block_norm()},
+                      "",           {}};
+  first.weights.push_back({"router", mlp.experts, Axis::whole, false, true});
+  if (mlp.shared_hidden > 0) first.weights.push_back({"shared_gate", 1, Axis::whole, false, true});
+  const double share = static_cast<double>(mlp.active) / static_cast<double>(mlp.experts);
+  for (std::int64_t e = 0; e < mlp.experts; ++e) {
+    add_gated(expert_part(e, ""), mlp.hidden, share, first);
+  }
+  if (mlp.shared_hidden > 0) add_gated("shared.", mlp.shared_hidden, 1, first);
+  sites.push_back(std::move(first));
+  for (std::int64_t e = 0; e < mlp.experts; ++e) {
+    sites.push_back(down_of(config, expert_part(e, ""), mlp.hidden, share));
+    sites.back().block = "experts.down";
+  }
+  if (mlp.shared_hidden > 0) sites.push_back(down_of(config, "shared.", mlp.shared_hidden, 1));
+}
+
 }  // namespace
+
+std::string expert_part(std::int64_t expert, std::string_view part) {
+  return "experts." + std::to_string(expert) + "." + std::string(part);
+}
+
+double LinearSite::share() const {
+  double largest = 0;
+  for (const LinearSpec& weight : weights) largest = std::max(largest, weight.share);
+  return largest;
+}
+
+std::vector<LinearSpec> LinearSite::coded_weights() const {
+  std::vector<LinearSpec> coded;
+  for (const LinearSpec& weight : weights) {
+    if (!weight.exact) coded.push_back(weight);
+  }
+  return coded;
+}
 
 std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t layer) {
   std::vector<LinearSite> sites;

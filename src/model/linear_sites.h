@@ -24,6 +24,7 @@ enum class Axis : std::uint8_t {
   mlp,          // F
   vocabulary,   // V
   delta,        // heads of Gated DeltaNet and their channels: never divided
+  whole,        // every rank has all of it: a router's outputs
 };
 
 struct NormSpec {
@@ -37,7 +38,10 @@ struct LinearSpec {
   std::int64_t outputs = 0;  // N
   Axis axis = Axis::stream;  // of its rows
   bool bias = false;
-  bool exact = false;  // a few rows that are never quantized
+  // A few rows that are never quantized: a router, gates. Stored in f32; they read the rows of the
+  // site before these are quantized.
+  bool exact = false;
+  double share = 1;  // of a step's rows that meet it, where a router decides: k / E
 };
 
 // Numbers beside the linears that an operation of the sublayer computes with: stored in f32.
@@ -60,7 +64,18 @@ struct LinearSite {
   std::string producer;
   std::vector<NormSpec> head_norms;      // of the outputs, over each head: "q_norm", "k_norm"
   std::vector<VectorSpec> vectors = {};  // that the operation after the linears computes with
+  // What the sites of one block of activations share, "experts.down": they are next to each other,
+  // none reads what another made, and their inputs have one format. Empty: the site is alone.
+  std::string block = {};
+
+  const std::string& block_name() const { return block.empty() ? name : block; }
+  double share() const;  // of a step's rows that it sees
+  // Those that are quantized.
+  std::vector<LinearSpec> coded_weights() const;
 };
+
+// Parts of a layer with experts: "experts.3.gate", "shared.up".
+std::string expert_part(std::int64_t expert, std::string_view part);
 
 // In the order of a forward pass.
 std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t layer);

@@ -33,6 +33,7 @@ constexpr std::array<CountField, 6> kCounts = {{{"width", &ModelConfig::width, 1
 
 constexpr std::int64_t kMostLayers = 4096;
 constexpr std::int64_t kWidestMlp = 1 << 22;
+constexpr std::int64_t kMostExperts = 4096;
 
 struct ScalingField {
   const char* name;
@@ -158,10 +159,18 @@ std::vector<std::int64_t> ModelConfig::delta_layers() const {
   return found;
 }
 
+bool ModelConfig::has_experts() const {
+  return std::ranges::any_of(
+      layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
+}
+
 std::int64_t ModelConfig::widest_mlp() const {
   std::int64_t widest = 0;
   for (const LayerConfig& layer : layers) {
     if (const DenseMlpConfig* mlp = layer.dense_mlp()) widest = std::max(widest, mlp->hidden);
+    if (const ExpertsMlpConfig* mlp = layer.experts_mlp()) {
+      widest = std::max({widest, mlp->hidden, mlp->shared_hidden});
+    }
   }
   return widest;
 }
@@ -198,6 +207,7 @@ std::vector<std::string> required_features(const ModelConfig& config) {
     features.emplace_back("output_gate");
   }
   if (config.delta_net() != nullptr) features.emplace_back("delta_net");
+  if (config.has_experts()) features.emplace_back("experts");
   return features;
 }
 
@@ -245,8 +255,8 @@ void check_attention(const ModelConfig& config, const AttentionConfig& attention
   require(!attention.rotary || config.rope_dims() == (dims > 0 ? dims : config.head_dim), place,
           ": rotary_dims = ", dims, ", other layers turn ", config.rope_dims(),
           ": expected all alike");
-  require(attention.output_gate == other.output_gate, place,
-          ": output_gate unlike that of layers[", first, "]: expected all alike");
+  require(attention.output_gate == other.output_gate, place, ": output_gate unlike that of layers[",
+          first, "]: expected all alike");
 }
 
 void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
@@ -259,8 +269,8 @@ void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
   check("value_heads", delta.value_heads, 4096);
   check("key_dim", delta.key_dim, kWidestHead);
   check("value_dim", delta.value_dim, kWidestHead);
-  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place, ": conv_taps = ",
-          delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place,
+          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMostTaps);
   require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
           " value heads are no multiple of ", delta.key_heads, " key heads");
   require(delta == *config.delta_net(), place,
@@ -277,6 +287,19 @@ void check_mixer(const ModelConfig& config, std::int64_t layer, std::string_view
   if (const auto* delta = config.layer(layer).delta_net()) check_delta_net(config, *delta, place);
 }
 
+void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::string_view place) {
+  const auto check = [&](const char* name, std::int64_t value, std::int64_t low,
+                         std::int64_t high) {
+    require(value >= low && value <= high, place, ": ", name, " = ", value, ": expected ", low,
+            " to ", high);
+  };
+  check("experts", mlp.experts, 1, kMostExperts);
+  check("active experts", mlp.active, 1, mlp.experts);
+  check("hidden of experts", mlp.hidden, 1, kWidestMlp);
+  check("hidden of the shared expert", mlp.shared_hidden, 0, kWidestMlp);
+  require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
+}
+
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   check_layer_count(config.layer_count(), source, spell);
   const bool alike = uniform_layers(config.layers).has_value();
@@ -290,6 +313,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
             kWidestMlp);
+    if (config.layer(i).experts_mlp()) check_experts(config, *config.layer(i).experts_mlp(), place);
   }
 }
 
@@ -316,6 +340,28 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
   check_rotation(config.rotation, config.width, source);
 }
 
+namespace {
+
+// ", 128 experts of 768, 8 a token, on 48 layers"; nothing where there are none.
+std::string describe_experts(const ModelConfig& config) {
+  std::int64_t count = 0;
+  const ExpertsMlpConfig* first = nullptr;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.experts_mlp() == nullptr) continue;
+    ++count;
+    if (first == nullptr) first = layer.experts_mlp();
+  }
+  if (first == nullptr) return "";
+  std::string text = ", " + std::to_string(first->experts) + " experts of " +
+                     std::to_string(first->hidden) + ", " + std::to_string(first->active) +
+                     " a token";
+  if (first->shared_hidden > 0)
+    text += " and a shared one of " + std::to_string(first->shared_hidden);
+  return text + ", on " + std::to_string(count) + " layers";
+}
+
+}  // namespace
+
 std::string describe(const ModelConfig& config) {
   std::string text = printable(config.family) + ": " + std::to_string(config.layer_count()) +
                      " layers, width " + std::to_string(config.width) + ", " +
@@ -323,6 +369,7 @@ std::string describe(const ModelConfig& config) {
                      " KV heads of " + std::to_string(config.head_dim) + ", MLP " +
                      std::to_string(config.widest_mlp()) + ", vocabulary " +
                      std::to_string(config.vocab) + ", context " + std::to_string(config.context);
+  text += describe_experts(config);
   if (config.rope_scaling.kind != RopeScalingKind::none) {
     text += ", rope " + std::string(rope_scaling_name(config.rope_scaling.kind));
   }

@@ -70,13 +70,14 @@ struct ModelConfig {
   }
   // Those with keys and values: the i-th of them is layer i of the cache.
   std::vector<std::int64_t> attention_layers() const;
-  bool has_rope() const;            // in some layer
+  bool has_rope() const;  // in some layer
   // Numbers of a head that RoPE turns, the same in all layers that have it.
   std::int64_t rope_dims() const;
   // Of the layers of Gated DeltaNet, which are alike; nullptr where there are none.
   const DeltaNetConfig* delta_net() const;
   std::vector<std::int64_t> delta_layers() const;  // the i-th of them is part i of a fixed state
-  std::int64_t widest_mlp() const;  // the largest F of all layers
+  std::int64_t widest_mlp() const;                 // the largest F of all layers
+  bool has_experts() const;                        // in some layer
   // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
   // its layers are plain RMS norms, whatever the final norm is.
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }

@@ -60,6 +60,7 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
     case Axis::vocabulary:
       return vocabulary;
     case Axis::delta:
+    case Axis::whole:
       return {0, count};
   }
   return {};

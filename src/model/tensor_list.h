@@ -22,7 +22,7 @@ enum class TensorRole : std::uint8_t {
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
   mlp_output,     // the same of the MLP: down
-  exact_linear,   // reads the normed stream beside others and is stored in f32, whatever they are
+  exact_linear,   // reads the normed stream beside others and is never quantized: f32
   head,
 };
 

@@ -1,5 +1,7 @@
 #include "model/weights.h"
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -98,6 +100,80 @@ class Binder {
     return mlp;
   }
 
+  ExpertsMlpWeights sublayer(const ExpertsMlpConfig& config, const LayerPlace& place,
+                             std::size_t site) {
+    ExpertsMlpWeights mlp;
+    mlp.config = config;
+    mlp.norm = norm_of(place, site);
+    mlp.router = exact_linear(place, site, "router");
+    for (std::int64_t e = 0; e < config.experts; ++e) {
+      mlp.gate_up.push_back(gated_linear(place, site, expert_part(e, ""), config.hidden));
+      mlp.down.push_back(linear(place, site + 1 + static_cast<std::size_t>(e)));
+      mlp.down.back().rows_per_token = config.active;
+      require_like_first(mlp.gate_up, true);
+      require_like_first(mlp.down, false);
+    }
+    if (config.shared_hidden == 0) return mlp;
+    SharedExpertWeights& shared = mlp.shared.emplace();
+    shared.gate = exact_linear(place, site, "shared_gate");
+    shared.gate_up = gated_linear(place, site, "shared.", config.shared_hidden);
+    shared.down = linear(place, site + 1 + static_cast<std::size_t>(config.experts));
+    require_same_input(mlp.gate_up.front(), shared.gate_up, true);
+    return mlp;
+  }
+
+  LayerLinear empty_linear(const LayerPlace& place, std::size_t index, std::string_view name) {
+    const LinearSite& site = place.sites[index];
+    LayerLinear linear;
+    linear.name = place.at(name);
+    linear.site = index;
+    linear.site_name = site.block_name();
+    linear.axis = site.axis;
+    linear.inputs = site.inputs;
+    return linear;
+  }
+
+  LayerLinear exact_linear(const LayerPlace& place, std::size_t index, std::string_view part) {
+    LayerLinear linear = empty_linear(place, index, part);
+    const StoredTensor& stored = tensor(linear.name, shapes_.at(linear.name));
+    require(stored.view.scheme.kind == CodeKind::f32, source_, ": tensor ", linear.name,
+            ": expected f32, file has ", scheme_name(stored.view.scheme));
+    add_segment(linear, linear.name, {0, stored.view.rows});
+    return linear;
+  }
+
+  // gate and up of one expert, "experts.3." or "shared."; all experts read one block.
+  LayerLinear gated_linear(const LayerPlace& place, std::size_t index, const std::string& of,
+                           std::int64_t hidden) {
+    LayerLinear linear = empty_linear(place, index, of + "gate_up");
+    for (const char* part : {"gate", "up"}) {
+      add_segment(linear, place.at(of + part), share_.of(Axis::mlp, hidden));
+    }
+    require(linear.inv_smooth == nullptr, source_, ": tensor ",
+            inv_smooth_tensor(place.at(of + "gate")),
+            ": experts read their norm's rows as they are");
+    linear.values_too = true;
+    return linear;
+  }
+
+  void require_like_first(const std::vector<LayerLinear>& linears, bool one_scale) {
+    require_same_input(linears.front(), linears.back(), one_scale);
+  }
+
+  // Linears of experts whose rows lie in one block.
+  void require_same_input(const LayerLinear& first, const LayerLinear& linear, bool one_scale) {
+    require(share_.ranks == 1 || !has_stored_scale(linear.act), source_, ": ", linear.name,
+            ": act tensor of experts is not supported on several ranks; quantize with ",
+            Setting{"act"}, " row");
+    require(!has_moving_scale(linear.act), source_, ": ", linear.name,
+            ": act online is not supported for experts; quantize with ", Setting{"act"}, " row");
+    require(linear.act == first.act &&
+                format(linear.segments[0].weight) == format(first.segments[0].weight) &&
+                (!one_scale || linear.act_scale == first.act_scale),
+            source_, ": ", first.name, " and ", linear.name,
+            " share a block of inputs but want it in different formats");
+  }
+
   const StoredTensor& tensor(const std::string& name, const Shape& shape) {
     const StoredTensor* found = find_(name);
     require(found != nullptr, source_, ": tensor ", name, " is missing, which the configuration ",
@@ -170,17 +246,11 @@ class Binder {
   // Of a site's weights: those that may be quantized, or those that never are.
   enum class Segments : std::uint8_t { usual, exact };
 
-  LayerLinear linear(const LayerPlace& place, std::size_t index,
-                     Segments which = Segments::usual) {
+  LayerLinear linear(const LayerPlace& place, std::size_t index, Segments which = Segments::usual) {
     const LinearSite& site = place.sites[index];
-    LayerLinear linear;
     const bool single = site.weights.size() == 1, exact = which == Segments::exact;
-    linear.name = place.at(single ? site.weights[0].name : site.name);
+    LayerLinear linear = empty_linear(place, index, single ? site.weights[0].name : site.name);
     if (exact) linear.name += ".exact";
-    linear.site = index;
-    linear.site_name = site.name;
-    linear.axis = site.axis;
-    linear.inputs = site.inputs;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;
       add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
@@ -274,6 +344,41 @@ void add_linears(const DenseMlpWeights& mlp, std::vector<const LayerLinear*>& al
   all.insert(all.end(), {&mlp.gate_up, &mlp.down});
 }
 
+void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& all) {
+  for (const LayerLinear& linear : mlp.gate_up) all.push_back(&linear);
+  if (mlp.shared) all.push_back(&mlp.shared->gate_up);
+  for (const LayerLinear& linear : mlp.down) all.push_back(&linear);
+  if (mlp.shared) all.push_back(&mlp.shared->down);
+}
+
+std::uint64_t bytes_of_token(const LayerWeights& layer) {
+  std::uint64_t bytes = 0;
+  const auto add = [&](const LayerLinear& linear) { bytes += moved_bytes(linear); };
+  const ExpertsMlpWeights* mlp = layer.experts_mlp();
+  if (mlp == nullptr) {
+    for (const LayerLinear* linear : layer.linears()) add(*linear);
+    return bytes;
+  }
+  std::vector<std::uint64_t> experts;
+  for (std::size_t e = 0; e < mlp->gate_up.size(); ++e) {
+    experts.push_back(moved_bytes(mlp->gate_up[e]) + moved_bytes(mlp->down[e]));
+  }
+  std::ranges::sort(experts, std::greater<>());
+  experts.resize(static_cast<std::size_t>(mlp->config.active));
+  for (const std::uint64_t expert : experts) bytes += expert;
+  std::vector<const LayerLinear*> mixer;
+  std::visit([&](const auto& kind) { add_linears(kind, mixer); }, layer.mixer);
+  for (const LayerLinear* linear : mixer) add(*linear);
+  add(mlp->router);
+  if (mlp->shared) {
+    for (const LayerLinear* linear :
+         {&mlp->shared->gate, &mlp->shared->gate_up, &mlp->shared->down}) {
+      add(*linear);
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 std::vector<const LayerLinear*> LayerWeights::linears() const {
@@ -286,9 +391,7 @@ std::vector<const LayerLinear*> LayerWeights::linears() const {
 
 std::uint64_t Weights::bytes_per_token() const {
   std::uint64_t bytes = moved_bytes(head);
-  for (const LayerWeights& layer : layers) {
-    for (const LayerLinear* linear : layer.linears()) bytes += moved_bytes(*linear);
-  }
+  for (const LayerWeights& layer : layers) bytes += bytes_of_token(layer);
   return bytes;
 }
 

@@ -24,6 +24,8 @@ struct LayerLinear : Linear {
   std::size_t site = 0;      // index in linear_sites of the layer
   std::string site_name;     // "qkv": inputs of one site share blocks of activations (workspace.h)
   Axis axis = Axis::stream;  // of the inputs
+  std::int64_t rows_per_token = 1;  // of its block of activations: k where experts share one
+  bool values_too = false;          // the block keeps f32 beside the codes: a router reads them
 
   bool reads_norm() const { return axis == Axis::stream; }
 };
@@ -58,16 +60,32 @@ struct DenseMlpWeights {
   LayerLinear down;
 };
 
+// An expert of each row, whose output is taken times sigmoid(gate x).
+struct SharedExpertWeights {
+  LayerLinear gate;  // [1][W]
+  LayerLinear gate_up, down;
+};
+
+struct ExpertsMlpWeights {
+  ExpertsMlpConfig config;
+  Norm norm;
+  LayerLinear router;                // [E][W]
+  std::vector<LayerLinear> gate_up;  // [E], segments gate, up
+  std::vector<LayerLinear> down;     // [E]
+  std::optional<SharedExpertWeights> shared;
+};
+
 // One alternative for each of LayerConfig's.
 struct LayerWeights {
   std::variant<AttentionWeights, DeltaNetWeights> mixer;
-  std::variant<DenseMlpWeights> mlp;
+  std::variant<DenseMlpWeights, ExpertsMlpWeights> mlp;
 
   AttentionWeights& attention() { return std::get<AttentionWeights>(mixer); }
   const AttentionWeights& attention() const { return std::get<AttentionWeights>(mixer); }
   DenseMlpWeights& dense_mlp() { return std::get<DenseMlpWeights>(mlp); }
   const DenseMlpWeights& dense_mlp() const { return std::get<DenseMlpWeights>(mlp); }
-  // All linears in the order of linear_sites.
+  const ExpertsMlpWeights* experts_mlp() const { return std::get_if<ExpertsMlpWeights>(&mlp); }
+  // All linears that may be quantized, in the order of linear_sites.
   std::vector<const LayerLinear*> linears() const;
 };
 
@@ -83,7 +101,8 @@ struct Weights {
   std::uint64_t memory_bytes = 0;  // its size; 0 where the views borrow
   UploadReport upload;             // how it was filled
 
-  // Codes, scales and sums of the layers' linears and the head: what one decoded token reads.
+  // Codes, scales and sums of the layers' linears and the head: what one decoded token reads. Of
+  // experts the largest k.
   std::uint64_t bytes_per_token() const;
 };
 

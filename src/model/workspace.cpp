@@ -17,17 +17,38 @@ struct InputSpec {
   RowsFormat format;
 };
 
+// A router reads the f32 rows of which experts read the codes.
+RowsFormat input_format(const LayerLinear& linear, const Layout& layout) {
+  RowsFormat format = layout.format_for(linear);
+  format.values = format.values || linear.values_too;
+  return format;
+}
+
+std::int64_t most_of(const ModelConfig& config, std::int64_t ExpertsMlpConfig::*count) {
+  std::int64_t most = 0;
+  for (const LayerConfig& layer : config.layers) {
+    if (layer.experts_mlp() != nullptr) most = std::max(most, layer.experts_mlp()->*count);
+  }
+  return most;
+}
+
 // One block for each site, width and format that the model's linears call for.
 std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
                                    const ForwardLimits& limits) {
   std::vector<InputSpec> specs;
-  const auto want = [&](const LayerLinear& linear, std::int64_t capacity) {
-    const RowsFormat format = layout.format_for(linear);
+  const auto want = [&](const LayerLinear& linear, std::int64_t tokens) {
+    const RowsFormat format = input_format(linear, layout);
+    const std::int64_t capacity = tokens * linear.rows_per_token;
     const auto same = [&](const InputSpec& spec) {
       return spec.linear->site_name == linear.site_name && spec.linear->inputs == linear.inputs &&
              spec.format == format;
     };
-    if (std::ranges::none_of(specs, same)) specs.push_back({&linear, capacity, format});
+    const auto known = std::ranges::find_if(specs, same);
+    if (known == specs.end()) {
+      specs.push_back({&linear, capacity, format});
+    } else {
+      known->capacity = std::max(known->capacity, capacity);
+    }
   };
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) want(*linear, limits.batch_tokens);
@@ -56,7 +77,9 @@ std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, co
                            const ForwardLimits& limits) {
   std::int64_t inner = config.width;
   for (const LayerWeights& layer : weights.layers) {
-    for (const LayerLinear* linear : layer.linears()) inner = std::max(inner, linear->inputs);
+    for (const LayerLinear* linear : layer.linears()) {
+      inner = std::max(inner, linear->inputs * linear->rows_per_token);
+    }
   }
   constexpr std::int64_t kFloat = sizeof(float);
   return std::max(layout.exchange_bytes(limits.batch_tokens, inner * kFloat),
@@ -176,6 +199,10 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
+      router_logits(rows_of(memory, layout, limits.batch_tokens,
+                            most_of(config, &ExpertsMlpConfig::experts))),
+      shared_gate(rows_of(memory, layout, limits.batch_tokens,
+                          most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
       qkv(rows_of(memory, layout, limits.batch_tokens, qkv_width_of(config, weights, place.own()))),
       delta(rows_of(memory, layout, limits.batch_tokens, delta_width(config))),
       delta_gates(rows_of(memory, layout, limits.batch_tokens, delta_gates_width(config))),
@@ -202,8 +229,38 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     }
     inputs_.push_back(std::move(input));
   }
+  allocate_grouped(weights, memory, limits);
   if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
+}
+
+void Workspace::allocate_grouped(const Weights& weights, DeviceMemory& memory,
+                                 const ForwardLimits& limits) {
+  for (const LayerWeights& layer : weights.layers) {
+    const ExpertsMlpWeights* mlp = layer.experts_mlp();
+    if (mlp == nullptr) continue;
+    require(layout_.runs_experts(), ErrorKind::no_device,
+            "models with experts do not run on this device yet; use the CPU");
+    const LayerLinear& linear = mlp->gate_up.front();
+    const RowsFormat format = layout_.format_for(linear);
+    const std::int64_t rows = limits.batch_tokens * mlp->config.active;
+    const auto found = std::ranges::find(grouped_, format, &Grouped::format);
+    if (found == grouped_.end()) {
+      grouped_.push_back({format, allocate_rows(memory, layout_, rows, linear.inputs, format)});
+    } else if (found->rows.capacity < rows) {
+      found->rows = allocate_rows(memory, layout_, rows, linear.inputs, format);
+    }
+  }
+}
+
+Rows& Workspace::grouped_input_of(const LayerLinear& linear) {
+  const auto found = std::ranges::find(grouped_, layout_.format_for(linear), &Grouped::format);
+  ensure(found != grouped_.end(), linear.name, ": no block for rows in groups");
+  return found->rows;
+}
+
+Rows Workspace::router_logits_of(const ExpertsMlpConfig& config) {
+  return slice_columns(router_logits, {0, config.experts});
 }
 
 namespace {
@@ -258,7 +315,7 @@ std::optional<RowsFor> Workspace::common_input_of(const LayerLinear& linear) {
 }
 
 Workspace::Input& Workspace::find(const LayerLinear& linear) {
-  const RowsFormat format = layout_.format_for(linear);
+  const RowsFormat format = input_format(linear, layout_);
   for (Input& input : inputs_) {
     if (input.format == format && input.rows.width == linear.inputs &&
         input.site == linear.site_name) {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/expert_routes.h"
 #include "backend/layout.h"
 #include "backend/tables.h"
 #include "comm/communicator.h"
@@ -58,12 +59,15 @@ class Workspace {
   RopeTable rope;
   RotationTable rotation;  // block 0 where the stream is not rotated
   Rows x;                  // [T, W] the residual stream
+  Rows router_logits;      // [T, E] of the layer with most experts; empty where there are none
+  Rows shared_gate;        // [T, 1]
   Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads, with a gate H d more
   Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
   Rows delta_gates;        // [T, 2 H_v]
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
-  Buffer exchange;         // for what other ranks send (Operations::connect)
+  ExpertRoutes routes, shared_routes;
+  Buffer exchange;  // for what other ranks send (Operations::connect)
 
   // The input block of a linear in the format that it reads, and what the linear wants of it;
   // linears of one site share the blocks of one format, those of different sites never.
@@ -71,6 +75,11 @@ class Workspace {
   // The same for inputs that ranks make together, each its columns: of linears that read no norm.
   SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
+  // Rows in groups by expert, [T k, W], in the format of `linear`, which reads a norm's rows.
+  Rows& grouped_input_of(const LayerLinear& linear);
+  // The first E columns of router_logits.
+  Rows router_logits_of(const ExpertsMlpConfig& config);
+  RowsConsumer consumer_of(const Linear& linear);
   SharedBlock shared_logits();
   // Ranks that are threads of one process work on the leader's x and, where columns are coded
   // apart, inputs of o and down: each writes its columns, none copies another's. All call it once.
@@ -90,8 +99,12 @@ class Workspace {
     Rows own = {};                    // this rank's
     Rows common = {};                 // the leader's block, where ranks share it
   };
+  struct Grouped {
+    RowsFormat format;
+    Rows rows;
+  };
+  void allocate_grouped(const Weights& weights, DeviceMemory& memory, const ForwardLimits& limits);
   Input& find(const LayerLinear& linear);
-  RowsConsumer consumer_of(const Linear& linear);
 
   bool alone_;
   std::size_t rank_;
@@ -99,6 +112,7 @@ class Workspace {
   Rows own_x_, own_logits_;
   const Layout& layout_;
   std::vector<Input> inputs_;
+  std::vector<Grouped> grouped_;
   std::vector<OnlineInput> online_;
 };
 

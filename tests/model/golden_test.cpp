@@ -147,7 +147,8 @@ TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
+                                           "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -125,7 +125,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"mistral-tiny", "f32", KvType::simq8_b64},
         Case{"qwen3-tiny", "int8", KvType::simq4_pre},
         Case{"mistral-tiny", "int8", KvType::simq2_pre_b64},
-        Case{"gpt2-tiny", "int4-g128", KvType::simq2}),
+        Case{"gpt2-tiny", "int4-g128", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
+        Case{"qwen3moe-tiny", "int8", KvType::f16}, Case{"qwen3moe-tiny", "int4-g32", KvType::int8},
+        Case{"qwen3moe-tiny", "q4_k", KvType::f16}),
     [](const auto& item) {
       std::string name = std::string(item.param.model) + "_" + item.param.type + "_" +
                          std::string(kv_type_name(item.param.kv));

@@ -79,7 +79,7 @@ TEST(LayerConfigs, AreRefusedByLayerAndField) {
       {"no window", [](Json& l) { l["mixer"].erase("window"); }, "window"},
       {"a negative window", [](Json& l) { l["mixer"]["window"] = -1; }, "window"},
       {"a flag that is a number", [](Json& l) { l["mixer"]["rotary"] = 1; }, "rotary"},
-      {"an MLP of another kind", [](Json& l) { l["mlp"]["kind"] = "experts"; }, "experts"},
+      {"an MLP of another kind", [](Json& l) { l["mlp"]["kind"] = "lookup"; }, "lookup"},
       {"an MLP without width", [](Json& l) { l["mlp"]["hidden"] = 0; }, "hidden"},
       {"no object", [](Json& l) { l = Json(7); }, "object"}};
   for (const Case& one : cases) {

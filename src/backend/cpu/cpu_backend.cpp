@@ -10,6 +10,7 @@
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/cpu_layout.h"
 #include "backend/cpu/delta/delta.h"
+#include "backend/cpu/matmul/experts.h"
 #include "backend/cpu/matmul/linear.h"
 #include "backend/cpu/matmul/matmul_kernels.h"
 #include "backend/cpu/memory.h"
@@ -135,9 +136,26 @@ class CpuBackend final : public Backend {
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
               const RowsFor& out) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
-    const std::size_t needed = layout_.linear_scratch_bytes();
-    const std::span<std::byte> scratch = memory_.scratch(needed).first(needed);
-    cpu::run_linear({pool_, rows_, matmul_, scratch, fetch_}, x, tokens, linear, epilogue, out);
+    cpu::run_linear(linear_context(), x, tokens, linear, epilogue, out);
+  }
+
+  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
+             ExpertRoutes& routes) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
+    route_rows(logits, tokens, routing, site, routes);
+  }
+
+  void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
+                     Rows& grouped, Rows& out) override {
+    const auto span =
+        clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, experts.gate_up); });
+    cpu::run_experts_gated(linear_context(), x, routes, experts, grouped, out);
+  }
+
+  void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
+                   Rows& x) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, down); });
+    cpu::run_experts_add(linear_context(), products, routes, down, x);
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -205,6 +223,11 @@ class CpuBackend final : public Backend {
   StepTimes stop_times() override { return clock_.stop(); }
 
  private:
+  cpu::LinearContext linear_context() {
+    const std::size_t needed = layout_.linear_scratch_bytes();
+    return {pool_, rows_, matmul_, memory_.scratch(needed).first(needed), fetch_};
+  }
+
   // Mixers have what follows the linears' part of the scratch.
   std::span<std::byte> after_linears() {
     const std::span<std::byte> scratch = memory_.scratch(0);

@@ -10,6 +10,7 @@ class CpuLayout final : public Layout {
   // Of a backend with so many threads: 0 = one for each usable core.
   explicit CpuLayout(int threads);
 
+  bool runs_experts() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;

@@ -63,6 +63,7 @@ void add_samples(InputStatistics& statistics, const WindowRows& rows, std::int64
   const std::int64_t samples = std::min(wanted, rows.total);
   for (std::int64_t t = 0; t < tokens; ++t) {
     const std::int64_t row = rows.first + t;
+    if (statistics.sample_tokens() >= wanted) return;
     if (!is_sample(row, samples, rows.total)) continue;
     const auto from = rows.x.begin() + t * rows.columns;
     statistics.samples.insert(statistics.samples.end(), from, from + rows.columns);

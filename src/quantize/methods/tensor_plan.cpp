@@ -45,8 +45,8 @@ const ActWord& word_of(ActChoice choice) {
 // products, and the head's errors reach the logits at once. A group of the weights must not span
 // two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
-  const bool fine =
-      role == TensorRole::mlp_output || role == TensorRole::head || role == TensorRole::token_embedding;
+  const bool fine = role == TensorRole::mlp_output || role == TensorRole::head ||
+                    role == TensorRole::token_embedding;
   const bool narrow = config.width < kNarrowWidth;
   return narrow && fine && fits_act(scheme, ActKind::g32) ? ActKind::g32 : ActKind::g128;
 }
@@ -148,11 +148,12 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
             Setting{"act"}, " g128, or a ", Setting{"type"}, " with smaller groups");
   }
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    std::string last, block;
+    TensorPlan last_plan;
     for (const LinearSite& site : linear_sites(config, layer)) {
-      std::string last;
-      TensorPlan last_plan;
-      for (const LinearSpec& weight : site.weights) {
-        if (weight.exact) continue;
+      if (site.block_name() != block) last.clear();
+      block = site.block_name();
+      for (const LinearSpec& weight : site.coded_weights()) {
         const std::string name = layer_tensor(layer, weight.name);
         const TensorPlan now = plan(name, role_of(site, weight));
         require(last.empty() || (now.act == last_plan.act &&

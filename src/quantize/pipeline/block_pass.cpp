@@ -28,14 +28,14 @@ class Collector final : public Observer {
   bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
     const std::size_t site = linear.site;
     if (wants(site)) {
-      const std::span<float> values = seen_of(site, context_.ranks.rank());
+      const std::span<float> values = seen_of(site, context_.ranks.rank(), tokens);
       context_.backend.download(input, tokens, values);
       if (context_.ranks.size() == 1) {
         add(site, window_, values);
       } else {
         StatisticsWanted wanted = pass_.wanted;
         wanted.hessian = false;
-        accumulate(of_window_[site] = {}, rows_of(window_, values), wanted, place_of(site),
+        accumulate(of_window_[site] = {}, rows_of(site, window_, values), wanted, place_of(site),
                    context_.pool);
       }
     }
@@ -65,6 +65,9 @@ class Collector final : public Observer {
   }
 
   PassResult finish() {
+    for (auto& [site, statistics] : result_.statistics) {
+      statistics.largest_token.resize(static_cast<std::size_t>(statistics.columns));
+    }
     if (pass_.wanted.hessian && context_.ranks.size() > 1) {
       for (auto& [site, statistics] : result_.statistics) join_hessian(statistics);
     }
@@ -94,13 +97,19 @@ class Collector final : public Observer {
 
   void add(std::size_t site, std::int64_t window, std::span<const float> values) {
     start_window_of(site, window);
-    accumulate(result_.statistics[site], rows_of(window, values), wanted_, place_of(site),
+    accumulate(result_.statistics[site], rows_of(site, window, values), wanted_, place_of(site),
                context_.pool);
   }
 
-  WindowRows rows_of(std::int64_t window, std::span<const float> values) const {
-    return {values, std::ssize(values) / tokens_, window * tokens_,
-            context_.hidden.windows() * tokens_};
+  WindowRows rows_of(std::size_t site, std::int64_t window, std::span<const float> values) {
+    const LinearSite& of = sites_[site];
+    const std::int64_t total = context_.hidden.windows() * tokens_;
+    if (of.share() == 1) return {values, of.inputs, window * tokens_, total};
+    // Of a site that sees some tokens: about so many, which are counted as they come.
+    const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
+    const std::int64_t before = result_.statistics[site].tokens;
+    const std::int64_t most = before + std::ssize(values) / of.inputs;
+    return {values, of.inputs, before, std::max({expected, most, std::int64_t{1}})};
   }
 
   // For errors: "layers.3 (qkv)".
@@ -109,6 +118,8 @@ class Collector final : public Observer {
   }
 
   void start_window_of(std::size_t site, std::int64_t window) {
+    // What a router sends to an expert in half of the windows tells nothing of the text.
+    if (sites_[site].share() < 1) return;
     if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
 
@@ -121,6 +132,15 @@ class Collector final : public Observer {
     first.square_sum = statistics.square_sum;
     first.absmax = std::move(statistics.absmax);
     statistics.absmax.assign(first.absmax.size(), 0.0f);
+  }
+
+  // Room for what this rank's window gives: of one rank all sites share it, one after the other.
+  std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
+    if (context_.ranks.size() > 1) return seen_of(site, rank);
+    std::vector<float>& room = seen_[0];
+    const auto numbers = static_cast<std::size_t>(tokens * sites_[site].inputs);
+    if (room.size() < numbers) room.resize(numbers);
+    return std::span(room).first(numbers);
   }
 
   // What a rank's window gave, this one's or one that was gathered.

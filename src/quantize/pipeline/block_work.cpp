@@ -5,6 +5,7 @@
 
 #include "format/leq_layout.h"
 #include "model/weights.h"
+#include "quantize/methods/method_table.h"
 #include "quantize/methods/zeroquant.h"
 #include "quantize/rewrites/act_rounding.h"
 #include "quantize/rewrites/site.h"
@@ -20,9 +21,38 @@ const TensorSpec* BlockWork::find_part(const std::string& part) const {
 // Of a linear.
 TensorPlan BlockWork::plan_of(const std::string& part) const {
   TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
-  if (plan.act == ActKind::tensor && by_token_.contains(site_of(sites_, part)))
+  const std::size_t site = site_of(sites_, part);
+  if (plan.act == ActKind::tensor && by_token_.contains(sites_[site].block_name()))
     plan.act = ActKind::row;
+  if (rare_.contains(site) && plan.method != nullptr && plan.method->needs != Needs::nothing) {
+    const QuantMethod& rtn = require_method("rtn");
+    plan.method = rtn.supports(plan.scheme) ? &rtn : nullptr;
+    plan.label.clear();
+  }
   return plan;
+}
+
+bool BlockWork::is_rare(const std::string& part) const {
+  return rare_.contains(site_of(sites_, part));
+}
+
+void BlockWork::judge_inputs(std::size_t site, const InputStatistics& inputs) {
+  count_tokens(site, inputs);
+  if (!rare_.contains(site)) return judge_static_scale(site, inputs);
+  by_token_.insert(sites_[site].block_name());
+}
+
+void BlockWork::count_tokens(std::size_t index, const InputStatistics& inputs) {
+  const LinearSite& site = sites_[index];
+  if (site.share() == 1) return;
+  if (experts_.experts == 0 || inputs.tokens < experts_.fewest) {
+    experts_.fewest = inputs.tokens;
+    experts_.site = input_name(layer_, site);
+  }
+  ++experts_.experts;
+  if (inputs.tokens >= kFewestExpertTokens) return;
+  ++experts_.rare;
+  rare_.insert(index);
 }
 
 void BlockWork::judge_static_scale(std::size_t index, const InputStatistics& inputs) {
@@ -34,14 +64,18 @@ void BlockWork::judge_static_scale(std::size_t index, const InputStatistics& inp
     const ActErrors errors =
         act_errors(make_site(site, block_, inputs, &context_.pool, context_.ranks), plan.scheme,
                    static_act_scale(inputs));
-    if (errors.fixed > context_.options.max_static_error * errors.by_token) by_token_.insert(index);
+    if (errors.fixed > context_.options.max_static_error * errors.by_token) {
+      by_token_.insert(sites_[index].block_name());
+    }
   }
 }
 
 void BlockWork::fold(Statistics& statistics) {
   const auto plan = [&](const std::string& part) { return plan_of(part); };
   for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
-    InputStatistics& inputs = statistics.at(site_of(sites_, site.consumers.front()));
+    const std::size_t index = site_of(sites_, site.consumers.front());
+    InputStatistics& inputs = statistics.at(index);
+    if (sites_[index].share() < 1 && inputs.tokens < kFewestExpertTokens) continue;
     const FoldChoice choice =
         context_.options.fold->choose({site, block_, inputs, plan, context_.pool, context_.ranks});
     const std::vector<float>& scale = choice.scales;
@@ -71,7 +105,7 @@ bool BlockWork::divides_rows(const std::string& part) const {
 QuantizedTensor BlockWork::quantize(const std::string& part, const InputStatistics& inputs) const {
   const Matrix& weight = block_.at(part);
   QuantizedTensor result = quantize_values(
-      weight.values, weight.rows, weight.columns, plan_of(part), &inputs,
+      weight.values, weight.rows, weight.columns, plan_of(part), is_rare(part) ? nullptr : &inputs,
       layer_tensor(layer_, part), context_.pool, divides_rows(part) ? context_.ranks : one_rank());
   if (const auto found = folds_.find(site_of(sites_, part)); found != folds_.end()) {
     result.record.fold = found->second;
@@ -87,7 +121,7 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
   const QuantizedTensor& result = done_[part] = std::move(chosen);
   const std::string bias = part + ".bias";
   const bool corrected = context_.options.correct_bias && plan.method != nullptr &&
-                         !plan.scheme.is_float() && block_.has(bias);
+                         !plan.scheme.is_float() && block_.has(bias) && !is_rare(part);
   if (corrected) {
     std::vector<float> found(weight.values.size());
     unpack_all(result.weight.view(), found, context_.pool);

@@ -31,6 +31,17 @@ struct BlockContext {
   bool sequential = false;  // what is quantized replaces the f32 weights at once
 };
 
+// Experts with fewer tokens are rounded without what is known of their inputs.
+inline constexpr std::int64_t kFewestExpertTokens = 32;
+
+// How many tokens calibration showed the experts of a layer, or of all.
+struct ExpertTokens {
+  std::int64_t experts = 0;
+  std::int64_t fewest = 0;  // of one
+  std::string site;         // which
+  std::int64_t rare = 0;    // with fewer than kFewestExpertTokens
+};
+
 class BlockWork {
  public:
   BlockWork(const BlockContext& context, std::int64_t layer, BlockTensors tensors)
@@ -47,8 +58,10 @@ class BlockWork {
 
   // Moves sizes of input channels by options.fold and divides what was seen of them.
   void fold(Statistics& statistics);
-  // Act tensor: notes where a fixed scale does not suit an input.
-  void judge_static_scale(std::size_t site, const InputStatistics& inputs);
+  // Before the linears of these sites are quantized: notes where a fixed scale does not suit an
+  // input (act tensor), and experts of which too little was seen.
+  void judge_inputs(std::size_t site, const InputStatistics& inputs);
+  const ExpertTokens& expert_tokens() const { return experts_; }
   // How many numbers a linear has.
   std::int64_t size_of(const std::string& part) const;
   // Whether ranks can divide the rows of a linear.
@@ -62,6 +75,9 @@ class BlockWork {
 
  private:
   TensorPlan plan_of(const std::string& part) const;
+  void judge_static_scale(std::size_t site, const InputStatistics& inputs);
+  void count_tokens(std::size_t site, const InputStatistics& inputs);
+  bool is_rare(const std::string& part) const;
   const TensorSpec* find_part(const std::string& part) const;
   void note_key_mean(const InputStatistics& inputs);
 
@@ -72,7 +88,9 @@ class BlockWork {
   BlockTensors block_;
   std::map<std::string, QuantizedTensor> done_;
   std::map<std::size_t, std::string> folds_;  // by site: checksums of the scales
-  std::set<std::size_t> by_token_;            // sites whose inputs a fixed scale does not suit
+  std::set<std::string> by_token_;            // blocks of inputs that a fixed scale does not suit
+  std::set<std::size_t> rare_;                // sites of experts with too few tokens
+  ExpertTokens experts_;
 };
 
 }  // namespace leq

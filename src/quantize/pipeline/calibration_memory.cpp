@@ -10,6 +10,7 @@
 #include "quantize/calibration/statistics.h"
 #include "quantize/methods/tensor_plan.h"
 #include "quantize/pipeline/block_run.h"
+#include "quantize/pipeline/site_inputs.h"
 
 namespace leq {
 namespace {
@@ -54,12 +55,18 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
     if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
   }
   std::int64_t widest = 0;
-  std::uint64_t all = 0;
-  for (const LinearSite& site : linear_sites(config, layer)) {
-    widest = std::max(widest, site.inputs);
-    all += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_together);
+  std::uint64_t all = 0, one = 0;  // of all sites, and of the largest stage
+  const std::vector<LinearSite> sites = linear_sites(config, layer);
+  for (const std::vector<std::size_t>& stage : stages_of(sites)) {
+    std::uint64_t of_stage = 0;
+    for (const std::size_t at : stage) {
+      const LinearSite& site = sites[at];
+      widest = std::max(widest, site.inputs);
+      all += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_together);
+      of_stage += statistics_bytes(site.inputs, shape.sample_tokens, shape.hessian_of_one);
+    }
+    one = std::max(one, of_stage);
   }
-  const std::uint64_t one = statistics_bytes(widest, shape.sample_tokens, shape.hessian_of_one);
   CalibrationMemory memory;
   memory.block = numbers * sizeof(float);
   memory.statistics = shape.together ? std::max(all, one) : one;

@@ -56,6 +56,8 @@ class Pipeline {
         weights_(weights_checksum(config, tensors)) {
     loaded_ = !options.load_stats.empty();
     needs_ = demands_of(config_, options.plan).needs;
+    require(options.ranks->size() == 1 || !config_.has_experts(), ErrorKind::bad_setting,
+            "models with experts are not quantized by several ranks yet; use one process");
     sequential_ = runs_sequentially(config_, options);
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};
@@ -73,6 +75,7 @@ class Pipeline {
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
   void save(std::int64_t layer, const Statistics& statistics);
+  void note_experts(const BlockWork& work);
   void count_acts(const std::vector<BlockTensor>& block);
   void report() const;
   std::vector<BlockTensor> quantize_block(std::int64_t layer);
@@ -98,6 +101,7 @@ class Pipeline {
   std::unique_ptr<HiddenStates> hidden_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // planned with act tensor
   HalvesDifference halves_;
+  ExpertTokens experts_;               // of all blocks
   std::int64_t done_ = 0, total_ = 0;  // units of progress
 };
 
@@ -150,9 +154,15 @@ CalibrationMemory Pipeline::plan_memory() {
   const CalibrationMemory memory =
       plan_calibration(config_, shape, workers_.backend->layout(), options_.max_ram);
   options_.say("memory      " + describe(memory));
-  const std::int64_t passes = loaded_ ? 0 : sequential_ ? (options_.fold ? 6 : 5) : 1;
-  total_ = config_.layer_count() *
-           (passes * shape.windows + 7 * std::max<std::int64_t>(1, shape.windows / 4));
+  total_ = 0;
+  for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
+    const std::vector<LinearSite> sites = linear_sites(config_, layer);
+    const std::int64_t stages = std::ssize(stages_of(sites)) + 1;
+    const std::int64_t passes = loaded_ ? 0 : sequential_ ? stages + (options_.fold ? 1 : 0) : 1;
+    std::int64_t linears = 0;
+    for (const LinearSite& site : sites) linears += std::ssize(site.coded_weights());
+    total_ += passes * shape.windows + linears * std::max<std::int64_t>(1, shape.windows / 4);
+  }
   return memory;
 }
 
@@ -245,8 +255,8 @@ void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
   std::vector<Part> whole;  // each one rank's
   std::vector<std::int64_t> sizes;
+  for (const auto& [site, inputs] : statistics) work.judge_inputs(site, inputs);
   for (const auto& [site, inputs] : statistics) {
-    work.judge_static_scale(site, inputs);
     for (const std::string& part : parts_of(work.sites()[site])) {
       if (options_.ranks->size() > 1 && !work.divides_rows(part)) {
         whole.push_back({part, inputs});
@@ -276,9 +286,9 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   const std::int64_t layer = work.layer();
   BlockRun run(config_, layer, work.tensors(), *workers_.backend, options_.data.length);
   bool past_mixer = false;
-  for (std::size_t i = 0; i < run.sites().size(); ++i) {
-    Pass stage = {Extent::inputs, Extent::none, {i}, kWanted, false};
-    if (run.sites()[i].sublayer == Sublayer::mlp) {
+  for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
+    Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
+    if (run.sites()[sites.front()].sublayer == Sublayer::mlp) {
       stage.mixer = past_mixer ? Extent::none : Extent::whole;  // quantized by now
       stage.mlp = Extent::inputs;
       stage.keep = !past_mixer;
@@ -301,7 +311,19 @@ std::vector<BlockTensor> Pipeline::quantize_block(std::int64_t layer) {
   } else {
     quantize_sites(work, statistics);
   }
+  note_experts(work);
   return work.finish();
+}
+
+void Pipeline::note_experts(const BlockWork& work) {
+  const ExpertTokens& seen = work.expert_tokens();
+  if (seen.experts == 0) return;
+  if (experts_.experts == 0 || seen.fewest < experts_.fewest) {
+    experts_.fewest = seen.fewest;
+    experts_.site = seen.site;
+  }
+  experts_.experts += seen.experts;
+  experts_.rare += seen.rare;
 }
 
 // `partial` is the leader's; null on the other ranks, who resume nothing.
@@ -367,6 +389,13 @@ void Pipeline::report() const {
                  "fixed one errs more than " + fixed(options_.max_static_error, 1) +
                  " times as much");
   }
+  if (experts_.experts > 0) {
+    options_.say("experts     the fewest tokens of one are " + std::to_string(experts_.fewest) +
+                 " (" + experts_.site + "); " + std::to_string(experts_.rare) + " of " +
+                 std::to_string(experts_.experts) + " saw fewer than " +
+                 std::to_string(kFewestExpertTokens) +
+                 ", whose down is rounded as rtn does without text");
+  }
   if (loaded_) return;
   if (std::ssize(options_.data.windows) < 2) {
     options_.say("stability   not known from one window: give a longer text or more " +
@@ -410,7 +439,7 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors) {
   std::vector<float> values;
   for (const TensorInput& tensor : tensors) {
-    for (const char* part : {"q", "o", "down"}) {
+    for (const char* part : {"q", "o", "down", "experts.0.down"}) {
       if (tensor.name != layer_tensor(0, part) &&
           tensor.name != layer_tensor(config.layer_count() - 1, part)) {
         continue;

@@ -14,7 +14,7 @@ std::string input_name(std::int64_t layer, const LinearSite& site) {
 
 std::vector<std::string> parts_of(const LinearSite& site) {
   std::vector<std::string> parts;
-  for (const LinearSpec& weight : site.weights) parts.push_back(weight.name);
+  for (const LinearSpec& weight : site.coded_weights()) parts.push_back(weight.name);
   return parts;
 }
 
@@ -25,6 +25,16 @@ std::size_t site_of(std::span<const LinearSite> sites, std::string_view part) {
     }
   }
   fail(ErrorKind::internal, "layer: no linear ", part);
+}
+
+std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites) {
+  std::vector<std::vector<std::size_t>> stages;
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    const bool goes_on = i > 0 && sites[i].block_name() == sites[i - 1].block_name();
+    if (!goes_on) stages.emplace_back();
+    stages.back().push_back(i);
+  }
+  return stages;
 }
 
 std::vector<std::size_t> all_sites(std::span<const LinearSite> sites) {

@@ -117,13 +117,18 @@ struct Trial {
   const QuantScheme& scheme;
   const OutputWeights& outputs;
   Communicator& ranks;
+  std::vector<std::size_t> consumers;       // that are looked at
   std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's
 
   Trial(const Site& of, const AwqOptions& options, const OutputWeights& of_outputs,
         std::int64_t rows)
-      : site(of), scheme(options.scheme), outputs(of_outputs), ranks(dividers(of, scheme)) {
-    for (const SiteWeight& consumer : site.consumers) {
-      weights.push_back(some_rows(consumer, site.columns, rows, ranks));
+      : site(of),
+        scheme(options.scheme),
+        outputs(of_outputs),
+        ranks(dividers(of, scheme)),
+        consumers(searched_consumers(of)) {
+    for (const std::size_t at : consumers) {
+      weights.push_back(some_rows(site.consumers[at], site.columns, rows, ranks));
     }
   }
 
@@ -133,8 +138,8 @@ struct Trial {
     for (std::size_t c = 0; c < weights.size(); ++c) {
       const std::int64_t rows = std::ssize(weights[c]) / site.columns;
       const auto scaled = scaled_columns(weights[c], of_columns);
-      auto rounded = rounded_weight({site.consumers[c].name, scaled, rows}, site.columns, scheme,
-                                    site.pool, ranks);
+      auto rounded = rounded_weight({site.consumers[consumers[c]].name, scaled, rows}, site.columns,
+                                    scheme, site.pool, ranks);
       total += output_error(difference(weights[c], std::move(rounded), of_columns));
     }
     return total;

@@ -11,7 +11,8 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTaskRows = 64;  // rows of w that a thread takes at once
+constexpr std::int64_t kTaskRows = 64;          // rows of w that a thread takes at once
+constexpr std::size_t kSearchedConsumers = 17;  // odd: of gates and ups in turn it takes both
 
 }  // namespace
 
@@ -34,6 +35,13 @@ Site make_site(const SmoothingSite& site, const BlockTensors& block,
     made.consumers.push_back({part, weight.values, weight.rows});
   }
   return made;
+}
+
+std::vector<std::size_t> searched_consumers(const Site& site) {
+  const std::size_t all = site.consumers.size(), taken = std::min(all, kSearchedConsumers);
+  std::vector<std::size_t> picked;
+  for (std::size_t i = 0; i < taken; ++i) picked.push_back(i * all / taken);
+  return picked;
 }
 
 std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale) {

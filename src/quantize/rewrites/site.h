@@ -39,6 +39,9 @@ Site make_site(const SmoothingSite& site, const BlockTensors& block,
                const InputStatistics& statistics, ThreadPool* pool,
                Communicator& ranks = one_rank());
 
+// Which consumers a search measures: all, or of many (experts) some in even steps.
+std::vector<std::size_t> searched_consumers(const Site& site);
+
 // scale [S] -> one for each input channel, [K].
 std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale);
 

@@ -104,8 +104,10 @@ Searched searched_weights(const Site& site, const SmoothingOptions& options) {
           site.name, ": the search for scales needs sampled tokens of ", site.columns,
           " columns; calibrate with some");
   Searched result;
-  result.weights.reserve(site.consumers.size());  // their views stay where they are
-  for (const SiteWeight& consumer : site.consumers) {
+  const std::vector<std::size_t> picked = searched_consumers(site);
+  result.weights.reserve(picked.size());  // their views stay where they are
+  for (const std::size_t at : picked) {
+    const SiteWeight& consumer = site.consumers[at];
     result.weights.push_back(
         searched_rows(site, consumer, options.weight.scaling == Scaling::tensor));
     const SearchedWeight& searched = result.weights.back();

@@ -249,8 +249,8 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
       }
       HeadRope head_rope{context, shape};
       if (shape.rotary) {
-        rope.cosines = table + position * rotary_dims(shape);
-        rope.sines = rope.cosines + rotary_dims(shape) / 2;
+        head_rope.cosines = table + position * rotary_dims(shape);
+        head_rope.sines = head_rope.cosines + rotary_dims(shape) / 2;
       }
       const std::int32_t page = block.pages[static_cast<std::size_t>(position / kPageTokens)];
       append_head(head_rope, head, kv, page, position % kPageTokens, kv_head, wide);

@@ -1,0 +1,16 @@
+// Drives the linears of experts on the CPU: the rows of a step in groups by expert, all groups in
+// one loop of the pool. A row's bits are those of run_linear, whatever group it is in.
+#pragma once
+
+#include "backend/cpu/matmul/linear.h"
+#include "backend/expert_routes.h"
+
+namespace leq::cpu {
+
+// Operations::experts_gated and experts_add.
+void run_experts_gated(const LinearContext& context, const Rows& x, const ExpertRoutes& routes,
+                       const ExpertLinears& experts, Rows& grouped, Rows& out);
+void run_experts_add(const LinearContext& context, const Rows& products, const ExpertRoutes& routes,
+                     const ExpertLinear& down, Rows& x);
+
+}  // namespace leq::cpu
