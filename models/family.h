@@ -28,6 +28,7 @@ struct ConfigKeys {
 // Which layers see only a window of positions, where config.json has no layer_types.
 enum class WindowRule : std::uint8_t {
   none,
+  named,         // sliding_window, none where the key is absent (Ministral 3)
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
 };
@@ -80,6 +81,7 @@ struct Family {
   double partial_rotary = 1.0;          // of a head, where partial_rotary_factor is absent
   bool reads_partial_rotary = false;    // whether it may be another
   const DeltaKeys* delta = nullptr;
+  bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

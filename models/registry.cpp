@@ -7,6 +7,7 @@ namespace leq {
 
 extern const Family kGpt2;
 extern const Family kLlama;
+extern const Family kMinistral3;
 extern const Family kMistral;
 extern const Family kQwen2;
 extern const Family kQwen3;
@@ -14,8 +15,8 @@ extern const Family kQwen3Next;
 extern const Family kQwen3_5;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 7> kFamilies = {
-      &kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kQwen3Next, &kQwen3_5};
+  static constexpr std::array<const Family*, 8> kFamilies = {
+      &kGpt2, &kLlama, &kMinistral3, &kMistral, &kQwen2, &kQwen3, &kQwen3Next, &kQwen3_5};
   return kFamilies;
 }
 

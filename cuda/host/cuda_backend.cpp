@@ -197,6 +197,11 @@ class CudaBackend final : public Backend {
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.key_offset = shape.key_offset;
+    if (shape.tempered) {
+      check_query_factors(rope, shape, batch.end_position());
+      a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());
+      a.query_period = static_cast<int>(rope.query_period);
+    }
     a.keys = pages_of(kv, KvPart::keys, shape);
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);

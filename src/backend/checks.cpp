@@ -156,6 +156,14 @@ void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t
           ", table holds ", rope.context, "; raise ", Setting{"context"});
 }
 
+void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std::int64_t end) {
+  if (!shape.tempered) return;
+  ensure(rope.query_period > 0, "temperature of queries: the table has no factors");
+  const auto held = static_cast<std::int64_t>(rope.query_factors.size() / sizeof(float));
+  ensure((end - 1) / rope.query_period < held, "temperature of queries: position ", end - 1, ", ",
+         held, " factors of ", rope.query_period, " positions");
+}
+
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
                      const RowsFor& target) {
   const Rows& out = target.rows;

@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/checkpoint_names.h"
+#include "convert/hf_text_config.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
 #include "format/leq_layout.h"
@@ -35,7 +37,7 @@ class TensorImporter {
   TensorImporter(const TensorSource& source, const Family& family, const ModelConfig& config,
                  std::string place)
       : source_(source), family_(family), config_(config), place_(std::move(place)) {
-    find_prefix();
+    find_names();
   }
 
   std::vector<TensorInput> import() {
@@ -46,15 +48,12 @@ class TensorImporter {
   }
 
  private:
-  void find_prefix() {
-    const TensorRule& first = family_.tensors.front();
-    for (const std::string_view prefix : family_.prefixes) {
-      if (source_.find(std::string(prefix) + std::string(first.source)) == nullptr) continue;
-      prefix_ = prefix;
-      return;
-    }
-    fail(place_, ": tensor ", family_.prefixes.front(), first.source, " is missing; is this a ",
-         family_.name, " checkpoint?");
+  void find_names() {
+    const auto names = find_text_names(source_, family_);
+    require(names.has_value(), place_, ": tensor ", family_.prefixes.front(),
+            family_.tensors.front().source, " is missing; is this a ", family_.name,
+            " checkpoint?");
+    names_ = *names;
   }
 
   const TensorRule& rule_for(const std::string& pattern) const {
@@ -70,10 +69,10 @@ class TensorImporter {
     TensorRule rule;
     std::string name;
     if (spec.role == TensorRole::head) {
-      name = family_.head;
+      name = names_.head;
     } else {
       rule = rule_for(pattern);
-      name = prefix_ + replace_all(std::string(rule.source), "{}", layer);
+      name = names_.prefix + replace_all(std::string(rule.source), "{}", layer);
     }
     const SourceTensor* tensor = source_.find(name);
     require(tensor != nullptr, place_, ": tensor ", name, " is missing",
@@ -185,7 +184,8 @@ class TensorImporter {
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (tensor.name == family_.head && config_.tied) continue;  // settle_tying found it equal
+      if (tensor.name == names_.head && config_.tied) continue;  // settle_tying found it equal
+      if (!other_model_of(tensor.name).empty()) continue;
       const auto& endings = family_.ignored;
       const bool ignored = std::any_of(endings.begin(), endings.end(), [&](std::string_view end) {
         return tensor.name.ends_with(end);
@@ -200,7 +200,7 @@ class TensorImporter {
   const Family& family_;
   const ModelConfig& config_;
   std::string place_;
-  std::string prefix_;
+  TextNames names_;
   std::set<std::string> used_;
 };
 
@@ -283,10 +283,14 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   const std::string config_text = read_config(folder);
   ImportedModel model;
   model.config = import_hf_config(config_text, config_path.string());
-  const Json config = parse_json(config_text, config_path.string());
+  const Json config =
+      text_config_of(parse_json(config_text, config_path.string()), config_path.string());
   const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
 
   model.source = open_safetensors(folder, &model.notes);
+  if (std::string note = left_out_note(*model.source); !note.empty()) {
+    model.notes.push_back(std::move(note));
+  }
   settle_tying(*model.source, family, model.config, model.notes);
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 

@@ -158,6 +158,14 @@ std::vector<std::int64_t> ModelConfig::delta_layers() const {
   return found;
 }
 
+QueryTemperature ModelConfig::temperature() const {
+  for (const LayerConfig& layer : layers) {
+    const AttentionConfig* attention = layer.attention();
+    if (attention != nullptr && attention->temperature.period != 0) return attention->temperature;
+  }
+  return {};
+}
+
 std::int64_t ModelConfig::widest_mlp() const {
   std::int64_t widest = 0;
   for (const LayerConfig& layer : layers) {
@@ -198,6 +206,7 @@ std::vector<std::string> required_features(const ModelConfig& config) {
     features.emplace_back("output_gate");
   }
   if (config.delta_net() != nullptr) features.emplace_back("delta_net");
+  if (config.temperature().period != 0) features.emplace_back("temperature");
   return features;
 }
 
@@ -232,6 +241,18 @@ void check_layer_count(std::int64_t count, std::string_view source, const FieldS
 
 namespace {
 
+void check_temperature(const ModelConfig& config, std::int64_t layer, std::string_view place) {
+  const AttentionConfig* attention = config.layer(layer).attention();
+  if (attention == nullptr || attention->temperature.period == 0) return;
+  const auto& [beta, period] = attention->temperature;
+  require(std::isfinite(beta) && beta > 0 && beta <= 1e3, place, ": temperature beta = ", beta,
+          ": expected above 0, at most 1000");
+  require(period >= 1 && period <= 1 << 24, place, ": temperature period = ", period,
+          ": expected 1 to ", 1 << 24);
+  require(attention->temperature == config.temperature(), place,
+          ": layers with two temperatures of queries are not supported");
+}
+
 constexpr std::int64_t kMostTaps = 16;
 constexpr std::int64_t kWidestHead = 1024;
 
@@ -245,8 +266,8 @@ void check_attention(const ModelConfig& config, const AttentionConfig& attention
   require(!attention.rotary || config.rope_dims() == (dims > 0 ? dims : config.head_dim), place,
           ": rotary_dims = ", dims, ", other layers turn ", config.rope_dims(),
           ": expected all alike");
-  require(attention.output_gate == other.output_gate, place,
-          ": output_gate unlike that of layers[", first, "]: expected all alike");
+  require(attention.output_gate == other.output_gate, place, ": output_gate unlike that of layers[",
+          first, "]: expected all alike");
 }
 
 void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
@@ -259,8 +280,8 @@ void check_delta_net(const ModelConfig& config, const DeltaNetConfig& delta,
   check("value_heads", delta.value_heads, 4096);
   check("key_dim", delta.key_dim, kWidestHead);
   check("value_dim", delta.value_dim, kWidestHead);
-  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place, ": conv_taps = ",
-          delta.conv_taps, ": expected 2 to ", kMostTaps);
+  require(delta.conv_taps >= 2 && delta.conv_taps <= kMostTaps, place,
+          ": conv_taps = ", delta.conv_taps, ": expected 2 to ", kMostTaps);
   require(delta.value_heads % delta.key_heads == 0, place, ": ", delta.value_heads,
           " value heads are no multiple of ", delta.key_heads, " key heads");
   require(delta == *config.delta_net(), place,
@@ -286,6 +307,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
     require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
             config.window(i), " is out of range");
     check_mixer(config, i, place);
+    check_temperature(config, i, place);
     const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
@@ -344,6 +366,9 @@ std::string describe(const ModelConfig& config) {
   if (config.has_rope() && config.rope_dims() != config.head_dim) {
     text += ", RoPE on " + std::to_string(config.rope_dims()) + " of " +
             std::to_string(config.head_dim);
+  }
+  if (const QueryTemperature temperature = config.temperature(); temperature.period > 0) {
+    text += ", queries sharper every " + std::to_string(temperature.period) + " positions";
   }
   if (config.rotation.block > 0) {
     text += ", rotated in blocks of " + std::to_string(config.rotation.block);
