@@ -9,6 +9,7 @@
 #include "convert/hf_hybrid.h"
 #include "convert/hf_import.h"
 #include "convert/hf_text_config.h"
+#include "convert/quantization_config.h"
 #include "models/family.h"
 
 namespace leq {
@@ -49,13 +50,7 @@ const Family& family_of(const Json& json, std::string_view source) {
 
 // Keys that change the function in ways that leq does not compute.
 void refuse_unsupported(const Json& json, const Family& family, std::string_view source) {
-  if (const Json* quantized = present(json, "quantization_config")) {
-    const std::string method =
-        quantized->is_object() ? json_get_or<std::string>(*quantized, "quant_method", "?", source)
-                               : "?";
-    fail(source, ": the checkpoint is already quantized (quantization_config ", printable(method),
-         "); use the original f32, f16 or bf16 checkpoint");
-  }
+  read_quantization_config(json, source);
   for (const Family::Fixed& fixed : family.fixed) {
     require(json_get_or<bool>(json, fixed.key, fixed.value, source) == fixed.value, source, ": ",
             fixed.key, " = ", fixed.value ? "false" : "true", " is not supported");

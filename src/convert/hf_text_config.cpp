@@ -11,8 +11,9 @@ namespace leq {
 namespace {
 
 // Keys that a wrapper has for all its models. Of end tokens the wrapper's are those of its chats.
-constexpr std::array<std::string_view, 6> kCommonKeys = {
-    "quantization_config", "eos_token_id", "bos_token_id", "dtype", "torch_dtype", "pad_token_id"};
+constexpr std::array<std::string_view, 7> kCommonKeys = {
+    "quantization_config", "eos_token_id", "bos_token_id",       "dtype",
+    "torch_dtype",         "pad_token_id", "tie_word_embeddings"};
 
 // Text models that a wrapper has where its text_config does not say.
 struct DefaultText {
@@ -92,11 +93,6 @@ Json text_config_of(Json config, std::string_view source) {
   check_architectures(config, source);
   for (const std::string_view key : kCommonKeys) {
     if (!is_null_or_absent(config, key)) text[std::string(key)] = config[key];
-  }
-  // The wrapper's class has a default that the text model's own word is better than.
-  if (is_null_or_absent(text, "tie_word_embeddings") &&
-      !is_null_or_absent(config, "tie_word_embeddings")) {
-    text["tie_word_embeddings"] = config["tie_word_embeddings"];
   }
   if (is_null_or_absent(text, "model_type") && !is_null_or_absent(config, "model_type") &&
       config["model_type"].is_string()) {

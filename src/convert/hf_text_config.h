@@ -1,5 +1,5 @@
-// Models that see and hear as checkpoints wrap them: {"model_type": "mistral3", "text_config": {...},
-// "vision_config": {...}}. leq runs the text model inside.
+// Models that see and hear as checkpoints wrap them: {"model_type": "mistral3", "text_config":
+// {...}, "vision_config": {...}}. leq runs the text model inside.
 #pragma once
 
 #include <string_view>
