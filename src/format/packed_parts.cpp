@@ -50,6 +50,10 @@ bool is_float8(const SourceTensor& tensor) {
   return is_type(tensor, "F8_E4M3") || is_type(tensor, "F8_E5M2");
 }
 
+bool is_plain_float(const SourceTensor& tensor) {
+  return tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16;
+}
+
 std::int64_t divided(std::int64_t count, std::int64_t by) { return (count + by - 1) / by; }
 
 void require_type(const SourceTensor& tensor, std::string_view types, bool fits) {
@@ -78,6 +82,10 @@ class MatrixMaker {
     const SourceTensor& codes = parts_.packed != nullptr ? *parts_.packed : *parts_.weight;
     matrix_.codes = &codes;
     require_matrix(codes);
+    require(parts_.packed == nullptr || parts_.weight == nullptr, codes.place, ": tensor ",
+            printable(codes.name), ": there is also ",
+            parts_.weight == nullptr ? "" : printable(parts_.weight->name),
+            ", which of the two counts is not known");
     require(parts_.scale != nullptr, codes.place, ": tensor ", printable(codes.name), " holds ",
             printable(codes.file_dtype), " codes, but there is no tensor of scales beside it");
     const bool is_words = is_type(codes, "I32");
@@ -104,7 +112,7 @@ class MatrixMaker {
   // Scales [blocks][N]: blocks of columns, and bits by the zero points' width.
   void set_down_scales() {
     const SourceTensor& scale = *parts_.scale;
-    require_type(scale, "F16, BF16 or F32", scale.dtype != DType::u8);
+    require_type(scale, "F16, BF16 or F32", is_plain_float(scale));
     require_matrix(scale);
     const std::int64_t blocks = scale.shape[0];
     require_shape(scale, {blocks, matrix_.rows});
@@ -289,8 +297,7 @@ class MatrixMaker {
     plane.tensor = &scale;
     plane.is_exponent = is_type(scale, "F8_E8M0") || is_type(scale, "U8");
     require_type(scale, "F32, F16, BF16, F8_E4M3, F8_E8M0 or U8",
-                 plane.is_exponent || is_type(scale, "F8_E4M3") || scale.dtype == DType::f32 ||
-                     scale.dtype == DType::f16 || scale.dtype == DType::bf16);
+                 plane.is_exponent || is_type(scale, "F8_E4M3") || is_plain_float(scale));
     const std::int64_t rows = matrix_.rows, columns = matrix_.columns;
     const Shape blocks = {divided(rows, options_.block_rows),
                           divided(columns, options_.block_columns)};
