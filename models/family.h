@@ -29,10 +29,10 @@ struct ConfigKeys {
 // Which layers see only a window of positions, where config.json has no layer_types.
 enum class WindowRule : std::uint8_t {
   none,
+  named,         // sliding_window, none where the key is absent (Ministral 3, Mixtral)
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
   switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
-  given,         // sliding_window on all layers where the key is there (Mixtral)
 };
 
 // Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
@@ -98,6 +98,7 @@ struct Family {
   bool reads_partial_rotary = false;  // whether it may be another
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
+  bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

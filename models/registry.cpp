@@ -7,6 +7,7 @@ namespace leq {
 
 extern const Family kGpt2;
 extern const Family kLlama;
+extern const Family kMinistral3;
 extern const Family kMistral;
 extern const Family kMixtral;
 extern const Family kQwen2;
@@ -16,8 +17,9 @@ extern const Family kQwen3Next;
 extern const Family kQwen3_5;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 9> kFamilies = {
-      &kGpt2, &kLlama, &kMistral, &kMixtral, &kQwen2, &kQwen3, &kQwen3Moe, &kQwen3Next, &kQwen3_5};
+  static constexpr std::array<const Family*, 10> kFamilies = {
+      &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral,
+      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5};
   return kFamilies;
 }
 

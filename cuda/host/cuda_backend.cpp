@@ -15,11 +15,11 @@
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
-#include "cuda/host/pending_samples.h"
 #include "cuda/host/faults.h"
 #include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
 #include "cuda/host/part_events.h"
+#include "cuda/host/pending_samples.h"
 #include "cuda/host/row_blocks.h"
 #include "cuda/host/staging.h"
 #include "cuda/host/step_graphs.h"
@@ -113,13 +113,14 @@ class CudaBackend final : public Backend {
     gather_table(*embedding.positions, embedding.at, x, Gather::add);
   }
 
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Direction direction) override {
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
+              Direction direction) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     require_shared_row("rotate", x.width);
     launch_rotate({float_rows(x), tokens, x.width, rotation.block,
-                   reinterpret_cast<const float*>(rotation.memory.data()), direction == Direction::inverse,
-                   rotation.stream_norm == NormKind::layer},
+                   reinterpret_cast<const float*>(rotation.memory.data()),
+                   direction == Direction::inverse, rotation.stream_norm == NormKind::layer},
                   stream_);
   }
 
@@ -165,7 +166,7 @@ class CudaBackend final : public Backend {
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable&,
-            std::span<const KvLayer> layers) override {
+                          std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
     check_pages(batch);
@@ -197,6 +198,11 @@ class CudaBackend final : public Backend {
       a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
     a.key_offset = shape.key_offset;
+    if (shape.tempered) {
+      check_query_factors(rope, shape, batch.end_position());
+      a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());
+      a.query_period = static_cast<int>(rope.query_period);
+    }
     a.keys = pages_of(kv, KvPart::keys, shape);
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
@@ -251,7 +257,7 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<PendingSample> begin_sample(const Rows& logits,
-                                        std::span<const SampleRequest> requests) override {
+                                              std::span<const SampleRequest> requests) override {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests);
@@ -326,7 +332,7 @@ class CudaBackend final : public Backend {
   enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
   // Zones and copies are the same in all layers; a launch has layers of one pair of types.
   void quantize_layers(const AttentionBatch& batch, const AttentionShape& shape,
-                   std::span<const KvLayer> layers, Whole whole) {
+                       std::span<const KvLayer> layers, Whole whole) {
     KvQuantizeArguments a = {batch, heads_of(shape)};
     a.copied = copied_of(layers[0]);
     a.whole_before = whole == Whole::before_the_batch;

@@ -320,7 +320,7 @@ struct AttentionHeads {
 };
 
 // q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (gain null: none), rotation by the row's
-// position, q * 1/sqrt(d) in place; k and v into their pages.
+// position, q * its factor in place; k and v into their pages.
 struct RopeAppendArguments {
   FloatRows qkv;
   AttentionBatch batch;
@@ -330,6 +330,9 @@ struct RopeAppendArguments {
   float q_eps = 0, k_eps = 0;
   const float* table = nullptr;       // [positions][2][d/2] cosines, then sines; null: no rotation
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
+  // What q is multiplied by at position p is query_factors[p / query_period]; null: 1/sqrt(d).
+  const float* query_factors = nullptr;
+  int query_period = 1;
   KvPages keys, values;
   KvCopied copied;  // sides of whole blocks are written here
   // Heads are turned by a Hadamard matrix: q and k, v.
@@ -348,8 +351,8 @@ struct KvQuantizeLayer {
 };
 
 // Blocks of positions become codes, of the sides that have blocks. Which blocks that are follows on
-// the device from the runs, so that a recorded step quantizes what is due in it. One launch serves all
-// layers: blocks that were whole before the batch need nothing that the step computes.
+// the device from the runs, so that a recorded step quantizes what is due in it. One launch serves
+// all layers: blocks that were whole before the batch need nothing that the step computes.
 struct KvQuantizeArguments {
   AttentionBatch batch;
   AttentionHeads heads;

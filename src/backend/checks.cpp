@@ -150,10 +150,19 @@ void check_pages(const BatchView& batch) {
 }
 
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end) {
-  ensure(std::ssize(rope.inv_freq) * 2 == rotary_dims(shape), "rotary embedding: ",
-         rope.inv_freq.size(), " frequencies for ", rotary_dims(shape), " numbers of a head");
+  ensure(std::ssize(rope.inv_freq) * 2 == rotary_dims(shape),
+         "rotary embedding: ", rope.inv_freq.size(), " frequencies for ", rotary_dims(shape),
+         " numbers of a head");
   require(end <= rope.context, ErrorKind::bad_setting, "rotary embedding: position ", end - 1,
           ", table holds ", rope.context, "; raise ", Setting{"context"});
+}
+
+void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std::int64_t end) {
+  if (!shape.tempered) return;
+  ensure(rope.query_period > 0, "temperature of queries: the table has no factors");
+  const auto held = static_cast<std::int64_t>(rope.query_factors.size() / sizeof(float));
+  ensure((end - 1) / rope.query_period < held, "temperature of queries: position ", end - 1, ", ",
+         held, " factors of ", rope.query_period, " positions");
 }
 
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -170,9 +179,9 @@ void check_attention(const Rows& qkv, const BatchView& batch, const AttentionSha
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& target) {
   const bool whole = shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0;
-  ensure(whole && shape.key_dim > 0 && shape.value_dim > 0 && shape.taps > 1,
-         "delta net: found ", shape.key_heads, " key heads of ", shape.key_dim, ", ",
-         shape.value_heads, " value heads of ", shape.value_dim, ", ", shape.taps, " taps");
+  ensure(whole && shape.key_dim > 0 && shape.value_dim > 0 && shape.taps > 1, "delta net: found ",
+         shape.key_heads, " key heads of ", shape.key_dim, ", ", shape.value_heads,
+         " value heads of ", shape.value_dim, ", ", shape.taps, " taps");
   for (const Rows* rows : {&mixed, &gates, static_cast<const Rows*>(&target.rows)}) {
     require_capacity("delta net", batch.tokens, *rows);
   }
@@ -181,8 +190,8 @@ void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batc
          mixed.width);
   ensure(gates.values != nullptr && gates.width == 2 * std::int64_t{shape.value_heads},
          "delta net: expected f32 rows of ", 2 * shape.value_heads, " gates, found ", gates.width);
-  ensure(target.rows.width == shape.values(), "delta net: expected output rows of ",
-         shape.values(), ", found ", target.rows.width);
+  ensure(target.rows.width == shape.values(), "delta net: expected output rows of ", shape.values(),
+         ", found ", target.rows.width);
   for (const SequenceRun& run : batch.runs) {
     ensure(run.state_to != nullptr, "delta net: sequence ", run.sequence, " has no state");
   }

@@ -26,6 +26,7 @@ void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& sh
 void check_pages(const BatchView& batch);
 // The table's positions and frequencies suffice for positions below `end`.
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
+void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
 // The runs have states to write.
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& out);

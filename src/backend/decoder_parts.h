@@ -61,6 +61,7 @@ struct AttentionShape {
   bool rotary = true;
   int rotary_dims = 0;                // RoPE turns the first so many numbers of a head; 0 = all
   bool output_gate = false;           // rows hold H d gates after v: out * sigmoid(gate)
+  bool tempered = false;              // q is multiplied by the RopeTable's query_factors
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   // By what keys are turned that were coded before RoPE; null: they are coded after it.
   const RopeTable* key_rope = nullptr;

@@ -17,6 +17,16 @@ void reserve_block_rope(DeviceMemory& memory, RopeTable& rope) {
   rope.block_rope = Buffer(memory, rope.inv_freq.size() * 2 * kRopeBlock * sizeof(float));
 }
 
+void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,
+                       std::span<const float> factors) {
+  ensure(period > 0 && std::ssize(factors) * period >= rope.context,
+         "factors of queries: ", factors.size(), " of ", period, " positions for a context of ",
+         rope.context);
+  rope.query_period = period;
+  rope.query_factors = Buffer(memory, factors.size_bytes());
+  memory.write(rope.query_factors.data(), std::as_bytes(factors));
+}
+
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows) {
   const auto half = std::ssize(rope.inv_freq);
   for (std::int64_t position = first; position < first + count; ++position, rows += 2 * half) {

@@ -9,6 +9,8 @@
 #include "convert/hf_experts.h"
 #include "convert/hf_hybrid.h"
 #include "convert/hf_import.h"
+#include "convert/hf_text_config.h"
+#include "convert/quantization_config.h"
 #include "models/family.h"
 
 namespace leq {
@@ -30,8 +32,10 @@ std::string supported_families() {
 const Family& family_of(const Json& json, std::string_view source) {
   const auto type = json_get<std::string>(json, "model_type", source);
   const Family* family = find_family(type);
-  require(family != nullptr, source, ": model_type \"", printable(type),
-          "\" is not supported; supported are ", supported_families());
+  const std::string_view what = known_but_not_run(type);
+  require(family != nullptr, source, ": model_type \"", printable(type), "\" is not supported",
+          what.empty() ? "" : " (" + std::string(what) + ")", "; supported are ",
+          supported_families());
   const Json* names = present(json, "architectures");
   if (names == nullptr) return *family;
   require(names->is_array(), source, ": architectures: expected a list of names");
@@ -47,13 +51,7 @@ const Family& family_of(const Json& json, std::string_view source) {
 
 // Keys that change the function in ways that leq does not compute.
 void refuse_unsupported(const Json& json, const Family& family, std::string_view source) {
-  if (const Json* quantized = present(json, "quantization_config")) {
-    const std::string method =
-        quantized->is_object() ? json_get_or<std::string>(*quantized, "quant_method", "?", source)
-                               : "?";
-    fail(source, ": the checkpoint is already quantized (quantization_config ", printable(method),
-         "); use the original f32, f16 or bf16 checkpoint");
-  }
+  read_quantization_config(json, source);
   for (const Family::Fixed& fixed : family.fixed) {
     require(json_get_or<bool>(json, fixed.key, fixed.value, source) == fixed.value, source, ": ",
             fixed.key, " = ", fixed.value ? "false" : "true", " is not supported");
@@ -73,7 +71,8 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   RopeScaling scaling;
   std::string type = json_get_or<std::string>(json, "rope_type", "", source);
   if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
-  if (type == "default") return scaling;
+  // The three ids of M-RoPE are one number where all is text, which is plain RoPE.
+  if (type == "default" || type == "mrope") return scaling;
   bool known = false;
   for (const auto kind : {RopeScalingKind::linear, RopeScalingKind::dynamic,
                           RopeScalingKind::llama3, RopeScalingKind::yarn}) {
@@ -121,19 +120,33 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
   config.rope_scaling = scaling_of(*scaling, source);
 }
 
+// Of rope_parameters, for all layers.
+QueryTemperature read_temperature(const Json& json, const Family& family, std::string_view source) {
+  const Json* rope = present(json, "rope_parameters");
+  if (rope == nullptr) rope = present(json, "rope_scaling");
+  if (!family.query_temperature || rope == nullptr) return {};
+  const auto beta = json_get_or<double>(*rope, "llama_4_scaling_beta", 0, source);
+  if (beta == 0) return {};
+  const auto period =
+      json_get_or<std::int64_t>(*rope, "original_max_position_embeddings",
+                                json_get<std::int64_t>(json, family.keys.context, source), source);
+  require(period > 0, source, ": original_max_position_embeddings = ", period,
+          " with llama_4_scaling_beta: expected at least 1");
+  return {beta, period};
+}
+
 // The window that a family's own rule gives layer `layer`.
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
                           std::string_view source) {
-  constexpr std::int64_t kDefaultWindow = 4096;
+  const std::int64_t default_window = rule == WindowRule::named ? 0 : 4096;
   if (rule == WindowRule::none) return 0;
   const auto key = json.find("sliding_window");
-  const auto window = key == json.end() ? (rule == WindowRule::given ? 0 : kDefaultWindow)
+  const auto window = key == json.end() ? default_window
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
-  if (rule == WindowRule::all_layers || rule == WindowRule::given) {
+  if (rule == WindowRule::all_layers || rule == WindowRule::named)
     return static_cast<std::int32_t>(window);
-  }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
   if (rule == WindowRule::switched) return static_cast<std::int32_t>(window);
   const auto first = json_get_or<std::int64_t>(json, "max_window_layers", 28, source);
@@ -185,7 +198,8 @@ std::string config_key(const ConfigKeys& keys, std::string_view name) {
 }  // namespace
 
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source) {
-  const Json json = complete_hf_config(parse_json(json_text, source), source);
+  const Json json =
+      complete_hf_config(text_config_of(parse_json(json_text, source), source), source);
   require(json.is_object(), source, ": expected a JSON object");
   const Family& family = family_of(json, source);
   refuse_unsupported(json, family, source);
@@ -229,6 +243,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   layers.mlp.bias = family.mlp_bias || flag(family.mlp_bias_key);
   config.tied = json_get_or<bool>(json, "tie_word_embeddings", family.tied_by_default, source);
   if (family.rotary) read_rope(json, family, config, source);
+  layers.attention.temperature = read_temperature(json, family, source);
   const auto spell = [&](std::string_view name) { return config_key(keys, name); };
   check_layer_count(layers.count, source, spell);
   read_windows(json, family, layers, source);

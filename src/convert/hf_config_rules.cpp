@@ -40,19 +40,43 @@ struct DefaultContext {
   std::string_view model_type;
   std::int64_t positions;
 };
-constexpr std::array<DefaultContext, 9> kContexts = {{{"llama", 2048},
-                                                      {"mistral", 131072},
-                                                      {"mixtral", 131072},
-                                                      {"qwen2", 32768},
-                                                      {"qwen3", 32768},
-                                                      {"qwen3_moe", 32768},
-                                                      {"qwen3_next", 32768},
-                                                      {"qwen3_5_text", 32768},
-                                                      {"gpt2", 1024}}};
+constexpr std::array<DefaultContext, 10> kContexts = {{{"llama", 2048},
+                                                       {"mistral", 131072},
+                                                       {"mixtral", 131072},
+                                                       {"ministral3", 262144},
+                                                       {"qwen2", 32768},
+                                                       {"qwen3", 32768},
+                                                       {"qwen3_moe", 32768},
+                                                       {"qwen3_next", 32768},
+                                                       {"qwen3_5_text", 32768},
+                                                       {"gpt2", 1024}}};
 
-void refuse_changing_keys(const Json& object, std::string_view source) {
+// What objects of rope parameters may hold: all that is read, and what changes nothing for text.
+constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
+                                                        "type",
+                                                        "rope_theta",
+                                                        "factor",
+                                                        "low_freq_factor",
+                                                        "high_freq_factor",
+                                                        "attention_factor",
+                                                        "beta_fast",
+                                                        "beta_slow",
+                                                        "mscale",
+                                                        "mscale_all_dim",
+                                                        "truncate",
+                                                        "finetuned",
+                                                        "original_max_position_embeddings",
+                                                        "mrope_section",
+                                                        "max_position_embeddings",
+                                                        "mrope_interleaved",
+                                                        "partial_rotary_factor",
+                                                        "llama_4_scaling_beta",
+                                                        "name"};
+
+// `read`: one of them that the family computes.
+void refuse_changing_keys(const Json& object, std::string_view read, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {
-    if (!is_given(object, key.key)) continue;
+    if (!is_given(object, key.key) || key.key == read) continue;
     const Json& value = object[key.key];
     const bool neutral = value.is_number() && value.get<double>() == key.neutral;
     require(neutral, source, ": ", key.key, " = ", printable(value.dump()), " is not supported");
@@ -76,8 +100,27 @@ bool ropes_agree(const Json& a, const Json& b) {
   return true;
 }
 
+// Only where the type is one that is read: that of another may have keys of its own, and is refused
+// by its name.
+void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
+  const std::string kind = kind_of(rope);
+  if (kind == "longrope" || kind == "su") return;
+  for (const auto& [key, value] : rope.items()) {
+    if (value.is_null() || value.is_object()) continue;
+    require(std::ranges::find(kRopeKeys, std::string_view(key)) != kRopeKeys.end(), source,
+            ": rope parameter ", printable(key), " = ", printable(value.dump()), " is not known");
+  }
+}
+
+// Whether some layer is of this kind.
+bool is_used(const Json& config, const std::string& kind) {
+  if (!is_given(config, "layer_types") || !config["layer_types"].is_array()) return true;
+  return std::ranges::any_of(config["layer_types"], [&](const Json& type) { return type == kind; });
+}
+
 // Rope parameters for each kind of layer are one where all kinds that are used have the same.
-Json common_rope(const Json& rope, std::string_view source) {
+Json common_rope(const Json& config, std::string_view source) {
+  const Json& rope = config["rope_parameters"];
   const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
                         return entry.second.is_object();
                       });
@@ -88,6 +131,7 @@ Json common_rope(const Json& rope, std::string_view source) {
     if (value.is_null()) continue;
     require(value.is_object(), source, ": rope_parameters: ", printable(key),
             " is not an object beside those of kinds of layers");
+    if (!is_used(config, key)) continue;
     if (first == nullptr) {
       first = &value;
       name = key;
@@ -95,7 +139,31 @@ Json common_rope(const Json& rope, std::string_view source) {
     require(value == *first, source, ": rope_parameters of ", printable(name), " and ",
             printable(key), " differ, which is not supported");
   }
+  require(first != nullptr, source, ": rope_parameters: none is of a kind that layer_types has");
   return *first;
+}
+
+// What Ministral 3 is where its config says nothing of rope.
+Json ministral3_rope() {
+  return {
+      {"rope_type", "yarn"}, {"rope_theta", 1e6},     {"factor", 16.0},
+      {"mscale", 1.0},       {"mscale_all_dim", 1.0}, {"llama_4_scaling_beta", 0.1},
+      {"beta_fast", 32.0},   {"beta_slow", 1.0},      {"original_max_position_embeddings", 16384}};
+}
+
+Json checked_rope(const Json& config, bool known, std::string_view read, std::string_view source) {
+  Json rope = common_rope(config, source);
+  if (known && rope.is_object()) {
+    refuse_changing_keys(rope, read, source);
+    refuse_unknown_rope_keys(rope, source);
+  }
+  if (rope.is_object() && is_given(config, "rope_scaling") && config["rope_scaling"].is_object()) {
+    require(
+        ropes_agree(config["rope_scaling"], rope), source,
+        ": rope_scaling and rope_parameters contradict: ", printable(config["rope_scaling"].dump()),
+        " and ", printable(rope.dump()), "; remove one of them");
+  }
+  return rope;
 }
 
 }  // namespace
@@ -107,18 +175,18 @@ Json complete_hf_config(Json config, std::string_view source) {
   // Of other families these keys may be what they compute by.
   const bool known =
       std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
-  if (known) refuse_changing_keys(config, source);
+  const std::string_view read = type == "ministral3" ? "llama_4_scaling_beta" : "";
+  if (known) refuse_changing_keys(config, "", source);
+  const bool scales = is_given(config, "rope_scaling");
+  if (type == "ministral3" && !scales && !is_given(config, "rope_parameters")) {
+    config["rope_parameters"] = ministral3_rope();
+  }
+  if (known && scales && config["rope_scaling"].is_object()) {
+    refuse_changing_keys(config["rope_scaling"], read, source);
+    refuse_unknown_rope_keys(config["rope_scaling"], source);
+  }
   if (is_given(config, "rope_parameters")) {
-    Json rope = common_rope(config["rope_parameters"], source);
-    if (known && rope.is_object()) refuse_changing_keys(rope, source);
-    if (rope.is_object() && is_given(config, "rope_scaling") &&
-        config["rope_scaling"].is_object()) {
-      require(ropes_agree(config["rope_scaling"], rope), source,
-              ": rope_scaling and rope_parameters contradict: ",
-              printable(config["rope_scaling"].dump()), " and ", printable(rope.dump()),
-              "; remove one of them");
-    }
-    config["rope_parameters"] = std::move(rope);
+    config["rope_parameters"] = checked_rope(config, known, read, source);
   }
   const auto* context = std::ranges::find(kContexts, type, &DefaultContext::model_type);
   if (context != kContexts.end() && type != "gpt2" &&

@@ -9,6 +9,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/checkpoint_names.h"
+#include "convert/hf_text_config.h"
+#include "convert/quantization_config.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
 #include "format/leq_layout.h"
@@ -18,6 +21,8 @@
 
 namespace leq {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
@@ -60,7 +65,7 @@ class TensorImporter {
   TensorImporter(const TensorSource& source, const Family& family, const ModelConfig& config,
                  std::string place)
       : source_(source), family_(family), config_(config), place_(std::move(place)) {
-    find_prefix();
+    find_names();
   }
 
   std::vector<TensorInput> import() {
@@ -71,19 +76,16 @@ class TensorImporter {
   }
 
  private:
-  void find_prefix() {
-    const TensorRule& first = family_.tensors.front();
-    for (const std::string_view prefix : family_.prefixes) {
-      if (source_.find(std::string(prefix) + std::string(first.source)) == nullptr) continue;
-      prefix_ = prefix;
-      return;
-    }
-    fail(place_, ": tensor ", family_.prefixes.front(), first.source, " is missing; is this a ",
-         family_.name, " checkpoint?");
+  void find_names() {
+    const auto names = find_text_names(source_, family_);
+    require(names.has_value(), place_, ": tensor ", family_.prefixes.front(),
+            family_.tensors.front().source, " is missing; is this a ", family_.name,
+            " checkpoint?");
+    names_ = *names;
   }
 
   std::string source_name(const TensorRule& rule, const NumberedName& name) const {
-    return prefix_ + with_numbers(rule.source, name.numbers);
+    return names_.prefix + with_numbers(rule.source, name.numbers);
   }
 
   // The first whose source is there, else the first.
@@ -103,7 +105,7 @@ class TensorImporter {
     TensorRule rule;
     std::string name;
     if (spec.role == TensorRole::head) {
-      name = family_.head;
+      name = names_.head;
     } else {
       rule = rule_for(numbers);
       name = source_name(rule, numbers);
@@ -144,6 +146,8 @@ class TensorImporter {
     const std::int64_t first_row = (expert * rule.parts + rule.part) * spec.shape[0];
     if (rule.order != nullptr) {
       imported.read = read_in_order(tensor, *rule.order, columns);
+      imported.read_codes = read_codes_in_order(tensor, *rule.order);
+      imported.own_scheme = source_.own_scheme(tensor);
     } else if (rule.taps_first) {
       imported.read = read_taps_first(tensor);
     } else if (rule.added != 0) {
@@ -192,6 +196,23 @@ class TensorImporter {
     };
   }
 
+  decltype(TensorInput::read_codes) read_codes_in_order(const SourceTensor& tensor,
+                                                        const RowOrder& order) const {
+    return
+        [from = &source_, &tensor, &order, config = config_](
+            const QuantScheme& scheme, std::int64_t first, std::int64_t count, ChosenCodes& out) {
+          out = {};
+          ChosenCodes one;
+          for (std::int64_t row = first; row < first + count; ++row) {
+            if (!from->read_codes(tensor, scheme, order.row(config, row), 1, one)) return false;
+            out.codes.insert(out.codes.end(), one.codes.begin(), one.codes.end());
+            out.scales.insert(out.scales.end(), one.scales.begin(), one.scales.end());
+            out.zeros.insert(out.zeros.end(), one.zeros.begin(), one.zeros.end());
+          }
+          return true;
+        };
+  }
+
   // [channels, 1, taps]
   Shape conv_shape() const {
     const DeltaNetConfig& delta = *config_.delta_net();
@@ -222,15 +243,26 @@ class TensorImporter {
     };
   }
 
+  // Quantizing tools give every linear a bias, of zeros where the model has none.
+  bool is_zero_bias(const SourceTensor& tensor) const {
+    if (!source_.tells_types() || !tensor.name.ends_with(".bias")) return false;
+    std::vector<float> values(tensor.shape.size() == 1 ? static_cast<std::size_t>(tensor.shape[0])
+                                                       : 0);
+    source_.read(tensor, 0, values);
+    return !values.empty() && std::ranges::all_of(values, [](float x) { return x == 0; });
+  }
+
   // A tensor that nothing reads means another architecture than config.json says: refused by name.
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (tensor.name == family_.head && config_.tied) continue;  // settle_tying found it equal
+      if (tensor.name == names_.head && config_.tied) continue;  // settle_tying found it equal
+      if (!other_model_of(tensor.name).empty()) continue;
       const auto& endings = family_.ignored;
       const bool ignored = std::any_of(endings.begin(), endings.end(), [&](std::string_view end) {
         return tensor.name.ends_with(end);
       });
+      if (!ignored && is_zero_bias(tensor)) continue;
       require(ignored, tensor.place, ": tensor ", printable(tensor.name), " ",
               shape_text(tensor.shape), " has no place in family ", family_.name,
               " with this config.json");
@@ -241,7 +273,7 @@ class TensorImporter {
   const Family& family_;
   const ModelConfig& config_;
   std::string place_;
-  std::string prefix_;
+  TextNames names_;
   std::set<std::string> used_;
 };
 
@@ -293,7 +325,8 @@ DType exact_dtype(const TensorSource& source) {
     return std::ranges::any_of(source.tensors(),
                                [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
   };
-  if (holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
+  const bool has_codes = source.tells_types();
+  if (has_codes || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
   return holds(DType::f16) ? DType::f16 : DType::bf16;
 }
 
@@ -312,7 +345,42 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
   return files;
 }
 
+// The tensors of a folder, those of quantized weights put together.
+std::unique_ptr<TensorSource> open_weights(const fs::path& folder, const Json& config,
+                                           std::vector<std::string>& notes) {
+  auto files = open_safetensors(folder, &notes);
+  const auto options = read_quantization_config(config, (folder / "config.json").string());
+  if (!options) return files;
+  auto packed = std::make_unique<PackedSource>(std::move(files), *options);
+  notes.push_back(packed->note());
+  return packed;
+}
+
+// Tells of integers that are quantized again: their columns were sorted, or share odd groups.
+void tell_inexact(const ImportedModel& model, std::vector<std::string>& notes) {
+  const auto count = std::ranges::count_if(model.tensors, [](const TensorInput& tensor) {
+    return tensor.role != TensorRole::vector && !tensor.own_scheme && !tensor.source_type.empty();
+  });
+  if (count == 0) return;
+  notes.push_back(std::to_string(count) +
+                  " weights have no scheme that holds their numbers as they are: they are read as "
+                  "floats and quantized again");
+}
+
 }  // namespace
+
+bool folder_holds_codes(const fs::path& folder) {
+  if (!file_exists(folder / "config.json")) return false;
+  const std::string place = (folder / "config.json").string();
+  const Json config = text_config_of(parse_json(read_config(folder), place), place);
+  if (!read_quantization_config(config, place)) return false;
+  std::vector<std::string> notes;
+  const auto source = open_weights(folder, config, notes);
+  return std::ranges::any_of(source->tensors(), [&](const SourceTensor& tensor) {
+    const auto scheme = source->own_scheme(tensor);
+    return scheme && !scheme->is_float();
+  });
+}
 
 ModelConfig import_hf_config(const std::filesystem::path& folder) {
   const std::string text = read_config(folder);
@@ -324,10 +392,14 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   const std::string config_text = read_config(folder);
   ImportedModel model;
   model.config = import_hf_config(config_text, config_path.string());
-  const Json config = parse_json(config_text, config_path.string());
+  const Json config =
+      text_config_of(parse_json(config_text, config_path.string()), config_path.string());
   const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
 
-  model.source = open_safetensors(folder, &model.notes);
+  model.source = open_weights(folder, config, model.notes);
+  if (std::string note = left_out_note(*model.source); !note.empty()) {
+    model.notes.push_back(std::move(note));
+  }
   settle_tying(*model.source, family, model.config, model.notes);
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
@@ -342,9 +414,12 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.generation = read_generation(folder, config);
   std::erase_if(model.generation.end_tokens,
                 [&](Token id) { return id < 0 || id >= model.config.vocab; });
+  tell_inexact(model, model.notes);
   model.dtype = exact_dtype(*model.source);
+  const auto quantized = read_quantization_config(config, config_path.string());
   model.description =
-      std::string(family.architectures.front()) + ", " + std::string(dtype_name(model.dtype));
+      std::string(family.architectures.front()) + ", " +
+      std::string(quantized ? packed_method_name(quantized->method) : dtype_name(model.dtype));
   model.folder = folder.filename().empty() ? folder.parent_path().filename().string()
                                            : folder.filename().string();
   model.files = files_in(folder);

@@ -18,6 +18,9 @@ ImportedModel import_hf(const std::filesystem::path& folder);
 ModelConfig import_hf_config(const std::filesystem::path& folder);
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source);
 
+// Whether some weight of a checkpoint folder is stored in integers that a scheme of leq holds.
+bool folder_holds_codes(const std::filesystem::path& folder);
+
 // The tensors of a model under leq's names, read from where `family` says they lie. Throws Error
 // naming `place` and the tensor that is missing, has another shape, or has no place. `source` must
 // outlive the result.

@@ -14,7 +14,6 @@ namespace leq {
 namespace {
 
 constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
-constexpr QuantScheme kNearestOffset = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
   return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding &&
@@ -41,13 +40,14 @@ struct Readers {
   std::optional<QuantScheme> type;  // of floats: of all of them
 };
 
-// The type of one of them. Integers are never rounded again for the sake of another: int8-g32 and
-// uint8-g32 hold the same codes.
+// The type of one of them. Integers are never rounded again for the sake of another: int8 and
+// uint8, and their groups, hold the same codes.
 QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
-  const QuantScheme own = tensor.own_scheme.value_or(kNearest);
   if (!readers.codes) return *readers.type;
-  if (own.is_offset()) return own;
-  return readers.offset ? kNearestOffset : kNearest;
+  QuantScheme own = tensor.own_scheme.value_or(kNearest);
+  if (own.is_float()) own = kNearest;
+  if (readers.offset && !own.is_offset()) own.kind = CodeKind::uint_;
+  return own;
 }
 
 // ECMAScript that only this name fits.
@@ -71,7 +71,7 @@ ModelConfig import_config(const std::filesystem::path& path) {
 }
 
 bool holds_codes(const std::filesystem::path& path) {
-  if (!begins_as_gguf_file(path)) return false;
+  if (!begins_as_gguf_file(path)) return folder_holds_codes(path);
   const GgufSource source(path);
   return std::ranges::any_of(source.tensors(), [&](const SourceTensor& tensor) {
     return tensor.shape.size() >= 2 && source.type(tensor).decode != nullptr;

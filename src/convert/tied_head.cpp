@@ -4,33 +4,26 @@
 #include <set>
 
 #include "base/text.h"
+#include "convert/checkpoint_names.h"
 
 namespace leq {
 namespace {
 
 constexpr std::size_t kCompared = 4096;  // numbers at a time
 
-const SourceTensor* embedding_of(const TensorSource& source, const Family& family) {
-  const TensorRule& rule = family.tensors.front();
-  for (const std::string_view prefix : family.prefixes) {
-    const auto* found = source.find(std::string(prefix) + std::string(rule.source));
-    if (found != nullptr) return found;
-  }
-  return nullptr;
-}
-
 // By their numbers: one may be stored in another type.
-bool are_equal(const SourceTensor& a, const SourceTensor& b) {
+bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
   if (a.shape != b.shape) return false;
-  if (a.dtype == b.dtype) return std::ranges::equal(a.bytes, b.bytes);
-  const std::size_t size = a.bytes.size() / dtype_bytes(a.dtype);
+  if (a.file_dtype == b.file_dtype && !a.bytes.empty()) return std::ranges::equal(a.bytes, b.bytes);
+  std::size_t size = 1;
+  for (const std::int64_t extent : a.shape) size *= static_cast<std::size_t>(extent);
   std::vector<float> x(kCompared), y(kCompared);
   for (std::size_t at = 0; at < size; at += kCompared) {
     const std::size_t count = std::min(kCompared, size - at);
     x.resize(count);
     y.resize(count);
-    read_floats(a, static_cast<std::int64_t>(at), x);
-    read_floats(b, static_cast<std::int64_t>(at), y);
+    source.read(a, static_cast<std::int64_t>(at), x);
+    source.read(b, static_cast<std::int64_t>(at), y);
     if (x != y) return false;
   }
   return true;
@@ -40,16 +33,18 @@ bool are_equal(const SourceTensor& a, const SourceTensor& b) {
 
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes) {
-  const SourceTensor* head = source.find(family.head);
-  const SourceTensor* embedding = embedding_of(source, family);
-  if (embedding == nullptr) return;  // told where it is read
-  const std::string name = printable(family.head);
+  const auto names = find_text_names(source, family);
+  if (!names) return;  // told where it is read
+  const SourceTensor* head = source.find(names->head);
+  const SourceTensor* embedding =
+      source.find(names->prefix + std::string(family.tensors.front().source));
+  const std::string name = printable(names->head);
   if (head == nullptr) {
     if (config.tied) return;
     config.tied = true;
     notes.push_back("tie_word_embeddings is false but there is no " + name +
                     ": the embedding is the head");
-  } else if (config.tied && !are_equal(*head, *embedding)) {
+  } else if (config.tied && !are_equal(source, *head, *embedding)) {
     config.tied = false;
     notes.push_back("warning: tie_word_embeddings is true but " + name +
                     " differs from the embedding: both are kept");

@@ -29,13 +29,16 @@ struct FileType {
   std::uint64_t bytes;
   std::optional<DType> dtype;
 };
-constexpr std::array<FileType, 14> kFileTypes = {{{"F32", 4, DType::f32},
+constexpr std::array<FileType, 17> kFileTypes = {{{"F32", 4, DType::f32},
                                                   {"F16", 2, DType::f16},
                                                   {"BF16", 2, DType::bf16},
                                                   {"I8", 1, DType::i8},
                                                   {"U8", 1, DType::u8},
                                                   {"I16", 2, DType::i16},
                                                   {"I32", 4, DType::i32},
+                                                  {"F8_E4M3", 1, std::nullopt},
+                                                  {"F8_E5M2", 1, std::nullopt},
+                                                  {"F8_E8M0", 1, std::nullopt},
                                                   {"BOOL", 1, std::nullopt},
                                                   {"U16", 2, std::nullopt},
                                                   {"U32", 4, std::nullopt},

@@ -14,6 +14,15 @@ namespace leq {
 
 enum class Sublayer : std::uint8_t { mixer, mlp };
 
+// q of position p is multiplied by 1 + beta ln(1 + floor(p / period)) after RoPE: attention that is
+// sharper at the far end of long texts (Ministral 3, Llama 4).
+struct QueryTemperature {
+  double beta = 0;
+  std::int64_t period = 0;  // 0: none
+
+  bool operator==(const QueryTemperature&) const = default;
+};
+
 // Softmax attention over keys and values in the cache.
 struct AttentionConfig {
   std::int32_t window = 0;   // positions that a query sees; 0 = all before it
@@ -26,6 +35,7 @@ struct AttentionConfig {
   std::int32_t rotary_dims = 0;
   // A fourth linear reads the layer's input: out = attention(q, k, v) * sigmoid(gate), before o.
   bool output_gate = false;
+  QueryTemperature temperature = {};
 
   bool operator==(const AttentionConfig&) const = default;
 };

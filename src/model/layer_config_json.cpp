@@ -74,7 +74,23 @@ Json to_json(const AttentionConfig& attention) {
   for (const auto& field : kAttentionFlags) json[field.name] = attention.*field.member;
   if (attention.rotary_dims > 0) json["rotary_dims"] = attention.rotary_dims;
   if (attention.output_gate) json["output_gate"] = true;
+  if (attention.temperature.period != 0) {
+    json["temperature"] = {{"beta", attention.temperature.beta},
+                           {"period", attention.temperature.period}};
+  }
   return json;
+}
+
+QueryTemperature temperature_from_json(const Json& mixer, std::string_view source) {
+  const auto found = mixer.find("temperature");
+  if (found == mixer.end()) return {};
+  const std::string place = std::string(source) + ": temperature";
+  require(found->is_object(), place, ": expected an object");
+  const QueryTemperature temperature = {json_get<double>(*found, "beta", place),
+                                        json_get<std::int64_t>(*found, "period", place)};
+  // 0 means "none" in memory only: a file says so by leaving the key out.
+  require(temperature.period != 0, place, ": period = 0: expected at least 1");
+  return temperature;
 }
 
 AttentionConfig attention_from_json(const Json& mixer, std::string_view source) {
@@ -87,6 +103,7 @@ AttentionConfig attention_from_json(const Json& mixer, std::string_view source) 
   }
   attention.rotary_dims = json_get_or<std::int32_t>(mixer, "rotary_dims", 0, source);
   attention.output_gate = json_get_or<bool>(mixer, "output_gate", false, source);
+  attention.temperature = temperature_from_json(mixer, source);
   return attention;
 }
 
@@ -188,12 +205,14 @@ std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source
   return layers;
 }
 
-// The layers as version 1.0 can have them, which has learned positions where it has no RoPE.
+// The layers as version 1.0 can have them, which has learned positions where it has no RoPE, and no
+// temperature.
 std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;
   const AttentionConfig& attention = uniform->attention;
-  const bool newer = attention.rotary_dims > 0 || attention.output_gate;
+  const bool newer =
+      attention.rotary_dims > 0 || attention.output_gate || attention.temperature.period != 0;
   if (newer || attention.rotary == config.learned_positions) uniform.reset();
   return uniform;
 }

@@ -164,6 +164,14 @@ bool ModelConfig::has_experts() const {
       layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
 }
 
+QueryTemperature ModelConfig::temperature() const {
+  for (const LayerConfig& layer : layers) {
+    const AttentionConfig* attention = layer.attention();
+    if (attention != nullptr && attention->temperature.period != 0) return attention->temperature;
+  }
+  return {};
+}
+
 std::int64_t ModelConfig::widest_mlp() const {
   std::int64_t widest = 0;
   for (const LayerConfig& layer : layers) {
@@ -208,6 +216,7 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   }
   if (config.delta_net() != nullptr) features.emplace_back("delta_net");
   if (config.has_experts()) features.emplace_back("experts");
+  if (config.temperature().period != 0) features.emplace_back("temperature");
   return features;
 }
 
@@ -241,6 +250,18 @@ void check_layer_count(std::int64_t count, std::string_view source, const FieldS
 }
 
 namespace {
+
+void check_temperature(const ModelConfig& config, std::int64_t layer, std::string_view place) {
+  const AttentionConfig* attention = config.layer(layer).attention();
+  if (attention == nullptr || attention->temperature.period == 0) return;
+  const auto& [beta, period] = attention->temperature;
+  require(std::isfinite(beta) && beta > 0 && beta <= 1e3, place, ": temperature beta = ", beta,
+          ": expected above 0, at most 1000");
+  require(period >= 1 && period <= 1 << 24, place, ": temperature period = ", period,
+          ": expected 1 to ", 1 << 24);
+  require(attention->temperature == config.temperature(), place,
+          ": layers with two temperatures of queries are not supported");
+}
 
 constexpr std::int64_t kMostTaps = 16;
 constexpr std::int64_t kWidestHead = 1024;
@@ -309,6 +330,7 @@ void check_layers(const ModelConfig& config, std::string_view source, const Fiel
     require(config.window(i) >= 0 && config.window(i) <= kLargestWindow, place, ": window ",
             config.window(i), " is out of range");
     check_mixer(config, i, place);
+    check_temperature(config, i, place);
     const DenseMlpConfig* mlp = config.layer(i).dense_mlp();
     require(mlp == nullptr || (mlp->hidden >= 1 && mlp->hidden <= kWidestMlp), place, ": ",
             spell("hidden"), " = ", mlp == nullptr ? 0 : mlp->hidden, ": expected 1 to ",
@@ -391,6 +413,9 @@ std::string describe(const ModelConfig& config) {
   if (config.has_rope() && config.rope_dims() != config.head_dim) {
     text += ", RoPE on " + std::to_string(config.rope_dims()) + " of " +
             std::to_string(config.head_dim);
+  }
+  if (const QueryTemperature temperature = config.temperature(); temperature.period > 0) {
+    text += ", queries sharper every " + std::to_string(temperature.period) + " positions";
   }
   if (config.rotation.block > 0) {
     text += ", rotated in blocks of " + std::to_string(config.rotation.block);

@@ -76,8 +76,10 @@ struct ModelConfig {
   // Of the layers of Gated DeltaNet, which are alike; nullptr where there are none.
   const DeltaNetConfig* delta_net() const;
   std::vector<std::int64_t> delta_layers() const;  // the i-th of them is part i of a fixed state
-  std::int64_t widest_mlp() const;                 // the largest F of all layers
-  bool has_experts() const;                        // in some layer
+  // Of the layers that have one: the same in all of them.
+  QueryTemperature temperature() const;
+  bool has_experts() const;         // in some layer
+  std::int64_t widest_mlp() const;  // the largest F of all layers
   // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
   // its layers are plain RMS norms, whatever the final norm is.
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }

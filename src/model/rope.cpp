@@ -119,4 +119,16 @@ RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context
   return rope;
 }
 
+QueryFactors query_factors(const ModelConfig& config, std::int64_t context) {
+  const QueryTemperature temperature = config.temperature();
+  QueryFactors result = {temperature.period, {}};
+  if (temperature.period == 0) return result;
+  const double plain = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  for (std::int64_t i = 0; i <= (context - 1) / temperature.period; ++i) {
+    const double sharper = 1.0 + temperature.beta * std::log(1.0 + static_cast<double>(i));
+    result.factors.push_back(static_cast<float>(plain * sharper));
+  }
+  return result;
+}
+
 }  // namespace leq

@@ -19,4 +19,12 @@ struct RopeFrequencies {
 // `context` is the context in use: it fixes the base of `dynamic` scaling, so that chunks agree.
 RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context);
 
+// What q is multiplied by at position p: factors[p / period], 1/sqrt(d) times the temperature, in
+// double and rounded once. No factors where no layer has a temperature.
+struct QueryFactors {
+  std::int64_t period = 0;
+  std::vector<float> factors;  // [(context - 1) / period + 1]
+};
+QueryFactors query_factors(const ModelConfig& config, std::int64_t context);
+
 }  // namespace leq

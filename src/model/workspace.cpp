@@ -157,6 +157,7 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
   shape.rotary = weights.config.rotary;
   shape.rotary_dims = weights.config.rotary_dims;
   shape.output_gate = weights.config.output_gate;
+  shape.tempered = weights.config.temperature.period != 0;
   if (weights.key_offset != nullptr) {
     shape.key_offset = weights.key_offset + share.kv_heads.first * config.head_dim;
   }
@@ -230,6 +231,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     inputs_.push_back(std::move(input));
   }
   allocate_grouped(weights, memory, limits);
+  const QueryFactors tempered = query_factors(config, limits.context);
+  if (tempered.period > 0) set_query_factors(memory, rope, tempered.period, tempered.factors);
   if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
 }

@@ -145,6 +145,44 @@ double tolerance_of(const Case& c) {
   return worst == KvType::f32 ? 1e-5 : worst == KvType::f16 ? 5e-3 : 4e-2;
 }
 
+// q of one row at `position`, fed alone, after norm, rotation and its factor.
+TEST_P(AttentionConformance, MultipliesQueriesByTheTemperatureOfTheirPosition) {
+  constexpr double kBeta = 0.1;
+  constexpr std::int64_t kPeriod = 16384, kLength = 32832;
+  start({3, 1, 16, 0, KvType::f32, KvType::f32, false}, kLength);
+  std::vector<float> factors;
+  for (int part = 0; part <= 2; ++part) {
+    factors.push_back(static_cast<float>((1.0 + kBeta * std::log(1.0 + part)) / 4.0));
+  }
+  set_query_factors(backend->memory(), rope_, kPeriod, factors);
+  shape_.tempered = true;
+  const auto qkv = random_qkv(1);
+  const auto width = static_cast<std::int64_t>(qkv.size());
+  for (const std::int64_t position : {0, 16383, 16384, 32767, 32768}) {
+    Rows x = rows_of(qkv, width);
+    const std::vector<SequenceRun> runs = {{0, 0, 1, position, pages_}};
+    backend->rope_append(x, {1, runs}, shape_, rope_, kv_);
+    const auto found = values_of(x, 1);
+    const double sharper = 1.0 + kBeta * std::log(1.0 + static_cast<double>(position / kPeriod));
+    for (std::size_t i = 0; i < 48; ++i) {
+      const std::size_t first = i / 16 * 16, pair = i % 8;
+      const double angle = static_cast<float>(position) * inv_freq_[pair];
+      const double a = qkv[first + pair], b = qkv[first + pair + 8];
+      const double turned = i % 16 < 8 ? a * std::cos(angle) - b * std::sin(angle)
+                                       : b * std::cos(angle) + a * std::sin(angle);
+      ASSERT_NEAR(found[i], turned / 4.0 * sharper, 1e-6) << position << ", number " << i;
+    }
+  }
+  shape_.tempered = false;
+  Rows plain = rows_of(qkv, width);
+  const std::vector<SequenceRun> runs = {{0, 0, 1, 0, pages_}};
+  backend->rope_append(plain, {1, runs}, shape_, rope_, kv_);
+  shape_.tempered = true;
+  Rows first = rows_of(qkv, width);
+  backend->rope_append(first, {1, runs}, shape_, rope_, kv_);
+  EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // bits of models without one
+}
+
 TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {
   for (const Case& c : {Case{4, 4, 32, 0, KvType::f32, KvType::f32, false},
                         Case{4, 2, 64, 0, KvType::f16, KvType::f16, true},

@@ -126,7 +126,7 @@ TEST(HfConfig, RefusesWhatItDoesNotComputeByName) {
                 .find("rope_scaling type longrope"),
             std::string::npos);
   EXPECT_NE(with("hidden_act", "gelu").find("hidden_act \"gelu\""), std::string::npos);
-  EXPECT_NE(with("quantization_config", {{"quant_method", "gptq"}}).find("gptq"),
+  EXPECT_NE(with("quantization_config", {{"quant_method", "aqlm"}}).find("aqlm"),
             std::string::npos);
   EXPECT_NE(with("partial_rotary_factor", 0.5).find("partial_rotary_factor"), std::string::npos);
   EXPECT_NE(with("architectures", {"LlamaForSequenceClassification"})

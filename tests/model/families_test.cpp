@@ -123,6 +123,20 @@ TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
   check_llama(config, {});
 }
 
+// Every sixteenth position of the text is sharper than the one before.
+TEST(Families, Ministral3WithYarnAndQueriesThatGrowSharper) {
+  Json config = test::small_config("ministral3", "Ministral3ForCausalLM");
+  config["head_dim"] = 16;
+  config["rope_parameters"] = {{"type", "yarn"},
+                               {"rope_theta", 5000.0},
+                               {"factor", 4.0},
+                               {"original_max_position_embeddings", 16},
+                               {"mscale", 1.0},
+                               {"mscale_all_dim", 0.5},
+                               {"llama_4_scaling_beta", 0.4}};
+  check_llama(config, {}, 60);
+}
+
 TEST(Families, MistralWithAWindow) {
   Json config = test::small_config();
   config["model_type"] = "mistral";

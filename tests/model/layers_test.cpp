@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "model/linear_sites.h"
 #include "model/model_config.h"
+#include "model/rope.h"
 #include "model/tensor_list.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
@@ -67,6 +68,26 @@ TEST(LayerConfigs, ThatDifferAreWrittenOneByOneAndTakeAReaderThatKnowsThem) {
   EXPECT_EQ(config_from_json(config_to_json(bare), "again"), bare);
 }
 
+TEST(LayerConfigs, WithATemperatureOfQueriesTakeAReaderThatKnowsIt) {
+  ModelConfig config = plain();
+  for (LayerConfig& layer : config.layers) layer.attention()->temperature = {0.1, 64};
+  EXPECT_EQ(required_features(config), (std::vector<std::string>{"layers", "temperature"}));
+  const Json json = config_to_json(config);
+  EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
+  config.layers[1].attention()->temperature.beta = 0.2;
+  EXPECT_THROW(config_from_json(config_to_json(config), "file"), Error);
+  config.layers[1].attention()->temperature = {};  // layers without one may stand beside
+  EXPECT_EQ(config_from_json(config_to_json(config), "file"), config);
+  const QueryFactors factors = query_factors(config, 200);
+  ASSERT_EQ(factors.factors.size(), 4u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double want = (1 + 0.1 * std::log(1.0 + static_cast<double>(i))) /
+                        std::sqrt(static_cast<double>(config.head_dim));
+    EXPECT_EQ(factors.factors[i], static_cast<float>(want));
+  }
+  EXPECT_TRUE(query_factors(plain(), 200).factors.empty());
+}
+
 TEST(LayerConfigs, AreRefusedByLayerAndField) {
   struct Case {
     const char* what;
@@ -81,6 +102,16 @@ TEST(LayerConfigs, AreRefusedByLayerAndField) {
       {"a flag that is a number", [](Json& l) { l["mixer"]["rotary"] = 1; }, "rotary"},
       {"an MLP of another kind", [](Json& l) { l["mlp"]["kind"] = "lookup"; }, "lookup"},
       {"an MLP without width", [](Json& l) { l["mlp"]["hidden"] = 0; }, "hidden"},
+      {"a temperature of no period",
+       [](Json& l) {
+         l["mixer"]["temperature"] = {{"beta", 0.1}, {"period", 0}};
+       },
+       "temperature"},
+      {"a temperature that cools",
+       [](Json& l) {
+         l["mixer"]["temperature"] = {{"beta", -1.0}, {"period", 9}};
+       },
+       "temperature"},
       {"no object", [](Json& l) { l = Json(7); }, "object"}};
   for (const Case& one : cases) {
     Json json = config_to_json(mixed());

@@ -137,8 +137,11 @@ class NaiveTransformer {
         const double high = std::min(d - 1, std::ceil(dim_of(s.beta_slow)));
         const double stretch =
             std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
-        const double factor =
-            s.attention_factor > 0 ? s.attention_factor : 0.1 * std::log(s.factor) + 1;
+        double factor = s.attention_factor > 0 ? s.attention_factor : 0.1 * std::log(s.factor) + 1;
+        if (s.mscale > 0 && s.mscale_all_dim > 0 && s.attention_factor <= 0) {
+          factor = (0.1 * s.mscale * std::log(s.factor) + 1) /
+                   (0.1 * s.mscale_all_dim * std::log(s.factor) + 1);
+        }
         return {plain / s.factor * stretch + plain * (1 - stretch), factor};
       }
       default:
@@ -187,6 +190,10 @@ class NaiveTransformer {
       if (!attention.rotary) continue;
       rotate(q.back(), t, x.size());
       rotate(k.back(), t, x.size());
+      if (const QueryTemperature& sharp = attention.temperature; sharp.period > 0) {
+        const auto part = static_cast<double>(t / static_cast<std::size_t>(sharp.period));
+        for (double& value : q.back()) value *= 1.0 + sharp.beta * std::log(1.0 + part);
+      }
     }
     for (std::size_t t = 0; t < x.size(); ++t) {
       std::vector<double> mixed(static_cast<std::size_t>(c_.heads * d));

@@ -56,6 +56,15 @@ class RandomCheckpoint {
         {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
   }
 
+  // Every tensor whose name begins with `from` begins with `to` instead.
+  void rename(const std::string& from, const std::string& to) {
+    Json renamed = Json::object();
+    for (const auto& [name, entry] : header_.items()) {
+      renamed[name.starts_with(from) ? to + name.substr(from.size()) : name] = entry;
+    }
+    header_ = renamed;
+  }
+
   // A LLaMA-like checkpoint of config.json's shape, with the biases and norms that are asked for.
   struct Extras {
     bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false;

@@ -154,7 +154,9 @@ __global__ void __launch_bounds__(kThreads)
     __syncwarp();
   }
   if (query) {
-    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] = x[c] * query_factor;
+    const float factor =
+        a.query_factors != nullptr ? a.query_factors[position / a.query_period] : query_factor;
+    for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] = x[c] * factor;
     __syncwarp();
   }
   const bool rotates = query || key ? a.rotates_keys : a.rotates_values;

@@ -31,6 +31,7 @@ struct HeadRope {
   const float* cosines =
       nullptr;  // [rotary dims / 2]; null where the model has no rotary embedding
   const float* sines = nullptr;
+  float query_factor = 1;
 
   void apply(float* head, const Norm* norm) const {
     const std::int64_t dims = shape.head_dim;
@@ -38,6 +39,15 @@ struct HeadRope {
     if (cosines != nullptr) context.kernels.rotate(cosines, sines, rotary_dims(shape) / 2, head);
   }
 };
+
+// What q is multiplied by at `position`.
+float query_factor(const RopeTable& rope, const AttentionShape& shape, std::int64_t position) {
+  if (!shape.tempered) {
+    return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
+  }
+  const auto* factors = reinterpret_cast<const float*>(rope.query_factors.data());
+  return factors[position / rope.query_period];
+}
 
 // The first rows of the table as columns.
 void fill_block_rope(RopeTable& rope) {
@@ -104,11 +114,10 @@ void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
   const AttentionKernels& kernels = rope.context.kernels;
   const PackedKernels& packed = rope.context.packed;
   const bool rotated_keys = kv_scheme(kv.key_type).rotated;
-  const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
   for (int g = 0; g < head.queries; ++g) {
     float* query = head.query + g * dims;
     rope.apply(query, shape.q_norm);
-    kernels.scale(query, factor, dims, query);
+    kernels.scale(query, rope.query_factor, dims, query);
     if (rotated_keys) rotate_head(packed, query, dims);
   }
   rope.apply(head.key, shape.k_norm);
@@ -224,6 +233,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
   if (shape.kv_heads == 0) return;  // all heads are other ranks'
   check_pages(batch);
   const std::int64_t end = batch.end_position();
+  check_query_factors(rope, shape, end);
   if (shape.rotary) {
     check_rope(rope, shape, end);
     fill_rope(context.pool, rope, end);
@@ -252,6 +262,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
         head_rope.cosines = table + position * rotary_dims(shape);
         head_rope.sines = head_rope.cosines + rotary_dims(shape) / 2;
       }
+      head_rope.query_factor = query_factor(rope, shape, position);
       const std::int32_t page = block.pages[static_cast<std::size_t>(position / kPageTokens)];
       append_head(head_rope, head, kv, page, position % kPageTokens, kv_head, wide);
     }

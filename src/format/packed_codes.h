@@ -1,0 +1,27 @@
+// Codes of quantized safetensors checkpoints as numbers: floats of 8 and 4 bits, and integers of 2
+// to 8 bits in words.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace leq {
+
+// Values of the 256 codes. E4M3: bias 7, no infinities, NaN in 0x7f and 0xff. E5M2: bias 15, as
+// f16's upper byte.
+const std::array<float, 256>& float8_e4m3_values();
+const std::array<float, 256>& float8_e5m2_values();
+// Of the 16 codes of E2M1, times two: whole numbers up to 12.
+extern const std::array<std::int8_t, 16> kFloat4Doubles;
+// 2^(e - 127); NaN for 255.
+float float8_e8m0_value(std::uint8_t code);
+
+// Code `index` of a run of codes of `bits` bits, dense in 32-bit words that lie `stride` words
+// apart.
+std::uint32_t code_in_words(const std::byte* words, std::int64_t stride, int bits,
+                            std::int64_t index);
+// Where in a word of eight AWQ has row 0 to 7: bits 4 * place and up.
+inline constexpr std::array<int, 8> kAwqPlaces = {0, 4, 1, 5, 2, 6, 3, 7};
+
+}  // namespace leq

@@ -1,0 +1,76 @@
+// One matrix [N][K] that a quantized safetensors checkpoint stores as several tensors: codes, and
+// the scales, zero points and column order that make numbers of them. docs/checkpoints.md has the
+// table of layouts.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/tensor_source.h"
+#include "tensor/chosen_codes.h"
+#include "tensor/quant_scheme.h"
+
+namespace leq {
+
+// How codes lie in the tensor that holds them. Words are 32 bits, low bits first; a code of 3 bits
+// may begin in one word and end in the next.
+enum class CodeForm : std::uint8_t {
+  words_down,    // [ceil(K b / 32)][N]: along the columns of a row (GPTQ)
+  words_across,  // [N][ceil(K b / 32)] (compressed-tensors)
+  words_awq,     // [K][N / 8]: eight rows in a word, in AWQ's order
+  signed_bytes,  // [N][K] I8
+  float8_e4m3,   // [N][K]
+  float8_e5m2,   // [N][K]
+  float4_e2m1,   // [N][K / 2] U8, two columns in a byte, low half first
+};
+
+// One number for each `rows` x `columns` of the matrix; the number of block (i, j) is element
+// i * row_stride + j * column_stride of the tensor.
+struct ScalePlane {
+  const SourceTensor* tensor = nullptr;
+  bool is_exponent = false;  // a byte e that means 2^(e - 127) (E8M0)
+  std::int64_t rows = 1, columns = 1;
+  std::int64_t row_stride = 1, column_stride = 0;
+
+  float at(std::int64_t row, std::int64_t column_block) const;
+};
+
+// Zero points of integers, one for each row and block of the scales' columns.
+struct ZeroPlane {
+  const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) everywhere
+  // words_down: [blocks][ceil(N b / 32)], along rows; words_across: [ceil(N b / 32)][blocks], along
+  // rows; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks].
+  CodeForm form = CodeForm::signed_bytes;
+  bool plus_one = false;  // stored less one, modulo 2^bits (GPTQ, version 1)
+};
+
+struct PackedMatrix {
+  std::int64_t rows = 0, columns = 0;  // N, K
+  const SourceTensor* codes = nullptr;
+  CodeForm form = CodeForm::signed_bytes;
+  int bits = 8;
+  ScalePlane scales;
+  ZeroPlane zeros;
+  std::vector<std::int32_t> column_blocks;  // [K] the scales' block of each column; empty: in order
+  float common = 1;  // every scale is multiplied by it, or divided where the file says so
+  bool divides = false;
+  std::string type;  // for people: "GPTQ 4-bit g128"
+
+  bool is_integer() const { return form <= CodeForm::signed_bytes; }
+  // Whether a scale is of whole rows.
+  bool has_row_scales() const { return scales.columns >= columns; }
+
+  // Numbers [first, first + out.size()) of one row: (code - zero) * scale, in f32.
+  void read_row(std::int64_t row, std::int64_t first, std::span<float> out) const;
+  // The scheme that holds all numbers exactly; nullopt: none. Reads scales and zero points, and
+  // codes of 8 bits, once through.
+  std::optional<QuantScheme> own_scheme() const;
+  // As TensorSource::read_codes.
+  bool read_codes(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
+                  ChosenCodes& out) const;
+};
+
+}  // namespace leq

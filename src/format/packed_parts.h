@@ -1,0 +1,52 @@
+// The parts of one quantized weight, by what follows its module's name, and the matrix that they
+// make.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "format/packed_matrix.h"
+#include "format/packed_source.h"
+
+namespace leq {
+
+enum class PackedRole : std::uint8_t {
+  weight,  // floats, I8 or F8 codes
+  packed,  // codes in words or bytes
+  scale,
+  zeros,
+  column_groups,  // of columns in another order
+  shape,
+  common_scale,  // of the scales
+  activations,   // scales of inputs, keys and values: what runs makes its own
+};
+
+// "layers.0.q_proj.weight_scale" -> {"layers.0.q_proj", scale}; nullopt for tensors that are no
+// part of a weight.
+struct PackedName {
+  std::string module;
+  PackedRole role;
+};
+std::optional<PackedName> packed_name(std::string_view tensor);
+
+struct PackedParts {
+  std::string module;
+  const SourceTensor* weight = nullptr;
+  const SourceTensor* packed = nullptr;
+  const SourceTensor* scale = nullptr;
+  const SourceTensor* zeros = nullptr;
+  const SourceTensor* column_groups = nullptr;
+  const SourceTensor* shape = nullptr;
+  const SourceTensor* common_scale = nullptr;
+
+  // Throws Error naming the second of two tensors for one part.
+  void add(PackedRole role, const SourceTensor& tensor);
+  // Whether these are codes with their scales; a weight of floats is none.
+  bool is_packed() const;
+};
+
+// Throws Error naming a tensor of the weight and its place.
+PackedMatrix make_packed_matrix(const PackedParts& parts, const PackedOptions& options);
+
+}  // namespace leq

@@ -1,0 +1,58 @@
+// The tensors of a quantized safetensors checkpoint as a TensorSource in which every weight is one
+// tensor again: "X.weight" of X.qweight, X.scales, X.qzeros and X.g_idx.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "format/packed_matrix.h"
+#include "format/tensor_source.h"
+
+namespace leq {
+
+enum class PackedMethod : std::uint8_t { fp8, gptq, awq, compressed_tensors, modelopt };
+
+// What config.json says of it, as far as tensors do not.
+struct PackedOptions {
+  PackedMethod method = PackedMethod::fp8;
+  std::vector<int> bits;        // of integers that some weights have; empty: by their shapes
+  std::int64_t group = 0;       // columns that share a scale; 0: not said, -1: whole rows
+  bool zeros_plus_one = false;  // GPTQ, version 1
+  std::int64_t block_rows = 128, block_columns = 128;  // of scales for blocks
+};
+std::string_view packed_method_name(PackedMethod method);
+
+class PackedSource : public TensorSource {
+ public:
+  // Throws Error naming tensor and place: a part that is missing, of a wrong shape or type, or
+  // codes that no part says how to read.
+  PackedSource(std::unique_ptr<TensorSource> files, const PackedOptions& options);
+
+  const std::vector<SourceTensor>& tensors() const override { return tensors_; }
+  const SourceTensor* find(std::string_view name) const override;
+  void drop(const SourceTensor& tensor) const override;
+  void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override;
+  bool tells_types() const override { return true; }
+  std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const override;
+  bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
+                  std::int64_t rows, ChosenCodes& out) const override;
+
+  // Weights in codes.
+  std::int64_t matrix_count() const;
+  // "quantized by GPTQ: 28 weights, mostly 4-bit g128".
+  std::string note() const;
+
+ private:
+  const PackedMatrix* matrix_of(const SourceTensor& tensor) const;
+
+  std::unique_ptr<TensorSource> files_;
+  PackedOptions options_;
+  std::vector<SourceTensor> tensors_;
+  std::vector<std::unique_ptr<PackedMatrix>> matrices_;  // [tensors]; null: a tensor as it is
+  std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+}  // namespace leq
