@@ -1,7 +1,7 @@
-// The linear sites of a layer: the places where linears read one input. Whoever needs the linears
-// of a model goes over its sites: the list of tensors, binding, workspace, calibration, folds,
-// quantizing, sharding, plans and synthetic models. A kind of layer lists its sites in
-// linear_sites.cpp and nowhere else.
+// The linear sites of a layer: the places where linears read one input. All that
+// works on the linears of a model iterates over its sites: the list of tensors, binding, workspace,
+// calibration, folds, quantizing, sharding, plans and synthetic models. A kind of layer lists its
+// sites in linear_sites.cpp and nowhere else.
 #pragma once
 
 #include <cstddef>
@@ -37,8 +37,9 @@ struct LinearSpec {
   std::int64_t outputs = 0;  // N
   Axis axis = Axis::stream;  // of its rows
   bool bias = false;
-  bool exact = false;  // a router or its like: f32, reads the rows of the site before they are coded
-  double share = 1;    // of a step's rows that meet it, where a router decides: k / E
+  bool exact =
+      false;         // a router or its like: f32, reads the rows of the site before they are coded
+  double share = 1;  // of a step's rows that meet it, where a router decides: k / E
 };
 
 struct LinearSite {

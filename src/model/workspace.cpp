@@ -138,9 +138,8 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
       router_logits(rows_or_none(memory, layout, limits.batch_tokens,
                                  most_of(config, &ExpertsMlpConfig::experts))),
-      shared_gate(
-          rows_or_none(memory, layout, limits.batch_tokens,
-                       most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
+      shared_gate(rows_or_none(memory, layout, limits.batch_tokens,
+                               most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
       qkv(allocate_rows(memory, layout, limits.batch_tokens, qkv_width(config, place.own()),
                         kPlain)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
@@ -167,7 +166,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     inputs_.push_back(std::move(input));
   }
   allocate_grouped(weights, memory, limits);
-  if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
+  if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   const auto with_cache = static_cast<std::size_t>(config.attention_layers().at(0));
   const AttentionShape shape =
       attention_shape(config, weights.layers[with_cache].attention(), place.own());
@@ -194,8 +193,7 @@ void Workspace::allocate_grouped(const Weights& weights, DeviceMemory& memory,
 }
 
 Rows& Workspace::grouped_input_of(const LayerLinear& linear) {
-  const auto found =
-      std::ranges::find(grouped_, layout_.format_for(linear), &Grouped::format);
+  const auto found = std::ranges::find(grouped_, layout_.format_for(linear), &Grouped::format);
   ensure(found != grouped_.end(), linear.name, ": no block for rows in groups");
   return found->rows;
 }

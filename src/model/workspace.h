@@ -21,10 +21,10 @@
 namespace leq {
 
 struct ForwardLimits {
-  std::int64_t batch_tokens = 512;   // T: rows of one forward
-  std::int64_t output_tokens = 1;    // rows with logits
-  std::int64_t context = 0;          // positions of one sequence
-  bool keys_turn_when_read = false;  // KvScheme::before_rope
+  std::int64_t batch_tokens = 512;  // T: rows of one forward
+  std::int64_t output_tokens = 1;   // rows with logits
+  std::int64_t context = 0;         // positions of one sequence
+  bool pre_rope_keys = false;       // KvScheme::before_rope
 };
 
 // Of the heads of a rank.
@@ -60,7 +60,7 @@ class Workspace {
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
   ExpertRoutes routes, shared_routes;
-  Buffer exchange;         // for what other ranks send (Operations::connect)
+  Buffer exchange;  // for what other ranks send (Operations::connect)
 
   // The input block of a linear in the format that it reads, and what the linear wants of it;
   // linears of one site share the blocks of one format, those of different sites never.

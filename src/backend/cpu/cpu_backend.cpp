@@ -87,11 +87,12 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
+              Direction direction) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     each_row(tokens, [&](std::int64_t t, int) {
-      cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
+      cpu::rotate_row(rotation, direction, x.values + t * x.value_stride);
     });
   }
 
@@ -144,7 +145,8 @@ class CpuBackend final : public Backend {
 
   void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
                      Rows& grouped, Rows& out) override {
-    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, experts.gate_up); });
+    const auto span =
+        clock_.in(StepPart::gemm, [&] { return moved_bytes(routes, experts.gate_up); });
     cpu::run_experts_gated(linear_context(), x, routes, experts, grouped, out);
   }
 
@@ -154,10 +156,10 @@ class CpuBackend final : public Backend {
     cpu::run_experts_add(linear_context(), products, routes, down, x);
   }
 
-  void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
-            std::span<const KvLayer> layers) override {
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+                          std::span<const KvLayer> layers) override {
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
-    cpu::seal(attention_context(), batch, shape, rope, layers);
+    cpu::quantize_kv_blocks(attention_context(), batch, shape, rope, layers);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
