@@ -43,8 +43,10 @@ MachineLimits better(const MachineLimits& a, const MachineLimits& b) {
 // A prompt reads the weights once for each batch, generation once for each token.
 double bytes_read(const BenchTest& test, const BenchWork& work) {
   const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
-  return static_cast<double>(batches + test.generated) *
-         static_cast<double>(work.bytes_per_token());
+  const auto prompt =
+      static_cast<double>(std::max(work.prompt_bytes, work.weight_bytes) + work.kv_bytes);
+  return static_cast<double>(batches) * prompt +
+         static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
 }
 
 // What a run would take if each of its parts were at its limit, one after the other.
@@ -85,10 +87,11 @@ std::string bench_test_name(const BenchTest& test) {
 
 BenchWork bench_work(Session& session, const BenchTest& test) {
   BenchWork work;
-  work.weight_bytes = session.weights().bytes_per_token();
+  work.weight_bytes = session.weights().bytes_of_step(test.sequences);
+  work.prompt_bytes = session.weights().bytes_of_step(session.limits().batch_tokens);
   const ModelConfig& config = session.transformer().config();
   work.kv_bytes = cache_bytes(session, test.depth) * static_cast<std::uint64_t>(test.sequences);
-  work.block_operations = 2.0 * static_cast<double>(block_linear_parameters(config));
+  work.block_operations = 2.0 * active_linear_parameters(config);
   work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);
   const Weights& weights = session.weights();
   work.block_bits = code_bits(*weights.layers[0].linears().front());

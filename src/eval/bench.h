@@ -42,14 +42,15 @@ struct BenchRun {
 
 // What a test must at least read and compute.
 struct BenchWork {
-  std::uint64_t weight_bytes = 0;   // codes, scales, sums of all linears and the head
+  std::uint64_t weight_bytes = 0;   // codes, scales, sums of linears and head that a step reads
   std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions of all sequences
-  double block_operations = 0;      // for one token: 2 x parameters of the block linears
+  double block_operations = 0;      // for one token: 2 x parameters that it meets in the blocks
   std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
   double head_operations = 0;       // for one token: 2 x parameters of the head
   int block_bits = 0;               // fewest of the block linears' codes; 0: floats are multiplied
   int head_bits = 0;
-  // Of one step: a token of each sequence.
+  std::uint64_t prompt_bytes = 0;  // as weight_bytes, of a batch of a prompt, where that is more
+
   std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }
 };
 BenchWork bench_work(Session& session, const BenchTest& test);

@@ -16,20 +16,21 @@ constexpr double kReducedBytes = 2;  // f16, as engines that sum across ranks se
 double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
                        const RankShare& share) {
   double bytes = 0;
-  const auto add = [&](std::string_view name, const Slice& slice, std::int64_t rows) {
+  const auto add = [&](std::string_view name, const Slice& slice, std::int64_t rows,
+                       double share_of_steps) {
     if (slice.empty()) return;
     bytes += static_cast<double>(bytes_of(name)) * static_cast<double>(slice.count()) /
-             static_cast<double>(rows);
+             static_cast<double>(rows) * share_of_steps;
   };
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (const LinearSite& site : linear_sites(config, layer)) {
       for (const LinearSpec& weight : site.weights) {
         add(layer_tensor(layer, weight.name), share.of(weight.axis, weight.outputs),
-            weight.outputs);
+            weight.outputs, weight.share);
       }
     }
   }
-  add(config.tied ? "token_embedding" : "head", share.vocabulary, config.vocab);
+  add(config.tied ? "token_embedding" : "head", share.vocabulary, config.vocab, 1);
   return bytes;
 }
 
@@ -87,7 +88,7 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
     plan.kv_bytes = std::max(plan.kv_bytes, static_cast<std::uint64_t>(kv));
   }
   const double parameters =
-      static_cast<double>(block_linear_parameters(config) + config.vocab * config.width);
+      active_linear_parameters(config) + static_cast<double>(config.vocab * config.width);
   const double read = static_cast<double>(plan.weight_bytes + plan.kv_bytes) / machine.read_gbps;
   const double multiply = 2 * parameters * rows / ranks / (machine.tera_ops * 1e3);
   plan.work_seconds = std::max(read, multiply) / 1e9;
@@ -98,10 +99,14 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   double gathered = 0;  // of one row, in all layers
   std::int64_t inner_sites = 0;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    std::string block;  // of which experts gather their rows together
     for (const LinearSite& site : linear_sites(config, layer)) {
       if (site.norm) continue;  // each rank norms whole rows
       const double column = site.sublayer == Sublayer::mixer ? columns.o : columns.down;
-      gathered += column * static_cast<double>(site.inputs) + kFloatBytes * width;
+      gathered += column * static_cast<double>(site.inputs) * site.share();
+      if (site.block_name() == block) continue;
+      block = site.block_name();
+      gathered += kFloatBytes * width;
       ++inner_sites;
     }
   }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "synthetic:";
 
-enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3 };
+enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
 
 // Public configurations. Counts are parameters as the publishers state them; a test compares.
 struct PublishedShape {
@@ -30,10 +30,11 @@ struct PublishedShape {
   double rope_theta;
   float norm_eps;
   bool tied;
+  std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is that of an expert then
 };
 constexpr std::uint64_t kPlaneAlignment = 64;
 
-constexpr std::array<PublishedShape, 8> kShapes = {{
+constexpr std::array<PublishedShape, 10> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
@@ -42,9 +43,13 @@ constexpr std::array<PublishedShape, 8> kShapes = {{
     {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
     {"qwen2.5-1.5b", Family::qwen2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6f, true},
     {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
+    {"mixtral-8x7b", Family::mixtral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false,
+     8, 2},
+    {"qwen3-30b-a3b", Family::qwen3_moe, 48, 2048, 32, 4, 128, 768, 151936, 40960, 1e6, 1e-6f,
+     false, 128, 8},
 }};
-constexpr std::array<std::string_view, 5> kFamilyNames = {"gpt2", "llama", "mistral", "qwen2",
-                                                          "qwen3"};
+constexpr std::array<std::string_view, 7> kFamilyNames = {
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
@@ -142,11 +147,18 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   UniformLayers uniform;
   uniform.count = layers == 0 ? found->layers : layers;
   uniform.attention = {.rotary = !gpt2,
-                       .qk_norm = found->family == Family::qwen3,
+                       .qk_norm = found->family == Family::qwen3 || found->family == Family::qwen3_moe,
                        .qkv_bias = gpt2 || found->family == Family::qwen2,
                        .output_bias = gpt2};
   uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
   config.layers = uniform.layers();
+  for (LayerConfig& layer : config.layers) {
+    if (found->experts == 0) break;
+    layer.mlp = ExpertsMlpConfig{.experts = found->experts,
+                                 .active = found->active,
+                                 .hidden = found->hidden,
+                                 .normalized = true};
+  }
   config.width = found->width;
   config.heads = found->heads;
   config.kv_heads = found->kv_heads;
@@ -186,14 +198,13 @@ SyntheticModel::SyntheticModel(const SyntheticSpec& spec, std::int64_t context, 
           " are free; cut it with :layers=N");
   memory_ = HugeBuffer(bytes, name_.c_str());
   for (StoredTensor& tensor : tensors_) place(tensor, memory_.data());
+  for (std::size_t i = 0; i < tensors_.size(); ++i) places_[tensors_[i].name] = i;
   fill_random(tensors_, memory_.data(), pool);
 }
 
 const StoredTensor* SyntheticModel::find(std::string_view name) const {
-  for (const StoredTensor& tensor : tensors_) {
-    if (tensor.name == name) return &tensor;
-  }
-  return nullptr;
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &tensors_[found->second];
 }
 
 std::uint64_t SyntheticModel::write(const std::filesystem::path& path,
@@ -213,6 +224,7 @@ std::uint64_t SyntheticModel::write(const std::filesystem::path& path,
     }
   }
   Json metadata = Json::object();
+  for (const std::string& feature : required_features(config_)) writer.add_requirement(feature);
   metadata["config"] = config_to_json(config_);
   metadata["generation"] = generation_to_json({});
   metadata["tokenizer"] = tokenizer.has_value();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,7 @@ class SyntheticModel {
   ModelConfig config_;
   HugeBuffer memory_;
   std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::size_t, std::less<>> places_;  // in tensors_, by name
 };
 
 }  // namespace leq

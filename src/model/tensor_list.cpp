@@ -77,6 +77,18 @@ std::int64_t parameter_count(const ModelConfig& config) {
   return count;
 }
 
+double active_linear_parameters(const ModelConfig& config) {
+  double count = 0;
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      for (const LinearSpec& weight : site.coded_weights()) {
+        count += static_cast<double>(weight.outputs * site.inputs) * weight.share;
+      }
+    }
+  }
+  return count;
+}
+
 std::int64_t block_linear_parameters(const ModelConfig& config) {
   std::int64_t count = 0;
   for (const TensorSpec& spec : tensor_list(config)) {

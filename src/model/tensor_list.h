@@ -48,5 +48,7 @@ TensorRole role_of(const LinearSite& site, const LinearSpec& weight);
 // Parameters of all tensors of the list, and those of the layers' linears alone.
 std::int64_t parameter_count(const ModelConfig& config);
 std::int64_t block_linear_parameters(const ModelConfig& config);
+// Of the latter those that one token meets: of experts the share of the active ones.
+double active_linear_parameters(const ModelConfig& config);
 
 }  // namespace leq

@@ -1,7 +1,6 @@
 #include "model/weights.h"
 
-#include <algorithm>
-#include <functional>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -351,32 +350,25 @@ void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& 
   if (mlp.shared) all.push_back(&mlp.shared->down);
 }
 
-std::uint64_t bytes_of_token(const LayerWeights& layer) {
-  std::uint64_t bytes = 0;
-  const auto add = [&](const LayerLinear& linear) { bytes += moved_bytes(linear); };
+// The share of experts that some of the tokens go to, where each goes to `active` of them at random.
+double met_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
+  const double missed =
+      1 - static_cast<double>(config.active) / static_cast<double>(config.experts);
+  return 1 - std::pow(missed, static_cast<double>(tokens));
+}
+
+std::uint64_t bytes_of_layer(const LayerWeights& layer, std::int64_t tokens) {
+  std::uint64_t bytes = 0, routed = 0;
+  for (const LayerLinear* linear : layer.linears()) bytes += moved_bytes(*linear);
   const ExpertsMlpWeights* mlp = layer.experts_mlp();
-  if (mlp == nullptr) {
-    for (const LayerLinear* linear : layer.linears()) add(*linear);
-    return bytes;
-  }
-  std::vector<std::uint64_t> experts;
+  if (mlp == nullptr) return bytes;
   for (std::size_t e = 0; e < mlp->gate_up.size(); ++e) {
-    experts.push_back(moved_bytes(mlp->gate_up[e]) + moved_bytes(mlp->down[e]));
+    routed += moved_bytes(mlp->gate_up[e]) + moved_bytes(mlp->down[e]);
   }
-  std::ranges::sort(experts, std::greater<>());
-  experts.resize(static_cast<std::size_t>(mlp->config.active));
-  for (const std::uint64_t expert : experts) bytes += expert;
-  std::vector<const LayerLinear*> mixer;
-  std::visit([&](const auto& kind) { add_linears(kind, mixer); }, layer.mixer);
-  for (const LayerLinear* linear : mixer) add(*linear);
-  add(mlp->router);
-  if (mlp->shared) {
-    for (const LayerLinear* linear :
-         {&mlp->shared->gate, &mlp->shared->gate_up, &mlp->shared->down}) {
-      add(*linear);
-    }
-  }
-  return bytes;
+  bytes += moved_bytes(mlp->router) - routed;
+  if (mlp->shared) bytes += moved_bytes(mlp->shared->gate);
+  return bytes + static_cast<std::uint64_t>(static_cast<double>(routed) *
+                                            met_share(mlp->config, tokens));
 }
 
 }  // namespace
@@ -389,9 +381,9 @@ std::vector<const LayerLinear*> LayerWeights::linears() const {
   return all;
 }
 
-std::uint64_t Weights::bytes_per_token() const {
+std::uint64_t Weights::bytes_of_step(std::int64_t tokens) const {
   std::uint64_t bytes = moved_bytes(head);
-  for (const LayerWeights& layer : layers) bytes += bytes_of_token(layer);
+  for (const LayerWeights& layer : layers) bytes += bytes_of_layer(layer, tokens);
   return bytes;
 }
 

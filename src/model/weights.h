@@ -101,9 +101,10 @@ struct Weights {
   std::uint64_t memory_bytes = 0;  // its size; 0 where the views borrow
   UploadReport upload;             // how it was filled
 
-  // Codes, scales and sums of the layers' linears and the head: what one decoded token reads. Of
-  // experts the largest k.
-  std::uint64_t bytes_per_token() const;
+  // Codes, scales and sums of the layers' linears and the head: what a step of so many tokens reads
+  // (of experts what it reads on average, where a router sends each token anywhere).
+  std::uint64_t bytes_of_step(std::int64_t tokens) const;
+  std::uint64_t bytes_per_token() const { return bytes_of_step(1); }
 };
 
 // "layers.3.down.inv_smooth", a vector [K] f32 that a file may have beside any linear: its inputs

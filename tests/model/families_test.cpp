@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <map>
 
 #include "convert/hf_import.h"
 #include "convert/quantize_checkpoint.h"
@@ -164,6 +165,95 @@ TEST(Families, Qwen3WithLayerTypesAndHeadNorms) {
   config["use_sliding_window"] = true;
   config["layer_types"] = {"sliding_attention", "full_attention"};
   check_llama(config, {.qk_norm = true});
+}
+
+using Experts = test::RandomCheckpoint::Experts;
+
+Json mixtral_config() {
+  Json config = test::small_config("mixtral", "MixtralForCausalLM");
+  config["num_local_experts"] = 4;
+  config["num_experts_per_tok"] = 2;
+  return config;
+}
+
+Json qwen3_moe_config() {
+  Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
+  config["head_dim"] = 32;
+  config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 72;
+  return config;
+}
+
+TEST(Families, MixtralWithATensorForEachExpert) {
+  check_llama(mixtral_config(), {.experts = Experts::mixtral});
+}
+
+TEST(Families, MixtralWithAllExpertsInOneTensor) {
+  check_llama(mixtral_config(), {.experts = Experts::stacked});
+}
+
+TEST(Families, Qwen3MoeWithoutNormalizedWeights) {
+  check_llama(qwen3_moe_config(), {.qk_norm = true, .experts = Experts::single});
+}
+
+TEST(Families, Qwen3MoeWithADenseLayerAndStackedExperts) {
+  Json config = qwen3_moe_config();
+  config["norm_topk_prob"] = true;
+  config["mlp_only_layers"] = {1};
+  check_llama(config, {.qk_norm = true, .experts = Experts::stacked});
+}
+
+// (i + 1) % 2 == 0: layer 0 of the two is dense.
+TEST(Families, Qwen3MoeWithExpertsInEverySecondLayer) {
+  Json config = qwen3_moe_config();
+  config["decoder_sparse_step"] = 2;
+  config["mlp_only_layers"] = {0};  // tells the writer of the checkpoint the same
+  check_llama(config, {.qk_norm = true, .experts = Experts::single});
+  config.erase("mlp_only_layers");
+  EXPECT_EQ(import_hf_config(config.dump(), "config.json").layer(0).experts_mlp(), nullptr);
+  EXPECT_NE(import_hf_config(config.dump(), "config.json").layer(1).experts_mlp(), nullptr);
+}
+
+// Every spelling holds the same numbers, so that what is imported is the same.
+TEST(Families, ExpertsAreTheSameInEverySpelling) {
+  const auto tensors = [](const Json& config, Experts spelling) {
+    test::RandomCheckpoint checkpoint(scratch_folder());
+    checkpoint.add_llama(config, {.experts = spelling});
+    const ImportedModel model = import_hf(checkpoint.write(config));
+    std::map<std::string, std::vector<float>> all;
+    for (const TensorInput& tensor : model.tensors) {
+      if (tensor.name.find("expert") == std::string::npos) continue;
+      std::vector<float>& values = all[tensor.name];
+      values.resize(static_cast<std::size_t>(tensor.shape[0] * tensor.shape[1]));
+      tensor.read(0, tensor.shape[0], values);
+    }
+    return all;
+  };
+  const auto single = tensors(mixtral_config(), Experts::mixtral);
+  EXPECT_EQ(single.size(), 2u * 3 * 4);
+  EXPECT_EQ(single, tensors(mixtral_config(), Experts::stacked));
+  std::filesystem::remove_all(scratch_folder());
+}
+
+TEST(Families, ExpertsThatAreNotThereAreNamed) {
+  const auto refused = [](const Json& config, const std::string& text) {
+    try {
+      import_hf_config(config.dump(), "config.json");
+      FAIL() << "expected: " << text;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  Json config = mixtral_config();
+  config["num_experts_per_tok"] = 9;
+  refused(config, "active experts = 9: expected 1 to 4");
+  config = qwen3_moe_config();
+  config.erase("num_experts_per_tok");
+  refused(config, "num_experts_per_tok");
+  config = qwen3_moe_config();
+  config["decoder_sparse_step"] = 0;
+  refused(config, "decoder_sparse_step");
 }
 
 Json gpt2_config() {

@@ -72,7 +72,7 @@ TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,
                          ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny",
-                                           "qwen3-tiny"),
+                                           "qwen3-tiny", "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');

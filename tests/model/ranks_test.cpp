@@ -162,7 +162,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny", "int8", KvType::f16, ActChoice::tensor},
         Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
         Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4},
-        Case{"qwen3-tiny", "int8", KvType::simq4_pre}),
+        Case{"qwen3-tiny", "int8", KvType::simq4_pre},
+        Case{"qwen3moe-tiny", "f32", KvType::f16}, Case{"qwen3moe-tiny", "int8", KvType::int8},
+        Case{"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
+        Case{"qwen3moe-tiny", "int4-g32", KvType::simq4}),
     case_name);
 
 INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
@@ -176,6 +179,33 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4_pre},
                                            Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
                          case_name);
+
+// Experts of which each rank has a slice of the rows.
+TEST(RanksOfExperts, GiveTheLogitsOfOne) {
+  const test::TemporaryFolder folder;
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  Json config = test::small_config("mixtral", "MixtralForCausalLM");
+  config["hidden_size"] = 192;
+  config["intermediate_size"] = 520;
+  config["max_position_embeddings"] = 192;
+  config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 3;
+  checkpoint.add_llama(config, {.experts = test::RandomCheckpoint::Experts::mixtral});
+  const auto hf = checkpoint.write(config);
+  for (const auto& [type, act] :
+       {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::row),
+        std::pair("int8", ActChoice::g128), std::pair("int4-g128", ActChoice::automatic)}) {
+    SCOPED_TRACE(type);
+    CheckpointOptions options;
+    options.type = type;
+    options.act = act;
+    options.threads = 1;
+    const auto path = folder.path() / "experts.leq";
+    quantize_checkpoint(hf, path, options, [](auto, auto) {});
+    const Model model(path, {});
+    expect_one_rank(model, KvType::f16, {2, 3, 4});
+  }
+}
 
 // Shapes in which ranks share kv heads, hold some for the sake of whole panels, or have nothing.
 struct Odd {

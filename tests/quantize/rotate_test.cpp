@@ -27,8 +27,9 @@ constexpr std::uint64_t kSeed = 0x9876543210fedcba;
 test::ModelTensors rotated_tensors(const test::ModelTensors& before, std::uint64_t seed) {
   test::ModelTensors after = before;
   after.config = rotated(before.config, seed);
-  for (BlockTensors& block : after.blocks) {
-    rotate_block(block, before.config, after.config.rotation);
+  for (std::size_t l = 0; l < after.blocks.size(); ++l) {
+    rotate_block(after.blocks[l], before.config, after.config.rotation,
+                 static_cast<std::int64_t>(l));
   }
   return after;
 }
@@ -68,7 +69,8 @@ TEST_P(RotationOf, LeavesTheLogits) {
 TEST_P(RotationOf, ChangesEveryWeightAndKeepsTheTablesOutside) {
   const test::ModelTensors before = test::make(GetParam());
   const test::ModelTensors after = rotated_tensors(before, kSeed);
-  for (const char* part : {"q", "k", "v", "o", "gate", "up", "down"}) {
+  for (const char* part : {"q", "k", "v", "o", "gate", "up", "down", "router", "experts.0.gate",
+                           "experts.1.up", "experts.2.down"}) {
     if (!before.blocks[1].has(part)) continue;
     const auto& a = before.blocks[1].at(part).values;
     const auto& b = after.blocks[1].at(part).values;
@@ -85,8 +87,8 @@ TEST_P(RotationOf, FoldsBeforeAndBehindItLeaveTheLogits) {
   const test::ModelTensors before = test::make(GetParam());
   const auto ids = test::random_ids(20, before.config.vocab);
   Random random(8);
-  const auto fold_all = [&](BlockTensors& block) {
-    for (const SmoothingSite& site : smoothing_sites(before.config)) {
+  const auto fold_all = [&](BlockTensors& block, std::int64_t layer) {
+    for (const SmoothingSite& site : smoothing_sites(before.config, layer)) {
       if (site.producer == Producer::run_time) continue;  // the engine's part, tested there
       std::vector<float> scales;
       for (std::int64_t i = 0; i < site.scales; ++i) {
@@ -98,11 +100,12 @@ TEST_P(RotationOf, FoldsBeforeAndBehindItLeaveTheLogits) {
   test::ModelTensors after = before;
   const ModelConfig folded = with_attention_biases_folded(before.config);
   after.config = rotated(folded, kSeed);
-  for (BlockTensors& block : after.blocks) {
-    fold_attention_biases(block, before.config);
-    fold_all(block);
-    rotate_block(block, folded, after.config.rotation);
-    fold_all(block);
+  for (std::int64_t l = 0; l < before.config.layer_count(); ++l) {
+    BlockTensors& block = after.blocks[static_cast<std::size_t>(l)];
+    fold_attention_biases(block, before.config, l);
+    fold_all(block, l);
+    rotate_block(block, folded, after.config.rotation, l);
+    fold_all(block, l);
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
@@ -183,7 +186,7 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::ranges::replace(name, '-', '_');

@@ -174,7 +174,6 @@ class NaiveTransformer {
   void layer(std::int64_t l, Matrix& x) const {
     const std::string at = "layers." + std::to_string(l) + ".";
     const AttentionConfig& attention = *c_.layer(l).attention();
-    const DenseMlpConfig& mlp = *c_.layer(l).dense_mlp();
     const std::int64_t d = c_.head_dim;
     Matrix q, k, v;
     for (std::size_t t = 0; t < x.size(); ++t) {
@@ -204,6 +203,11 @@ class NaiveTransformer {
     }
     for (auto& state : x) {
       const auto h = norm(state, at + "mlp_norm");
+      if (c_.layer(l).experts_mlp() != nullptr) {
+        experts(*c_.layer(l).experts_mlp(), at, h, state);
+        continue;
+      }
+      const DenseMlpConfig& mlp = *c_.layer(l).dense_mlp();
       if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", mlp.hidden);
       if (mlp.gated) {
@@ -223,6 +227,43 @@ class NaiveTransformer {
       const auto y = linear(up, at + "down", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) state[i] += y[i];
     }
+  }
+
+  // state += weight * down(silu(gate h) * up h)
+  void expert(const std::string& at, std::int64_t hidden, double weight,
+              const std::vector<double>& h, std::vector<double>& state) const {
+    auto up = linear(h, at + "up", hidden);
+    const auto gate = linear(h, at + "gate", hidden);
+    for (std::size_t i = 0; i < up.size(); ++i) up[i] *= gate[i] / (1 + std::exp(-gate[i]));
+    if (on_input) on_input(at + "down", up);
+    const auto y = linear(up, at + "down", c_.width);
+    for (std::size_t i = 0; i < y.size(); ++i) state[i] += weight * y[i];
+  }
+
+  void experts(const ExpertsMlpConfig& mlp, const std::string& at, const std::vector<double>& h,
+               std::vector<double>& state) const {
+    if (on_input) on_input(at + "experts", h);
+    auto p = linear(h, at + "router", mlp.experts);
+    double sum = 0;
+    const double largest = *std::max_element(p.begin(), p.end());
+    for (double& value : p) sum += value = std::exp(value - largest);
+    for (double& value : p) value /= sum;
+    // One after the other the largest that is left, the first of equals.
+    std::map<std::int64_t, double> chosen;
+    for (std::int64_t i = 0; i < mlp.active; ++i) {
+      const auto best = std::max_element(p.begin(), p.end());
+      chosen[best - p.begin()] = *best;
+      *best = -1;
+    }
+    double total = 0;
+    for (const auto& [e, weight] : chosen) total += weight;
+    if (!mlp.normalized) total = 1;
+    for (const auto& [e, weight] : chosen) {
+      expert(at + "experts." + std::to_string(e) + ".", mlp.hidden, weight / total, h, state);
+    }
+    if (mlp.shared_hidden == 0) return;
+    const double gate = linear(h, at + "shared_gate", 1)[0];
+    expert(at + "shared.", mlp.shared_hidden, 1 / (1 + std::exp(-gate)), h, state);
   }
 
   void attend(std::int64_t l, std::size_t t, std::int64_t h, const Matrix& q, const Matrix& k,

@@ -2,6 +2,7 @@
 // that no trained model here has.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -66,8 +67,10 @@ class RandomCheckpoint {
   }
 
   // A LLaMA-like checkpoint of config.json's shape, with the biases and norms that are asked for.
+  enum class Experts { none, single, stacked, mixtral };  // how their tensors are spelled
   struct Extras {
     bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false;
+    Experts experts = Experts::none;  // in all layers but those of mlp_only_layers
   };
   void add_llama(const Json& config, const Extras& extras) {
     const auto width = config.at("hidden_size").get<std::int64_t>();
@@ -94,12 +97,56 @@ class RandomCheckpoint {
       }
       linear("self_attn.o_proj", width, heads * dim, extras.o_bias);
       add(at + "post_attention_layernorm.weight", {width}, 0.1f, 1.0f);
+      if (extras.experts != Experts::none && !is_dense(config, l)) {
+        add_experts(config, at, extras.experts);
+        continue;
+      }
       linear("mlp.gate_proj", hidden, width, extras.mlp_bias);
       linear("mlp.up_proj", hidden, width, extras.mlp_bias);
       linear("mlp.down_proj", width, hidden, extras.mlp_bias);
     }
     add("model.norm.weight", {width}, 0.1f, 1.0f);
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
+  }
+
+  static bool is_dense(const Json& config, int layer) {
+    if (!config.contains("mlp_only_layers")) return false;
+    const auto dense = config.at("mlp_only_layers").get<std::vector<int>>();
+    return std::find(dense.begin(), dense.end(), layer) != dense.end();
+  }
+
+  // The same numbers in every spelling.
+  void add_experts(const Json& config, const std::string& at, Experts spelling) {
+    const bool mixtral = spelling == Experts::mixtral;
+    const auto width = config.at("hidden_size").get<std::int64_t>();
+    const auto hidden = config.value("moe_intermediate_size", config.at("intermediate_size"))
+                            .get<std::int64_t>();
+    const auto count = config.at("num_local_experts").get<std::int64_t>();
+    const auto numbers = [&](std::int64_t n, std::int64_t k) {
+      std::vector<float> values;
+      const float scale = 0.3f / std::sqrt(static_cast<float>(k) / 16.0f);
+      for (std::int64_t i = 0; i < n * k; ++i) values.push_back(scale * random_.normal());
+      return values;
+    };
+    add_values(at + (mixtral ? "block_sparse_moe.gate.weight" : "mlp.gate.weight"), {count, width},
+               numbers(count, width));
+    std::vector<float> gate_up, downs;
+    for (std::int64_t e = 0; e < count; ++e) {
+      const auto gate = numbers(hidden, width), up = numbers(hidden, width),
+                 down = numbers(width, hidden);
+      gate_up.insert(gate_up.end(), gate.begin(), gate.end());
+      gate_up.insert(gate_up.end(), up.begin(), up.end());
+      downs.insert(downs.end(), down.begin(), down.end());
+      if (spelling == Experts::stacked) continue;
+      const std::string of = at + (mixtral ? "block_sparse_moe" : "mlp") + ".experts." +
+                             std::to_string(e) + ".";
+      add_values(of + (mixtral ? "w1" : "gate_proj") + ".weight", {hidden, width}, gate);
+      add_values(of + (mixtral ? "w3" : "up_proj") + ".weight", {hidden, width}, up);
+      add_values(of + (mixtral ? "w2" : "down_proj") + ".weight", {width, hidden}, down);
+    }
+    if (spelling != Experts::stacked) return;
+    add_values(at + "mlp.experts.gate_up_proj", {count, 2 * hidden, width}, gate_up);
+    add_values(at + "mlp.experts.down_proj", {count, width, hidden}, downs);
   }
 
   void add_gpt2(const Json& config, const std::string& prefix) {

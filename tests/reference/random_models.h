@@ -45,6 +45,16 @@ inline std::vector<RandomModel> random_models() {
   qwen2["hidden_size"] = 192;
   Json qwen3 = small_config("qwen3", "Qwen3ForCausalLM", 6, 3);
   qwen3["head_dim"] = 32;
+  Json mixtral = small_config("mixtral", "MixtralForCausalLM", 6, 2);
+  mixtral["num_local_experts"] = 5;
+  mixtral["num_experts_per_tok"] = 2;
+  Json qwen3_moe = small_config("qwen3_moe", "Qwen3MoeForCausalLM", 6, 3);
+  qwen3_moe["num_local_experts"] = 6;
+  qwen3_moe["num_experts_per_tok"] = 3;
+  qwen3_moe["moe_intermediate_size"] = 72;
+  qwen3_moe["norm_topk_prob"] = true;
+  qwen3_moe["mlp_only_layers"] = {1};
+  using Experts = RandomCheckpoint::Experts;
   return {{"Gpt2Tied", gpt2, {}},
           {"Gpt2Untied", gpt2_untied, {}},
           {"LlamaMha", mha, {}},
@@ -52,7 +62,9 @@ inline std::vector<RandomModel> random_models() {
           {"LlamaWithAllBiases", biased, {.qkv_bias = true, .o_bias = true, .mlp_bias = true}},
           {"MistralMultiQuery", mistral, {}},
           {"Qwen2TiedWithBiases", qwen2, {.qkv_bias = true}},
-          {"Qwen3WithHeadNorms", qwen3, {.qk_norm = true}}};
+          {"Qwen3WithHeadNorms", qwen3, {.qk_norm = true}},
+          {"Mixtral", mixtral, {.experts = Experts::mixtral}},
+          {"Qwen3MoeWithADenseLayer", qwen3_moe, {.qk_norm = true, .experts = Experts::single}}};
 }
 
 // Its tensors; the checkpoint's folder is gone again.
