@@ -209,7 +209,8 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny",
+                                           "qwen35-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::ranges::replace(name, '-', '_');
