@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "synthetic:";
 
-enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3 };
+enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3, qwen3_5 };
 
 // Public configurations. Counts are parameters as the publishers state them; a test compares.
 struct PublishedShape {
@@ -30,10 +30,12 @@ struct PublishedShape {
   double rope_theta;
   float norm_eps;
   bool tied;
+  DeltaNetConfig delta = {};  // of layers that do not attend: three of four, where it is given
 };
+constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
 
-constexpr std::array<PublishedShape, 8> kShapes = {{
+constexpr std::array<PublishedShape, 10> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
@@ -42,9 +44,13 @@ constexpr std::array<PublishedShape, 8> kShapes = {{
     {"mistral-7b", Family::mistral, 32, 4096, 32, 8, 128, 14336, 32000, 32768, 1e6, 1e-5f, false},
     {"qwen2.5-1.5b", Family::qwen2, 28, 1536, 12, 2, 128, 8960, 151936, 32768, 1e6, 1e-6f, true},
     {"qwen3-14b", Family::qwen3, 40, 5120, 40, 8, 128, 17408, 151936, 40960, 1e6, 1e-6f, false},
+    {"qwen3.5-0.8b", Family::qwen3_5, 24, 1024, 8, 2, 256, 3584, 248320, 262144, 1e7, 1e-6f, true,
+     {16, 16, 128, 128, 4}},
+    {"qwen3.5-9b", Family::qwen3_5, 32, 4096, 16, 4, 256, 12288, 248320, 262144, 1e7, 1e-6f, false,
+     {16, 32, 128, 128, 4}},
 }};
-constexpr std::array<std::string_view, 5> kFamilyNames = {"gpt2", "llama", "mistral", "qwen2",
-                                                          "qwen3"};
+constexpr std::array<std::string_view, 6> kFamilyNames = {"gpt2",  "llama", "mistral",
+                                                          "qwen2", "qwen3", "qwen3.5"};
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
@@ -146,7 +152,18 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
                        .qkv_bias = gpt2 || found->family == Family::qwen2,
                        .output_bias = gpt2};
   uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
+  if (found->family == Family::qwen3_5) {
+    uniform.attention.qk_norm = uniform.attention.output_gate = true;
+    uniform.attention.rotary_dims = static_cast<std::int32_t>(found->head_dim / 4);
+  }
   config.layers = uniform.layers();
+  if (found->delta.key_heads > 0) {
+    require(uniform.count >= kAttentionInterval, "synthetic shape ", name, ": layers=", layers,
+            ": expected at least ", kAttentionInterval, ", of which one attends");
+    for (std::size_t i = 0; i < config.layers.size(); ++i) {
+      if ((i + 1) % kAttentionInterval != 0) config.layers[i].mixer = found->delta;
+    }
+  }
   config.width = found->width;
   config.heads = found->heads;
   config.kv_heads = found->kv_heads;

@@ -180,6 +180,7 @@ class Binder {
     linear.site = index;
     linear.site_name = site.name;
     linear.axis = site.axis;
+    linear.exact = exact;
     linear.inputs = site.inputs;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;

@@ -24,6 +24,7 @@ struct LayerLinear : Linear {
   std::size_t site = 0;      // index in linear_sites of the layer
   std::string site_name;     // "qkv": inputs of one site share blocks of activations (workspace.h)
   Axis axis = Axis::stream;  // of the inputs
+  bool exact = false;        // its few rows are stored in f32, whatever the others are
 
   bool reads_norm() const { return axis == Axis::stream; }
 };
