@@ -102,6 +102,11 @@ void FixedStates::checkpoint(std::int32_t sequence) {
   all.push_back({target.position, target.state, ++clock_});
 }
 
+void FixedStates::forget_checkpoints(std::int32_t sequence) {
+  for (const Checkpoint& one : at(sequence).checkpoints) release(one.state);
+  at(sequence).checkpoints.clear();
+}
+
 std::int64_t FixedStates::restorable(std::int32_t sequence, std::int64_t position) const {
   const Sequence& source = at(sequence);
   if (source.position <= position) return source.position;

@@ -45,6 +45,8 @@ class FixedStates {
 
   // The state as it is can be restored until it is given up for memory.
   void checkpoint(std::int32_t sequence);
+  // Those that were made so far are no more.
+  void forget_checkpoints(std::int32_t sequence);
   // The largest position up to `position` that restore() can go to.
   std::int64_t restorable(std::int32_t sequence, std::int64_t position) const;
   // To a position that restorable() named; a step that has begun is dropped, and so are later
@@ -54,6 +56,8 @@ class FixedStates {
   // The sequence, which must be empty, begins with a state that somebody holds.
   void adopt(std::int32_t sequence, Id state, std::int64_t position);
   void drop(std::int32_t sequence);
+  // The state as it is stands for that of another position: for measuring.
+  void pretend(std::int32_t sequence, std::int64_t position) { at(sequence).position = position; }
   // The sequence's state after `position` tokens, to be filled by write(): for sequences that are
   // loaded.
   Id replace(std::int32_t sequence, std::int64_t position);

@@ -45,6 +45,16 @@ void SequenceState::checkpoint(std::int32_t sequence) const {
   if (fixed_ != nullptr) fixed_->checkpoint(sequence);
 }
 
+void SequenceState::only_checkpoint(std::int32_t sequence) const {
+  if (fixed_ != nullptr) fixed_->forget_checkpoints(sequence);
+  checkpoint(sequence);
+}
+
+void SequenceState::repeat(std::int32_t sequence, std::int64_t length) const {
+  pages_->repeat_pages(sequence, length);
+  if (fixed_ != nullptr) fixed_->pretend(sequence, length);
+}
+
 std::int64_t SequenceState::restore(std::int32_t sequence, std::int64_t position) const {
   if (fixed_ == nullptr) return pages_->truncate(sequence, position);
   const std::int64_t kept = pages_->truncate(sequence, fixed_->restorable(sequence, position));

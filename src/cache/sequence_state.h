@@ -33,6 +33,8 @@ class SequenceState {
   // The sequence as it is now can be restored later, until memory is short. Costs nothing where
   // there are pages only, which can be cut anywhere.
   void checkpoint(std::int32_t sequence) const;
+  // The same, and the sequence's earlier checkpoints are no more: who needs the last one only.
+  void only_checkpoint(std::int32_t sequence) const;
   // The sequence becomes what it was at `position`, or at the last position before it that can be
   // restored: a checkpoint where there are fixed states, 0 where pages have lost what the next
   // query reads. Returns the position that is left; what comes after it must be fed again.
@@ -52,6 +54,10 @@ class SequenceState {
     FixedStates::Id state = FixedStates::kZeros;
   };
   void adopt(std::int32_t sequence, const Prefix& prefix) const;
+
+  // For measuring: the sequence goes on to `length` positions, with keys and values that repeat
+  // those that are there (KvCache::repeat_pages) and the state as it is.
+  void repeat(std::int32_t sequence, std::int64_t length) const;
 
   // A sequence as bytes that no device's layout shows in (docs/kv-cache.md), and back: as
   // KvCache::save and load, followed by the fixed state.

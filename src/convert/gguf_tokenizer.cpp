@@ -38,7 +38,7 @@ struct GgufPreTokenizer {
   bool ignore_merges = false;
   bool add_bos = false;  // where no key says
 };
-constexpr std::array<GgufPreTokenizer, 18> kGgufPreTokenizers = {{
+constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
     {"gpt-2", "gpt-2"},
     {"phi-2", "gpt-2"},
     {"mpt", "gpt-2"},
@@ -54,6 +54,7 @@ constexpr std::array<GgufPreTokenizer, 18> kGgufPreTokenizers = {{
     {"falcon3", "llama-3", {}, false, true, true},
     {"smaug-bpe", "llama-3"},
     {"qwen2", "qwen2"},
+    {"qwen35", "qwen35"},
     {"deepseek-r1-qwen", "qwen2"},
     {"megrez", "qwen2"},
     {"tekken", "", kTekkenPattern, false, true, true},

@@ -26,11 +26,12 @@ struct TokenizerClass {
   bool add_bos;
   std::string_view pretokenizer;  // of vocab.json + merges.txt; empty: not such a class
 };
-constexpr std::array<TokenizerClass, 8> kClasses = {{
+constexpr std::array<TokenizerClass, 9> kClasses = {{
     {"GPT2Tokenizer", false, "gpt-2"},
     {"CodeGenTokenizer", false, "gpt-2"},
     {"GPTNeoXTokenizer", false, "gpt-2"},
     {"Qwen2Tokenizer", false, "qwen2"},
+    {"Qwen3_5Tokenizer", false, "qwen35"},
     {"PreTrainedTokenizer", false, "gpt-2"},
     {"LlamaTokenizer", true, ""},
     {"CodeLlamaTokenizer", true, ""},

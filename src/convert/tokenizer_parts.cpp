@@ -29,7 +29,7 @@ struct NamedPreTokenizer {
   bool nfc;
 };
 
-constexpr std::array<NamedPreTokenizer, 3> kPreTokenizers = {{
+constexpr std::array<NamedPreTokenizer, 4> kPreTokenizers = {{
     {"gpt-2", kGpt2Pattern, false},
     {"llama-3",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|"
@@ -38,6 +38,11 @@ constexpr std::array<NamedPreTokenizer, 3> kPreTokenizers = {{
     {"qwen2",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+     true},
+    // Letters with their marks.
+    {"qwen35",
+     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
+     " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      true},
 }};
 

@@ -85,6 +85,7 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
   prefixes_.make_free(pages_ + needed);
   if (cache.free_pages() < pages_ + needed) return std::nullopt;
   pages_ += needed;
+  prefixes_.make_states_free(session_.limits().sequences);
   return Part{sequence, next, feed, feed == missing};
 }
 
@@ -105,7 +106,7 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
     const std::size_t before = held.size();
     held.insert(held.end(), part.tokens.begin(), part.tokens.end());
     if (held.size() / kPageTokens > before / kPageTokens) {
-      prefixes_.keep(part.sequence, held, false);
+      prefixes_.keep(part.sequence, held, false, false);
     }
   }
   return true;
@@ -141,9 +142,15 @@ void DraftModel::draft(std::span<Writer> writers) {
   }
   if (parts.empty()) return;
   std::int64_t others = session_.limits().batch_tokens - room - std::ssize(drafting);
-  for (;;) {
+  for (bool first = true;;) {
     const Stopwatch watch;
-    if (!forward(parts, Batch::Want::last) || !draw(drafting)) return;
+    if (!forward(parts, Batch::Want::last)) return;
+    if (first) {
+      // What the reply has; draft tokens after it may be wrong.
+      for (const Part& part : parts) session_.state().only_checkpoint(part.sequence);
+    }
+    first = false;
+    if (!draw(drafting)) return;
     costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
     std::size_t row = 0;
     std::erase_if(drafting, [&](Writer* writer) {

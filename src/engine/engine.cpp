@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "engine/engine_active.h"
 #include "engine/grammar_cache.h"
+#include "engine/state_marks.h"
 
 namespace leq {
 
@@ -60,6 +61,9 @@ RequestId Engine::submit(EngineRequest request) {
                .thoughts = request.thoughts});
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
+  if (session_.state().fixed() != nullptr && options_.reuse_prefixes) {
+    active_[id]->marks = state_marks(active_[id]->request.prompt, tokenizer_);
+  }
   return id;
 }
 
@@ -168,9 +172,11 @@ Job Engine::job_of(Active& active, bool may_join) {
     job.fed = known_prefix(active, false).tokens;
     job.pages = cache.pages_to_begin(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
+    job.mark = next_mark(active.marks, job.fed);
     return job;
   }
   job.fed = cache.length(active.sequence);
+  job.mark = next_mark(active.marks, job.fed);
   for (const std::int32_t page : cache.pages(active.sequence)) {
     if (page == KvCache::kNoPage) continue;
     ++job.pages;
@@ -257,10 +263,11 @@ void Engine::make_room(const std::vector<Feed>& parts) {
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
   const std::int64_t length = settled_length(active);
+  last_too = last_too || std::ranges::binary_search(active.marks, length);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
   prefixes_.keep(active.sequence, active.reply.context().first(static_cast<std::size_t>(length)),
-                 last_too);
+                 last_too, last_too);
 }
 
 void Engine::end(Active& active) {

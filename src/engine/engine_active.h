@@ -19,6 +19,8 @@ struct Engine::Active {
   std::int32_t sequence = -1;   // in the cache; -1: it waits
   std::int64_t waited = 0;      // steps
   std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
+  // Positions of the prompt, ascending, whose fixed state is kept for other texts (state_marks.h).
+  std::vector<std::int64_t> marks = {};
   bool cancelled = false;
   bool one_by_one = false;  // no step of it is begun ahead
   EngineReply report;

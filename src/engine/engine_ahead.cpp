@@ -63,7 +63,7 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const std::int64_t pages = cache.pages_to_append(active.sequence, 1);
   prefixes_.make_free(pages);
   prefixes_.make_states_free(1);
-  session_.state().checkpoint(active.sequence);
+  session_.state().only_checkpoint(active.sequence);
   if (cache.free_pages() < pages) return std::nullopt;
   const Token fed = drawn_id(0);
   batch_.clear();

@@ -20,7 +20,7 @@ void Engine::run(std::vector<Feed> parts) {
     const std::int64_t silent = part.tokens - (part.draws ? 1 : 0);
     batch_.add(active.sequence, known.data(), silent, Batch::Want::none);
     if (!part.draws) continue;
-    if (part.drafts > 0) session_.state().checkpoint(active.sequence);
+    if (part.drafts > 0) session_.state().only_checkpoint(active.sequence);
     tokens.assign(1, known.back());
     tokens.insert(tokens.end(), active.drafts.tokens.begin(),
                   active.drafts.tokens.begin() + part.drafts);

@@ -37,13 +37,25 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     const bool whole = count == std::ssize(nodes_[child].tokens);
     if (whole && found.state != FixedStates::kZeros) with_state = found;
   };
+  // A state within the next page, which may go on in other ways than the text.
+  const auto branch = [&](std::size_t parent) {
+    const std::size_t child = partial_with_state(parent, tokens);
+    if (child == 0) return;
+    with_state = found;
+    with_state.pages.push_back(nodes_[child].page);
+    with_state.tokens += std::ssize(nodes_[child].tokens);
+    with_state.state = nodes_[child].state;
+    if (use) nodes_[child].used = clock_;
+  };
   while (std::ssize(tokens) >= kPageTokens) {
+    branch(node);
     const std::size_t child = child_of(node, tokens.first(kPageTokens));
     if (child == 0) break;
     take(child, kPageTokens);
     tokens = tokens.subspan(kPageTokens);
     node = child;
   }
+  branch(node);
   std::size_t best = 0;
   std::int64_t most = 0;
   for (const std::size_t child : nodes_[node].children) {
@@ -58,6 +70,18 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
   return found;
 }
 
+// Of the node's partial pages that `tokens` begin with the longest whose state is kept; 0 for none.
+std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const Token> tokens) const {
+  std::size_t best = 0;
+  for (const std::size_t child : nodes_[node].children) {
+    const std::vector<Token>& own = nodes_[child].tokens;
+    const bool kept = nodes_[child].state != FixedStates::kZeros && std::ssize(own) < kPageTokens;
+    if (!kept || common_prefix(own, tokens) != std::ssize(own)) continue;
+    if (best == 0 || own.size() > nodes_[best].tokens.size()) best = child;
+  }
+  return best;
+}
+
 void PrefixCache::cut(Found& found, std::int64_t tokens) const {
   const std::int64_t all = found.tokens;
   found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
@@ -65,7 +89,8 @@ void PrefixCache::cut(Found& found, std::int64_t tokens) const {
   found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 
-void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too) {
+void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too,
+                       bool state_too) {
   ensure(std::ssize(tokens) <= cache_.length(sequence), "prefix cache: ", tokens.size(),
          " tokens of sequence ", sequence, ", which holds ", cache_.length(sequence));
   ++clock_;
@@ -91,17 +116,20 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
   } else if (!rest.empty()) {
     return;
   }
-  if (node != 0) give_state(node, sequence, std::ssize(tokens));
+  if (node != 0 && state_too) give_state(node, sequence, std::ssize(tokens));
 }
 
-// One page for the longest of those that begin alike; 0 where one begins with these tokens and
-// more.
+// One page for the longest of those that begin alike, but where states are kept; 0 where one begins
+// with these tokens and more.
 std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
                                       std::int32_t page) {
   for (const std::size_t child : nodes_[parent].children) {
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
-    if (common == std::ssize(tokens)) return common == std::ssize(known.tokens) ? child : 0;
+    if (common == std::ssize(tokens) && common == std::ssize(known.tokens)) return child;
+    // A state of its own needs a place of its own.
+    if (state_.fixed() != nullptr) continue;
+    if (common == std::ssize(tokens)) return 0;
     if (common == std::ssize(known.tokens)) {  // fewer than a page: no child can follow
       drop(child);
       break;

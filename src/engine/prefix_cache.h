@@ -38,9 +38,10 @@ class PrefixCache {
 
   // The sequence holds `tokens` from its start; what is whole of its pages is kept, and with
   // `last_too` the partial one at its end, which must be copied before it grows. Where a page is
-  // kept already, the sequence takes that one for its own. Its state is kept where it is that of
-  // the last token of a page that is kept.
-  void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
+  // kept already, the sequence takes that one for its own. `state_too`: its state is kept where it
+  // is that of the last token of a page that is kept.
+  void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too,
+            bool state_too = true);
 
   // All texts that are kept, none of which another begins with; the one used last comes first.
   std::vector<std::vector<Token>> texts() const;
@@ -76,6 +77,7 @@ class PrefixCache {
   std::vector<Token> text_of(std::size_t leaf) const;
   std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
   std::size_t keep_partial(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
+  std::size_t partial_with_state(std::size_t node, std::span<const Token> tokens) const;
   void drop(std::size_t node);
   void give_page(std::size_t node, std::int32_t page);
   void take_page(std::size_t node);

@@ -98,7 +98,8 @@ class Planner {
   // Where no row of logits is left, the last token waits for the next step.
   std::int64_t chunk_of(const Job& job) const {
     const std::int64_t rest = job.known - job.fed;
-    const std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_});
+    const std::int64_t to_mark = job.mark > job.fed ? job.mark - job.fed : rest;
+    const std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_, to_mark});
     return chunk == rest && outputs_ == 0 ? chunk - 1 : chunk;
   }
 

@@ -30,6 +30,7 @@ struct Job {
   std::int64_t pages = 0;         // that hold what is fed of it
   std::int64_t most_pages = 0;    // that all known tokens and the next may take at once
   std::int64_t own_pages = 0;     // held by no other running job: what evicting it frees
+  std::int64_t mark = 0;          // a position after `fed` at which a step is to end; 0: none
 
   // One known token is left to be fed: its next one is drawn then.
   bool writes() const { return known - fed == 1; }

@@ -90,14 +90,15 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
   work.weight_bytes = session.weights().bytes_of_step(test.sequences);
   work.prompt_bytes = session.weights().bytes_of_step(session.limits().batch_tokens);
   const ModelConfig& config = session.transformer().config();
-  work.kv_bytes = cache_bytes(session, test.depth) * static_cast<std::uint64_t>(test.sequences);
+  const std::uint64_t of_sequence = cache_bytes(session, test.depth) + fixed_state_bytes(config);
+  work.kv_bytes = of_sequence * static_cast<std::uint64_t>(test.sequences);
   work.block_operations = 2.0 * active_linear_parameters(config);
   work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);
   const Weights& weights = session.weights();
   work.block_bits = code_bits(*weights.layers[0].linears().front());
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) {
-      work.block_bits = std::min(work.block_bits, code_bits(*linear));
+      if (!linear->exact) work.block_bits = std::min(work.block_bits, code_bits(*linear));
     }
   }
   work.head_bits = code_bits(weights.head);

@@ -43,7 +43,7 @@ struct BenchRun {
 // What a test must at least read and compute.
 struct BenchWork {
   std::uint64_t weight_bytes = 0;   // codes, scales, sums of linears and head that a step reads
-  std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions of all sequences
+  std::uint64_t kv_bytes = 0;       // keys, values of `depth` positions and states of all sequences
   double block_operations = 0;      // for one token: 2 x parameters that it meets in the blocks
   std::int64_t batch_tokens = 512;  // prompt tokens that share one reading of the weights
   double head_operations = 0;       // for one token: 2 x parameters of the head

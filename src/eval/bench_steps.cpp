@@ -35,7 +35,8 @@ void fill_cache(Session& session, const BenchTest& test, std::int32_t sequence) 
   if (test.depth == 0) return;
   const std::int64_t fed = std::min(test.depth, kTextPositions);
   session.feed(sequence, random_tokens(fed, vocab, 1 + static_cast<std::uint64_t>(sequence)));
-  if (fed < test.depth) session.cache().repeat_pages(sequence, test.depth);
+  if (fed < test.depth) session.state().repeat(sequence, test.depth);
+  session.state().only_checkpoint(sequence);
 }
 
 }  // namespace

@@ -20,7 +20,16 @@ namespace {
 
 constexpr std::string_view kPrefix = "synthetic:";
 
-enum class Family : std::uint8_t { gpt2, llama, mistral, qwen2, qwen3, mixtral, qwen3_moe };
+enum class Family : std::uint8_t {
+  gpt2,
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  mixtral,
+  qwen3_moe,
+  qwen3_5
+};
 
 // Public configurations. Counts are parameters as the publishers state them; a test compares.
 struct PublishedShape {
@@ -31,10 +40,12 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
   std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is that of an expert then
+  DeltaNetConfig delta = {};  // of layers that do not attend: three of four, where it is given
 };
+constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
 
-constexpr std::array<PublishedShape, 10> kShapes = {{
+constexpr std::array<PublishedShape, 12> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
@@ -47,9 +58,41 @@ constexpr std::array<PublishedShape, 10> kShapes = {{
      8, 2},
     {"qwen3-30b-a3b", Family::qwen3_moe, 48, 2048, 32, 4, 128, 768, 151936, 40960, 1e6, 1e-6f,
      false, 128, 8},
+    {"qwen3.5-0.8b",
+     Family::qwen3_5,
+     24,
+     1024,
+     8,
+     2,
+     256,
+     3584,
+     248320,
+     262144,
+     1e7,
+     1e-6f,
+     true,
+     0,
+     0,
+     {16, 16, 128, 128, 4}},
+    {"qwen3.5-9b",
+     Family::qwen3_5,
+     32,
+     4096,
+     16,
+     4,
+     256,
+     12288,
+     248320,
+     262144,
+     1e7,
+     1e-6f,
+     false,
+     0,
+     0,
+     {16, 32, 128, 128, 4}},
 }};
-constexpr std::array<std::string_view, 7> kFamilyNames = {
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe"};
+constexpr std::array<std::string_view, 8> kFamilyNames = {
+    "gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "qwen3.5"};
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
@@ -146,11 +189,16 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
   config.family = kFamilyNames[static_cast<std::size_t>(found->family)];
   UniformLayers uniform;
   uniform.count = layers == 0 ? found->layers : layers;
-  uniform.attention = {.rotary = !gpt2,
-                       .qk_norm = found->family == Family::qwen3 || found->family == Family::qwen3_moe,
-                       .qkv_bias = gpt2 || found->family == Family::qwen2,
-                       .output_bias = gpt2};
+  uniform.attention = {
+      .rotary = !gpt2,
+      .qk_norm = found->family == Family::qwen3 || found->family == Family::qwen3_moe,
+      .qkv_bias = gpt2 || found->family == Family::qwen2,
+      .output_bias = gpt2};
   uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
+  if (found->family == Family::qwen3_5) {
+    uniform.attention.qk_norm = uniform.attention.output_gate = true;
+    uniform.attention.rotary_dims = static_cast<std::int32_t>(found->head_dim / 4);
+  }
   config.layers = uniform.layers();
   for (LayerConfig& layer : config.layers) {
     if (found->experts == 0) break;
@@ -158,6 +206,13 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
                                  .active = found->active,
                                  .hidden = found->hidden,
                                  .normalized = true};
+  }
+  if (found->delta.key_heads > 0) {
+    require(uniform.count >= kAttentionInterval, "synthetic shape ", name, ": layers=", layers,
+            ": expected at least ", kAttentionInterval, ", of which one attends");
+    for (std::size_t i = 0; i < config.layers.size(); ++i) {
+      if ((i + 1) % kAttentionInterval != 0) config.layers[i].mixer = found->delta;
+    }
   }
   config.width = found->width;
   config.heads = found->heads;

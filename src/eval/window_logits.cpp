@@ -49,7 +49,7 @@ void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t
   batch_.clear();
   batch_.add(kSequence, window_.data() + begin, scored - begin, Batch::Want::none);
   batch_.add(kSequence, window_.data() + scored, end - scored, Batch::Want::all);
-  const Rows& logits = session_.transformer().forward(batch_, session_.cache());
+  const Rows& logits = session_.transformer().forward(batch_, session_.state());
   logits_.resize(index((end - scored) * vocab()));
   if (scored < end) session_.transformer().backend().download(logits, end - scored, logits_);
 }

@@ -38,21 +38,24 @@ float distance_from_mean(double angle, double size) {
 // around the centre, along channels how far it rotations within a block. [kv_heads d]
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
-  const auto half = static_cast<std::size_t>(config.head_dim / 2);
-  const auto count = static_cast<std::size_t>(config.kv_heads) * 2 * half;
+  const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
-  std::vector<float> parts(half, 1.0f);
-  if (scheme.blocked()) {
-    for (std::size_t i = 0; i < half; ++i) {
-      parts[i] = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[i]);
-    }
-  } else if (!attention.qk_norm) {
-    const auto rotations = mean_rotations(config, frequencies);
-    for (std::size_t i = 0; i < half; ++i) {
+  const std::size_t half = frequencies.size();
+  const bool from_centre = !scheme.blocked() && !attention.qk_norm;
+  // Channels that do not turn stay where they are.
+  const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
+  std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
+  const auto rotations = mean_rotations(config, frequencies);
+  for (std::size_t i = 0; i < half; ++i) {
+    float part = 1.0f;
+    if (scheme.blocked()) {
+      part = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[i]);
+    } else if (from_centre) {
       const double angle =
           static_cast<double>(config.context - 1) * static_cast<double>(frequencies[i]);
-      parts[i] = distance_from_mean(angle, std::abs(rotations[i]));
+      part = distance_from_mean(angle, std::abs(rotations[i]));
     }
+    parts[i] = parts[i + half] = part;
   }
   std::vector<float> all;
   while (all.size() < count) all.insert(all.end(), parts.begin(), parts.end());
@@ -70,7 +73,8 @@ std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& 
   const RopeFrequencies rope = rope_frequencies(config, config.context);
   const auto rotations = mean_rotations(config, rope.inv_freq);
   const std::size_t half = rotations.size();
-  for (std::size_t head = 0; head < common.size(); head += 2 * half) {
+  const auto dims = static_cast<std::size_t>(config.head_dim);
+  for (std::size_t head = 0; head < common.size(); head += dims) {
     for (std::size_t i = 0; i < half; ++i) {
       const std::size_t first = head + i, second = head + half + i;
       const std::complex<double> mean = static_cast<double>(rope.attention_factor) * rotations[i] *

@@ -34,6 +34,7 @@ std::string advice(const RunLimits& limits) {
 
 std::string plan_text(const MemoryPlan& plan) {
   return "weights " + human_bytes(plan.weight_bytes) + " + KV cache " + human_bytes(plan.kv_bytes) +
+         (plan.state_bytes > 0 ? " + states " + human_bytes(plan.state_bytes) : "") +
          " + scratch " + human_bytes(plan.scratch_bytes) + " = " + human_bytes(plan.total());
 }
 

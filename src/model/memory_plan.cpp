@@ -148,6 +148,10 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
             ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
             ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
             " out");
+    require(config.rope_dims() == config.head_dim || !kv_scheme(keys.back()).before_rope,
+            ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
+            ": this model turns a part of each key, and keys from before RoPE are turned whole; ",
+            "leave ", Setting{"kv_rope"}, " out");
     // Throws for a type that the device does not run.
     (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
   }

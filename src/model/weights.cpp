@@ -134,6 +134,7 @@ class Binder {
 
   LayerLinear exact_linear(const LayerPlace& place, std::size_t index, std::string_view part) {
     LayerLinear linear = empty_linear(place, index, part);
+    linear.exact = true;
     const StoredTensor& stored = tensor(linear.name, shapes_.at(linear.name));
     require(stored.view.scheme.kind == CodeKind::f32, source_, ": tensor ", linear.name,
             ": expected f32, file has ", scheme_name(stored.view.scheme));
@@ -250,6 +251,7 @@ class Binder {
     const bool single = site.weights.size() == 1, exact = which == Segments::exact;
     LayerLinear linear = empty_linear(place, index, single ? site.weights[0].name : site.name);
     if (exact) linear.name += ".exact";
+    linear.exact = exact;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;
       add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
@@ -350,7 +352,8 @@ void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& 
   if (mlp.shared) all.push_back(&mlp.shared->down);
 }
 
-// The share of experts that some of the tokens go to, where each goes to `active` of them at random.
+// The share of experts that some of the tokens go to, where each goes to `active` of them at
+// random.
 double met_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
   const double missed =
       1 - static_cast<double>(config.active) / static_cast<double>(config.experts);
@@ -367,8 +370,8 @@ std::uint64_t bytes_of_layer(const LayerWeights& layer, std::int64_t tokens) {
   }
   bytes += moved_bytes(mlp->router) - routed;
   if (mlp->shared) bytes += moved_bytes(mlp->shared->gate);
-  return bytes + static_cast<std::uint64_t>(static_cast<double>(routed) *
-                                            met_share(mlp->config, tokens));
+  return bytes +
+         static_cast<std::uint64_t>(static_cast<double>(routed) * met_share(mlp->config, tokens));
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ struct LayerLinear : Linear {
   Axis axis = Axis::stream;  // of the inputs
   std::int64_t rows_per_token = 1;  // of its block of activations: k where experts share one
   bool values_too = false;          // the block keeps f32 beside the codes: a router reads them
+  bool exact = false;               // its few rows are stored in f32, whatever the others are
 
   bool reads_norm() const { return axis == Axis::stream; }
 };

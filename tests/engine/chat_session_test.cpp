@@ -91,7 +91,8 @@ TEST_P(ChatModels, ARegeneratedReplyIsAnotherAndRepeatable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Templates, ChatModels,
-                         testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
+                         testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny",
+                                         "qwen35-tiny"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase(name, '-');

@@ -35,7 +35,12 @@ std::unique_ptr<Session> session_of(const Model& model, Backend& backend, RunLim
   return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
 }
 
-class Engines : public testing::TestWithParam<KvType> {
+struct EngineCase {
+  const char* model;
+  KvType kv;
+};
+
+class Engines : public testing::TestWithParam<EngineCase> {
  protected:
   static std::int64_t below(Random& random, std::int64_t n) {
     return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
@@ -48,7 +53,7 @@ class Engines : public testing::TestWithParam<KvType> {
     limits.sequence_context = context;
     limits.batch_tokens = batch;
     limits.output_tokens = std::max<std::int64_t>(sequences, batch / 2);
-    limits.key_type = limits.value_type = GetParam();
+    limits.key_type = limits.value_type = GetParam().kv;
     return limits;
   }
 
@@ -95,7 +100,7 @@ class Engines : public testing::TestWithParam<KvType> {
     const auto vocabulary = static_cast<std::size_t>(model.config().vocab);
     HostSampler host;
     for (const Wanted& wanted : requests) {
-      session->cache().clear(0);
+      session->state().drop(0);
       StopRules stop;
       stop.max_tokens = wanted.tokens;
       const Sampler sampler(wanted.sampling, vocabulary,
@@ -125,7 +130,7 @@ class Engines : public testing::TestWithParam<KvType> {
 
 // All at once: neighbours, chunks, arrival, prefixes, evictions, draft tokens, temperature.
 TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
-  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
   const std::vector<Wanted> wanted = requests(model, 1, 33);
@@ -179,7 +184,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
 // The same with a draft model: one that is the same model draws what is drawn, always; another
 // with its vocabulary draft tokens wrong as well.
 TEST_P(Engines, DraftsChangeNoReply) {
-  LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
   const Model coarse(test::quantized(folder, "int2-g64"), {});
   const auto backend = make_backend({.device = "cpu", .threads = 2});
@@ -240,11 +245,18 @@ TEST_P(Engines, DraftsChangeNoReply) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, Engines,
-                         testing::Values(KvType::f16, KvType::int8, KvType::int4, KvType::simq4,
-                                         KvType::simq2_b64, KvType::simq4_pre));
+                         testing::Values(EngineCase{"storyteller", KvType::f16},
+                                         EngineCase{"storyteller", KvType::int8},
+                                         EngineCase{"storyteller", KvType::int4},
+                                         EngineCase{"storyteller", KvType::simq4},
+                                         EngineCase{"storyteller", KvType::simq2_b64},
+                                         EngineCase{"storyteller", KvType::simq4_pre},
+                                         EngineCase{"qwen35-tiny", KvType::f16},
+                                         EngineCase{"qwen35-tiny", KvType::int8}));
 
 class EngineRequests : public Engines {};
-INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests, testing::Values(KvType::f16));
+INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests,
+                         testing::Values(EngineCase{"storyteller", KvType::f16}));
 
 TEST_P(EngineRequests, ThePromptIsFedOnce) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");

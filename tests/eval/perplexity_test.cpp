@@ -123,7 +123,8 @@ INSTANTIATE_TEST_SUITE_P(Short, GoldenPerplexity,
                                            GoldenRun{"gpt2-tiny", "hf-stride", 0},
                                            GoldenRun{"mistral-tiny", "hf-stride", 0},
                                            GoldenRun{"qwen2-tiny", "hf-stride", 0},
-                                           GoldenRun{"qwen3-tiny", "hf-stride", 0}));
+                                           GoldenRun{"qwen3-tiny", "hf-stride", 0},
+                                           GoldenRun{"qwen35-tiny", "hf-stride", 8}));
 
 // Token counts of every golden text, without running a model.
 TEST(EncodeText, CountsEqualTheGoldenOnes) {

@@ -43,7 +43,7 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
     }
     batch.add(0, ids.data() + first, count, Batch::Want::all);
     rows.resize(static_cast<std::size_t>(count * vocab));
-    backend->download(session.transformer().forward(batch, session.cache()), count, rows);
+    backend->download(session.transformer().forward(batch, session.state()), count, rows);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
@@ -123,7 +123,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny", "int4-g128", KvType::int8}, Case{"qwen3-tiny", "int8", KvType::f16},
         Case{"qwen2-tiny", "int8", KvType::int4}, Case{"storyteller", "int8", KvType::simq4},
         Case{"mistral-tiny", "f32", KvType::simq8_b64},
-        Case{"qwen3-tiny", "int8", KvType::simq4_pre},
+        Case{"qwen3-tiny", "int8", KvType::simq4_pre}, Case{"qwen35-tiny", "f32", KvType::f32},
+        Case{"qwen35-tiny", "int8", KvType::f16}, Case{"qwen35-tiny", "int4-g64", KvType::int8},
         Case{"mistral-tiny", "int8", KvType::simq2_pre_b64},
         Case{"gpt2-tiny", "int4-g128", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
         Case{"qwen3moe-tiny", "int8", KvType::f16}, Case{"qwen3moe-tiny", "int4-g32", KvType::int8},

@@ -42,6 +42,64 @@ ModelConfig mixed() {
   return config;
 }
 
+// Two layers of Gated DeltaNet around gated attention with RoPE on a part of each head.
+ModelConfig hybrid(std::int64_t values_of_a_key) {
+  ModelConfig config = plain();
+  const DeltaNetConfig delta = {.key_heads = 2,
+                                .value_heads = 2 * values_of_a_key,
+                                .key_dim = 12,
+                                .value_dim = 20,
+                                .conv_taps = 4};
+  config.layers[0].mixer = config.layers[2].mixer = delta;
+  config.layers[1].mixer = AttentionConfig{.qk_norm = true, .rotary_dims = 4, .output_gate = true};
+  return config;
+}
+
+TEST(LayerConfigs, OfHybridsComeBackAndTakeReadersThatKnowThem) {
+  const ModelConfig config = hybrid(3);
+  EXPECT_EQ(config_from_json(parse_json(config_to_json(config).dump(), "text"), "again"), config);
+  EXPECT_EQ(required_features(config),
+            (std::vector<std::string>{"layers", "rotary_dims", "output_gate", "delta_net"}));
+  EXPECT_EQ(config.attention_layers(), std::vector<std::int64_t>{1});
+  EXPECT_EQ(config.delta_layers(), (std::vector<std::int64_t>{0, 2}));
+  EXPECT_EQ(config.rope_dims(), 4);
+  std::int64_t exact = 0;
+  for (const TensorSpec& spec : layer_tensors(config, 0)) {
+    exact += spec.role == TensorRole::exact_linear ? 1 : 0;
+  }
+  EXPECT_EQ(exact, 2);
+}
+
+TEST(LayerConfigs, OfHybridsAreRefusedByLayerAndField) {
+  struct Case {
+    std::size_t layer;
+    const char* field;
+    Json value;
+    const char* text;
+  };
+  const std::vector<Case> cases = {
+      {0, "value_heads", 3, "no multiple"},   {0, "key_dim", 0, "key_dim"},
+      {2, "key_dim", 16, "differ"},           {2, "conv_taps", 1, "conv_taps"},
+      {0, "value_dim", 1 << 20, "value_dim"}, {1, "rotary_dims", 5, "rotary_dims"},
+      {1, "rotary_dims", 18, "rotary_dims"}};
+  for (const Case& one : cases) {
+    Json json = config_to_json(hybrid(1));
+    Json::Array layers;
+    for (const Json& layer : json["layers"]) layers.push_back(layer);
+    layers[one.layer]["mixer"][one.field] = one.value;
+    json["layers"] = layers;
+    try {
+      config_from_json(json, "file");
+      FAIL() << one.field;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(one.text), std::string::npos) << error.what();
+    }
+  }
+  ModelConfig alone = hybrid(1);
+  alone.layers[1].mixer = alone.layers[0].mixer;
+  EXPECT_THROW(config_from_json(config_to_json(alone), "file"), Error);
+}
+
 TEST(LayerConfigs, ThatAreAlikeButForWindowsAreWrittenAsVersion10HasThem) {
   ModelConfig config = plain();
   config.layers[1].attention()->window = 32;
@@ -173,7 +231,7 @@ test::ModelTensors tensors_of(const ModelConfig& config) {
 }
 
 TEST(LayersThatDiffer, ComputeWhatANaiveTransformerDoes) {
-  for (ModelConfig config : {plain(), mixed()}) {
+  for (ModelConfig config : {plain(), mixed(), hybrid(1), hybrid(2), hybrid(3)}) {
     for (const bool learned : {false, true}) {
       config.learned_positions = learned;
       const test::ModelTensors model = tensors_of(config);

@@ -21,7 +21,9 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
          {KvType::f32, KvType::f16, KvType::int8, KvType::int4, KvType::simq4, KvType::simq4_pre}) {
       for (const int threads : {1, 2}) {
         const Model model(test::quantized(folder, type), {});
-        if (kv_scheme(kv).before_rope && !model.config().has_rope()) continue;
+        const ModelConfig& config = model.config();
+        const bool turns_whole = config.has_rope() && config.rope_dims() == config.head_dim;
+        if (kv_scheme(kv).before_rope && !turns_whole) continue;
         const auto backend = make_backend({"cpu", threads});
         RunLimits limits;
         limits.context = 300;
@@ -35,8 +37,9 @@ TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
         std::vector<Token> ids(140, 5);
         session.feed(0, ids);
         session.feed(1, ids);
-        EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes,
-                  backend->memory().peak() - before)
+        EXPECT_EQ(
+            session.plan().kv_bytes + session.plan().state_bytes + session.plan().scratch_bytes,
+            backend->memory().peak() - before)
             << type << ", " << kv_type_name(kv) << ", " << threads << " threads";
         EXPECT_EQ(session.plan().weight_bytes, model.file().file_bytes());
       }
@@ -63,16 +66,18 @@ TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
       EXPECT_EQ(memory.allocated(), 0u) << "the file is borrowed";
       const KvCache cache(backend->memory(), backend->layout(), kv_shape(model.config(), limits));
       EXPECT_EQ(memory.allocated(), plan.kv_bytes) << type;
+      const auto states = make_fixed_states(backend->memory(), model.config(), limits);
+      EXPECT_EQ(memory.allocated() - plan.kv_bytes, plan.state_bytes) << type;
       const Transformer transformer(model.config(), weights, *backend, forward_limits(limits));
-      EXPECT_EQ(memory.allocated() - plan.kv_bytes, plan.scratch_bytes) << type;
+      EXPECT_EQ(memory.allocated() - plan.kv_bytes - plan.state_bytes, plan.scratch_bytes) << type;
       EXPECT_EQ(plan.weight_bytes, model.file().file_bytes());
     }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,
-                         ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny",
-                                           "qwen3-tiny", "qwen3moe-tiny"),
+                         ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen3-tiny",
+                                           "qwen35-tiny", "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -54,8 +54,7 @@ TEST_P(FoldOf, EachSiteAloneLeavesTheLogits) {
   const auto ids = test::random_ids(20, before.config.vocab);
   const auto want = test::naive_logits(before, ids);
   for (std::size_t l = 0; l < before.blocks.size(); ++l) {
-    for (const SmoothingSite& site :
-         smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
+    for (const SmoothingSite& site : smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
       test::ModelTensors after = before;
       const auto scales = wide_scales(site.scales, 17 + l);
       expect_wide(scales, site.name);
@@ -74,8 +73,7 @@ TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
   after.config = with_attention_biases_folded(before.config);
   for (std::size_t l = 0; l < after.blocks.size(); ++l) {
     fold_attention_biases(after.blocks[l], before.config);
-    for (const SmoothingSite& site :
-         smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
+    for (const SmoothingSite& site : smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
       fold_scales(after.blocks[l], site, wide_scales(site.scales, 40 + l));
       fold_scales(after.blocks[l], site, wide_scales(site.scales, 80 + l));
     }
@@ -195,8 +193,7 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
   const auto want = original.forward(ids);
   test::ModelTensors after = before;
   for (std::size_t l = 0; l < after.blocks.size(); ++l) {
-    for (const SmoothingSite& site :
-         smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
+    for (const SmoothingSite& site : smoothing_sites(before.config, static_cast<std::int64_t>(l))) {
       const std::string reader = "layers." + std::to_string(l) + "." + site.consumers[0];
       const auto seen = original.input_absmax().find(reader);
       if (seen == original.input_absmax().end()) continue;  // an expert that no token met
@@ -213,7 +210,8 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen3moe-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
+                                           "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::ranges::replace(name, '-', '_');

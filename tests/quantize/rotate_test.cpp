@@ -186,7 +186,8 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained,
                          ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
                                            "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen3moe-tiny"),
+                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
+                                           "qwen3moe-tiny"),
                          [](const auto& item) {
                            std::string name = item.param;
                            std::ranges::replace(name, '-', '_');

@@ -106,7 +106,7 @@ class NaiveTransformer {
 
   // Angle per position of pair i, and the factor on cosine and sine.
   std::pair<double, double> rotary(std::int64_t i, std::size_t length) const {
-    const auto d = static_cast<double>(c_.head_dim);
+    const auto d = static_cast<double>(c_.rope_dims());
     const RopeScaling& s = c_.rope_scaling;
     double base = c_.rope_theta;
     const auto made_for = static_cast<double>(c_.context);
@@ -150,7 +150,7 @@ class NaiveTransformer {
   }
 
   void rotate(std::vector<double>& heads, std::size_t position, std::size_t length) const {
-    const std::int64_t half = c_.head_dim / 2;
+    const std::int64_t half = c_.rope_dims() / 2;
     for (std::size_t h = 0; h < heads.size(); h += static_cast<std::size_t>(c_.head_dim)) {
       for (std::int64_t i = 0; i < half; ++i) {
         const auto [frequency, factor] = rotary(i, length);
@@ -173,15 +173,25 @@ class NaiveTransformer {
 
   void layer(std::int64_t l, Matrix& x) const {
     const std::string at = "layers." + std::to_string(l) + ".";
+    if (c_.layer(l).delta_net() != nullptr) {
+      delta_sublayer(*c_.layer(l).delta_net(), at, x);
+    } else {
+      attention_sublayer(l, at, x);
+    }
+    mlp_sublayer(*c_.layer(l).dense_mlp(), at, x);
+  }
+
+  void attention_sublayer(std::int64_t l, const std::string& at, Matrix& x) const {
     const AttentionConfig& attention = *c_.layer(l).attention();
     const std::int64_t d = c_.head_dim;
-    Matrix q, k, v;
+    Matrix q, k, v, gates;
     for (std::size_t t = 0; t < x.size(); ++t) {
       const auto h = norm(x[t], at + "attention_norm");
       if (on_input) on_input(at + "qkv", h);
       q.push_back(linear(h, at + "q", c_.heads * d));
       k.push_back(linear(h, at + "k", c_.kv_heads * d));
       v.push_back(linear(h, at + "v", c_.kv_heads * d));
+      if (attention.output_gate) gates.push_back(linear(h, at + "attention_gate", c_.heads * d));
       if (attention.qk_norm) {
         head_norm(q.back(), at + "q_norm");
         head_norm(k.back(), at + "k_norm");
@@ -197,10 +207,97 @@ class NaiveTransformer {
     for (std::size_t t = 0; t < x.size(); ++t) {
       std::vector<double> mixed(static_cast<std::size_t>(c_.heads * d));
       for (std::int64_t h = 0; h < c_.heads; ++h) attend(l, t, h, q, k, v, mixed);
+      for (std::size_t i = 0; attention.output_gate && i < mixed.size(); ++i) {
+        mixed[i] /= 1 + std::exp(-gates[t][i]);
+      }
       if (on_input) on_input(at + "o", mixed);
       const auto y = linear(mixed, at + "o", c_.width);
       for (std::size_t i = 0; i < y.size(); ++i) x[t][i] += y[i];
     }
+  }
+
+  // Gated DeltaNet: a state for each value head, token by token.
+  void delta_sublayer(const DeltaNetConfig& delta, const std::string& at, Matrix& x) const {
+    const std::int64_t channels = delta.channels();
+    std::vector<Matrix> states(
+        static_cast<std::size_t>(delta.value_heads),
+        Matrix(static_cast<std::size_t>(delta.key_dim),
+               std::vector<double>(static_cast<std::size_t>(delta.value_dim))));
+    Matrix seen;  // inputs of the convolution
+    for (auto& stream : x) {
+      const auto h = norm(stream, at + "delta_in_norm");
+      if (on_input) on_input(at + "delta_in", h);
+      seen.push_back(linear(h, at + "delta_qkv", channels));
+      const auto z = linear(h, at + "delta_z", delta.values());
+      const auto b = linear(h, at + "delta_b", delta.value_heads);
+      const auto a = linear(h, at + "delta_a", delta.value_heads);
+      const auto qkv = convolved(delta, at, seen);
+      std::vector<double> out;
+      for (std::int64_t head = 0; head < delta.value_heads; ++head) {
+        const auto i = static_cast<std::size_t>(head);
+        const double decay = std::exp(-std::exp(tensor(at + "delta_a_log")[i]) *
+                                      std::log1p(std::exp(a[i] + tensor(at + "delta_dt_bias")[i])));
+        const auto o = remembered(delta, head, qkv, decay, 1 / (1 + std::exp(-b[i])), states[i]);
+        const auto normed = norm(o, at + "delta_norm");
+        for (const double value : normed) {
+          const double gate = z[out.size()];
+          out.push_back(value * gate / (1 + std::exp(-gate)));
+        }
+      }
+      const auto divided = tensors_.find(at + "delta_out.inv_smooth");
+      for (std::size_t i = 0; divided != tensors_.end() && i < out.size(); ++i) {
+        out[i] *= divided->second[i];
+      }
+      if (on_input) on_input(at + "delta_out", out);
+      const auto y = linear(out, at + "delta_out", c_.width);
+      for (std::size_t i = 0; i < y.size(); ++i) stream[i] += y[i];
+    }
+  }
+
+  std::vector<double> convolved(const DeltaNetConfig& delta, const std::string& at,
+                                const Matrix& seen) const {
+    const auto channels = static_cast<std::size_t>(delta.channels());
+    const auto taps = static_cast<std::size_t>(delta.conv_taps);
+    std::vector<double> out(channels);
+    for (std::size_t back = 0; back < taps && back < seen.size(); ++back) {
+      const auto& input = seen[seen.size() - 1 - back];
+      for (std::size_t ch = 0; ch < channels; ++ch) {
+        out[ch] += tensor(at + "delta_conv")[(taps - 1 - back) * channels + ch] * input[ch];
+      }
+    }
+    for (double& value : out) value /= 1 + std::exp(-value);
+    return out;
+  }
+
+  // What a head's state gives for this token's query, after it has seen its key and value.
+  static std::vector<double> remembered(const DeltaNetConfig& delta, std::int64_t head,
+                                        const std::vector<double>& qkv, double decay, double rate,
+                                        Matrix& state) {
+    const std::int64_t key_head = head / (delta.value_heads / delta.key_heads);
+    const auto unit = [&](std::int64_t first) {
+      std::vector<double> key(qkv.begin() + first, qkv.begin() + first + delta.key_dim);
+      double squares = 1e-6;
+      for (const double value : key) squares += value * value;
+      for (double& value : key) value /= std::sqrt(squares);
+      return key;
+    };
+    const auto q = unit(key_head * delta.key_dim),
+               k = unit(delta.keys() + key_head * delta.key_dim);
+    const double* v = qkv.data() + 2 * delta.keys() + head * delta.value_dim;
+    std::vector<double> out;
+    for (std::size_t j = 0; j < static_cast<std::size_t>(delta.value_dim); ++j) {
+      double known = 0, read = 0;
+      for (std::size_t i = 0; i < k.size(); ++i) known += (state[i][j] *= decay) * k[i];
+      for (std::size_t i = 0; i < k.size(); ++i) {
+        state[i][j] += k[i] * rate * (v[j] - known);
+        read += state[i][j] * q[i] / std::sqrt(static_cast<double>(k.size()));
+      }
+      out.push_back(read);
+    }
+    return out;
+  }
+
+  void mlp_sublayer(const DenseMlpConfig& mlp, const std::string& at, Matrix& x) const {
     for (auto& state : x) {
       const auto h = norm(state, at + "mlp_norm");
       if (c_.layer(l).experts_mlp() != nullptr) {

@@ -36,6 +36,7 @@ const std::vector<GoldenCase> kCases = {
     {"qwen2-tiny", {"vocab.json", "merges.txt", "tokenizer_config.json"}},
     {"qwen3-tiny", {"tokenizer.json", "tokenizer_config.json"}},
     {"qwen3-tiny", {"tokenizer.json"}},
+    {"qwen35-tiny", {"tokenizer.json", "tokenizer_config.json"}},
     {"qwen3-tiny", {"vocab.json", "merges.txt", "tokenizer_config.json"}},
     {"storyteller", {"tokenizer.json", "tokenizer_config.json"}},
     {"storyteller", {"tokenizer.json"}},

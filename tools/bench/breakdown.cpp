@@ -46,7 +46,9 @@ void add_breakdown(const Row& test, const Breakdown& breakdown, bool for_people,
   PartRows rows(test, breakdown.step_seconds, for_people, table);
   double sum = 0;
   for (std::size_t i = 0; i < kStepPartNames.size(); ++i) {
-    rows.add(kStepPartNames[i], breakdown.times.parts[i]);
+    const bool is_there =
+        i != static_cast<std::size_t>(StepPart::delta) || breakdown.times.parts[i].operations > 0;
+    if (is_there) rows.add(kStepPartNames[i], breakdown.times.parts[i]);
     sum += breakdown.times.parts[i].seconds;
   }
   rows.add("all parts", sum);

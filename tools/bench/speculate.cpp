@@ -100,6 +100,7 @@ double step_seconds(Session& session, const std::vector<Token>& prompt, std::int
   Transformer& transformer = session.transformer();
   state.drop(0);
   (void)session.advance(0, prompt);
+  state.only_checkpoint(0);
   std::vector<SampleRequest> requests(static_cast<std::size_t>(rows));
   std::vector<Token> drawn(requests.size()), tokens(requests.size(), prompt.back());
   Batch batch;

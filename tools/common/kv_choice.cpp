@@ -53,6 +53,15 @@ std::vector<Option> kv_detail_options(const std::string& group) {
            .group = group,
            .minimum = 32,
            .maximum = 64},
+          {.name = "ctx-checkpoints",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "models with recurrent layers (Qwen3.5): states kept of earlier prompts and "
+                   "replies, so that a text that begins alike goes on from them (default " +
+                   std::to_string(kDefaultKeptStates) + ")",
+           .group = group,
+           .minimum = 0,
+           .maximum = kMostKeptStates},
           {.name = "kv-layers",
            .kind = OptionKind::list,
            .value_name = "LAYERS=T",
@@ -123,6 +132,7 @@ void choose_kv_details(const Options& options, RunLimits& limits) {
       *one = with_kv_hadamard(*one, on ? KvHadamard::on : KvHadamard::off);
     }
   }
+  if (const auto kept = number_of(options, "ctx-checkpoints")) limits.kept_states = *kept;
   limits.kv_sinks = number_of(options, "kv-sink");
   limits.kv_recent = number_of(options, "kv-residual");
 }

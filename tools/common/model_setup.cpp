@@ -61,7 +61,7 @@ std::uint64_t memory_beside(const Options& options, const AdjustLimits& adjust, 
   const RunLimits wanted = wanted_limits(options, probe, adjust);
   const MemoryPlan plan =
       MemoryPlanner(probe, backend.layout()).plan(resolve_limits(wanted, probe.config()));
-  return plan.kv_bytes + plan.scratch_bytes;
+  return plan.kv_bytes + plan.state_bytes + plan.scratch_bytes;
 }
 
 // Of a draft model beside a model with these limits.

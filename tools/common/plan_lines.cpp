@@ -75,12 +75,19 @@ std::vector<std::string> plan_lines(const Model& model, Session& session) {
     lines.push_back("rope: " + session.transformer().rope_note());
   }
   lines.push_back("kv cache: " + kv_text(limits) + ", " + human_bytes(plan.kv_bytes));
+  if (const FixedStates* states = session.state().fixed()) {
+    lines.push_back("states: " + std::to_string(states->count()) + " of " +
+                    human_bytes(states->bytes_each()) + ", " + std::to_string(limits.kept_states) +
+                    " of them for earlier texts");
+  }
   if (std::string wide = wide_keys_text(session.cache().shape(), limits); !wide.empty()) {
     lines.push_back("kv cache: " + std::move(wide));
   }
   lines.push_back("memory: weights " + human_bytes(plan.weight_bytes) + ", kv cache " +
-                  human_bytes(plan.kv_bytes) + ", scratch " + human_bytes(plan.scratch_bytes) +
-                  ", total " + human_bytes(plan.total()));
+                  human_bytes(plan.kv_bytes) +
+                  (plan.state_bytes > 0 ? ", states " + human_bytes(plan.state_bytes) : "") +
+                  ", scratch " + human_bytes(plan.scratch_bytes) + ", total " +
+                  human_bytes(plan.total()));
   lines.push_back("load: " + load_text(model, session.weights()));
   if (model.has_tokenizer()) lines.push_back("tokenizer: " + model.tokenizer().summary());
   return lines;

@@ -24,6 +24,7 @@ constexpr SettingFlag kFlags[] = {
     {"fold_attention_biases", "--fold-biases"},
     {"host", "--host"},
     {"join", "--join"},
+    {"kept_states", "--ctx-checkpoints"},
     {"key_type", "-ctk"},
     {"kv_block", "--kv-block"},
     {"kv_layers", "--kv-layers"},

@@ -55,6 +55,7 @@ MemoryPlan joined(const std::vector<MemoryPlan>& plans, const FitDevice& device)
     all.weight_bytes =
         device.device == "cpu" ? plan.weight_bytes : all.weight_bytes + plan.weight_bytes;
     all.kv_bytes += plan.kv_bytes;
+    all.state_bytes += plan.state_bytes;
     all.scratch_bytes += plan.scratch_bytes;
   }
   return all;
@@ -114,6 +115,7 @@ std::string fit_text(const FitReport& report) {
                       : "weights (the file)",
       report.plan.weight_bytes);
   row("KV cache", report.plan.kv_bytes);
+  if (report.plan.state_bytes > 0) row("states", report.plan.state_bytes);
   row("scratch", report.plan.scratch_bytes);
   row("total", report.plan.total());
   text += table.text();
@@ -139,6 +141,7 @@ Json fit_json(const FitReport& report) {
                {"threads", report.threads},
                {"weight_bytes", report.plan.weight_bytes},
                {"kv_bytes", report.plan.kv_bytes},
+               {"state_bytes", report.plan.state_bytes},
                {"scratch_bytes", report.plan.scratch_bytes},
                {"total_bytes", report.plan.total()},
                {"available_bytes", report.available_bytes ? Json(*report.available_bytes) : Json()},

@@ -1,0 +1,168 @@
+// Models with fixed states: a prompt that begins like an earlier one goes on from a state that was
+// kept, in memory or in a file, and no token of a reply depends on it.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/state_marks.h"
+#include "models_fixture.h"
+#include "platform/make_backend.h"
+#include "shared_data.h"
+
+namespace leq {
+namespace {
+
+constexpr const char* kModel = "models/qwen35-tiny";
+
+class Hybrid : public testing::Test {
+ protected:
+  void open(const std::filesystem::path& folder, std::int64_t kept_states = 8) {
+    model_ = std::make_unique<Model>(test::quantized(folder, "int8"), LoadOptions{});
+    backend_ = make_backend({.device = "cpu", .threads = 2});
+    RunLimits limits;
+    limits.context = 1024;
+    limits.sequences = 2;
+    limits.sequence_context = 1024;
+    limits.batch_tokens = 64;
+    limits.output_tokens = 32;
+    limits.kept_states = kept_states;
+    limits_ = resolve_limits(limits, model_->config());
+  }
+
+  std::unique_ptr<Session> session() const {
+    return std::make_unique<Session>(*model_, *backend_, limits_);
+  }
+
+  EngineReply reply(Engine& engine, const std::vector<Token>& prompt, std::int64_t tokens,
+                    std::vector<Token> expected = {}) const {
+    EngineReply ended;
+    EngineRequest request;
+    request.prompt = prompt;
+    request.sampling.temperature = 0;
+    request.stop.max_tokens = tokens;
+    request.expected = std::move(expected);
+    request.on_end = [&](const EngineReply& one) { ended = one; };
+    engine.submit(std::move(request));
+    while (engine.step()) {
+    }
+    EXPECT_FALSE(ended.error) << (ended.error ? ended.error->what() : "");
+    return ended;
+  }
+
+  std::vector<Token> tokens_of(const std::string& text) const {
+    return model_->tokenizer().encode(text, {});
+  }
+  static std::string user(const std::string& text) {
+    return "<|im_start|>user\n" + text + "<|im_end|>\n";
+  }
+
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Backend> backend_;
+  RunLimits limits_;
+};
+
+const std::string kStory =
+    "Once upon a time there was a king who had a daughter, and the daughter had a golden ball that "
+    "she loved more than all else in the castle of her father, which stood by the dark forest.";
+const std::string kAnswers = "<|im_start|>assistant\n";
+
+TEST_F(Hybrid, ASecondTurnFeedsWhatIsNew) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  const auto first_session = session(), second_session = session();
+  Engine engine(*first_session, model_->tokenizer(), {});
+  Engine fresh(*second_session, model_->tokenizer(), {.reuse_prefixes = false});
+  const auto first = tokens_of(user(kStory) + kAnswers);
+  const EngineReply answer = reply(engine, first, 20);
+  EXPECT_EQ(answer.cached_tokens, 0);
+  // The history as it was written: all but the last drawn token was fed.
+  std::vector<Token> whole = first;
+  whole.insert(whole.end(), answer.tokens.begin(), answer.tokens.end());
+  const auto question = tokens_of("<|im_end|>\n" + user("And then?") + kAnswers);
+  whole.insert(whole.end(), question.begin(), question.end());
+  const EngineReply next = reply(engine, whole, 20);
+  EXPECT_EQ(next.cached_tokens, std::ssize(first) + std::ssize(answer.tokens) - 1);
+  EXPECT_EQ(next.tokens, reply(fresh, whole, 20).tokens);
+  // A history whose reply became another: it begins where the first reply began.
+  const auto other =
+      tokens_of(user(kStory) + kAnswers + "No.<|im_end|>\n" + user("Why?") + kAnswers);
+  const EngineReply changed = reply(engine, other, 20);
+  EXPECT_EQ(changed.cached_tokens, std::ssize(tokens_of(user(kStory))));
+  EXPECT_EQ(changed.tokens, reply(fresh, other, 20).tokens);
+  // The same prompt again.
+  EXPECT_EQ(reply(engine, first, 20).tokens, answer.tokens);
+}
+
+TEST_F(Hybrid, RejectedDraftsLeaveNoTrace) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  for (const std::int64_t kept : {0, 8}) {
+    open(folder, kept);
+    const auto drafting = session(), plain = session();
+    Engine engine(*drafting, model_->tokenizer(), {});
+    Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
+    const auto prompt = tokens_of(user(kStory) + kAnswers);
+    const EngineReply want = reply(fresh, prompt, 40);
+    std::vector<Token> expected = want.tokens;
+    for (std::size_t i = 9; i < expected.size(); i += 10) expected[i] = 5;  // wrong now and then
+    const EngineReply got = reply(engine, prompt, 40, expected);
+    EXPECT_EQ(got.tokens, want.tokens);
+    EXPECT_GT(got.accepted_tokens, 0);
+    EXPECT_LT(got.accepted_tokens, got.draft_tokens);
+  }
+}
+
+TEST_F(Hybrid, SavedPromptsGoOnWhereTheyEnded) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  const auto writing = session(), reading = session(), plain = session();
+  Engine writer(*writing, model_->tokenizer(), {});
+  Engine reader(*reading, model_->tokenizer(), {});
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+  const auto prompt = tokens_of(kStory);
+  const EngineReply answer = reply(writer, prompt, 12);
+  const SavedPrompt saved = writer.save_prompt(prompt);
+  EXPECT_EQ(std::ssize(saved.tokens), std::ssize(prompt) - 1) << "at the prompt's mark";
+  ASSERT_TRUE(reader.load_prompt(saved, "saved"));
+  const EngineReply again = reply(reader, prompt, 12);
+  EXPECT_EQ(again.cached_tokens, std::ssize(prompt) - 1);
+  EXPECT_EQ(again.tokens, answer.tokens);
+  EXPECT_EQ(answer.tokens, reply(fresh, prompt, 12).tokens);
+}
+
+TEST_F(Hybrid, KeptStatesAreBounded) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder, 2);
+  const auto holding = session(), plain = session();
+  Engine engine(*holding, model_->tokenizer(), {});
+  Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false});
+  for (const char* name : {"fox", "hen", "cat", "dog", "owl", "bee"}) {
+    const auto prompt = tokens_of(std::string("A tale of the ") + name + ". " + kStory);
+    EXPECT_EQ(reply(engine, prompt, 6).tokens, reply(fresh, prompt, 6).tokens);
+    EXPECT_GE(holding->state().fixed()->free_states(), 2);
+  }
+}
+
+TEST(StateMarks, LieAtIntervalsAndBeforeTheReply) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  const Model model(test::quantized(folder, "int8"), {});
+  const auto marks = [&](const std::string& text) {
+    return state_marks(model.tokenizer().encode(text, {}), model.tokenizer());
+  };
+  const auto begun = model.tokenizer().encode("<|im_start|>user\nA fox.<|im_end|>\n", {});
+  EXPECT_EQ(marks("<|im_start|>user\nA fox.<|im_end|>\n<|im_start|>assistant\n"),
+            std::vector<std::int64_t>{std::ssize(begun)});
+  const auto plain = model.tokenizer().encode("A fox and a hen", {});
+  EXPECT_EQ(state_marks(plain, model.tokenizer()),
+            std::vector<std::int64_t>{std::ssize(plain) - 1});
+  const std::vector<Token> longer(10000, plain[0]);
+  EXPECT_EQ(state_marks(longer, model.tokenizer()), (std::vector<std::int64_t>{4096, 8192, 9999}));
+  EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 5), 9);
+  EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 9), 0);
+  EXPECT_TRUE(state_marks(std::vector<Token>{3}, model.tokenizer()).empty());
+}
+
+}  // namespace
+}  // namespace leq
