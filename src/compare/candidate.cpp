@@ -18,7 +18,7 @@ std::vector<std::string> known_methods() {
   std::vector<std::string> names = {std::string(kBaseMethod), "simquant"};
   for (const CheckpointMethod& method : checkpoint_methods()) names.push_back(method.name);
   for (const Recipe& recipe : recipes()) {
-    if (!recipe.searches) names.push_back(recipe.name);
+    names.push_back(recipe.name);
   }
   return names;
 }
@@ -63,6 +63,10 @@ void read_simquant(Candidate& candidate) {
 
 }  // namespace
 
+bool Candidate::searches() const {
+  return is_recipe(method) && require_recipe(method).searches;
+}
+
 Candidate parse_candidate(std::string_view spec) {
   Candidate candidate;
   candidate.spec = std::string(trim(spec));
@@ -102,7 +106,7 @@ std::string default_candidates(bool quick) {
     return "absmax:int8,smoothquant:int8,simquant:8,zeroquant,awq,gptq,absmax:int4-g128,q8,q4";
   }
   return "absmax:int8,zeropoint,smoothquant:int8,simquant:8,simquant:4,zeroquant,awq,gptq,gptq+,"
-         "absmax:int4-g128,nf4,q8,q4";
+         "absmax:int4-g128,nf4,q8,q4,auto";
 }
 
 CheckpointOptions candidate_options(const Candidate& candidate, const ModelConfig& config,

@@ -23,6 +23,7 @@ struct Candidate {
   KvType cache = kExactKv;              // keys and values while it is measured
 
   bool is_base() const { return method == kBaseMethod; }
+  bool searches() const;  // a recipe that searches for bits
 };
 
 // "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant

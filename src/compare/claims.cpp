@@ -10,6 +10,7 @@
 namespace leq {
 namespace {
 
+constexpr double kNoticeable = 0.05;        // of KL: less is as good
 constexpr double kSmallDegradation = 0.10;  // "under 10 %"
 
 std::string percent(double share, int decimals = 1) { return fixed(100 * share, decimals) + " %"; }
@@ -161,7 +162,7 @@ Claim half_memory(const Json& results) {
 Claim less_calibration(const Json& results) {
   const Claim base = claim("87 % less calibration data is enough", "Table 3 (16 samples for 128)");
   std::vector<std::string> found;
-  bool any = false, all = true;
+  int methods = 0, enough = 0;
   for (const std::string method : {"smoothquant:int8", "gptq"}) {
     std::vector<std::pair<std::int64_t, std::string>> points;
     for (const auto& [spec, quality] : results["calibration"].items()) {
@@ -170,7 +171,7 @@ Claim less_calibration(const Json& results) {
     }
     std::ranges::sort(points);
     if (points.size() < 2) continue;
-    any = true;
+    ++methods;
     const auto [most, full] = points.back();
     auto few = points.front();
     for (const auto& point : points) {
@@ -180,13 +181,16 @@ Claim less_calibration(const Json& results) {
         paired_t_test(result_list(results, "calibration", few.second, "window_kl"),
                       result_list(results, "calibration", full, "window_kl"));
     const double relative = test.mean / kl_interval(results, "calibration", full).mean;
-    const bool worse = test.p < kSignificance && test.mean > 0;
-    all = all && !worse;
+    const bool worse = test.p < kSignificance && relative > kNoticeable;
+    enough += worse ? 0 : 1;
     found.push_back(method + ": " + std::to_string(few.first) + " for " + std::to_string(most) +
                     " windows changes KL by " + percent(relative) + " (p " + fixed(test.p, 3) + ")");
   }
-  if (!any) return not_tried(base, "No curve over calibration windows.");
-  return decided(base, all ? ClaimVerdict::holds : ClaimVerdict::holds_in_part, join(found, "; ") + ".");
+  if (methods == 0) return not_tried(base, "No curve over calibration windows.");
+  return decided(base, enough == methods ? ClaimVerdict::holds
+                       : enough > 0      ? ClaimVerdict::holds_in_part
+                                         : ClaimVerdict::does_not_hold,
+                 join(found, "; ") + ".");
 }
 
 Claim online_scales(const Json& results) {
@@ -244,7 +248,7 @@ Claim error_bound(const Json& results) {
     if (!entry.contains("layers")) continue;
     for (const Json& row : entry["layers"]) {
       worst_gain = std::max(worst_gain, row["gain"].get<double>());
-      const double ratio = row["error"].get<double>() / row["linear_bound"].get<double>();
+      const double ratio = row["share_error"].get<double>() / row["share_linear"].get<double>();
       if (ratio <= largest) continue;
       largest = ratio;
       spec = name;
@@ -323,25 +327,26 @@ Claim gemm_share(const Json& results) {
   return decided(base, saved >= kClaimed && added <= kLittle ? ClaimVerdict::holds
                        : saved >= kClaimed || added <= kLittle ? ClaimVerdict::holds_in_part
                                                                : ClaimVerdict::does_not_hold,
-                 "Matrix products of a generated token take " + percent(saved, 0) +
-                     " less, norms and quantization " + percent(added, 1) +
-                     " of the unquantized step more.");
+                 "Matrix products of a generated token take " + percent(1 - saved, 0) +
+                     " of the unquantized time (the paper: 51 %); norms and quantization add " +
+                     percent(added, 1) + " of its step.");
 }
 
 Claim fused(const Json& results) {
   const Claim base = claim("Fused quantization costs less than kernels of its own",
                            "sections 3.2 and 3.4, Theorems 6 and 9");
-  const std::string smooth = spec_of(results, "smoothquant");
-  if (smooth.empty() || !results.contains("fusion") || !has(results, "fusion", smooth)) {
-    return not_tried(base, "Not measured.");
-  }
+  const std::string smooth = "smoothquant:int8";
+  if (!has(results, "fusion", smooth)) return not_tried(base, "Not measured.");
   const Json& entry = results["fusion"][smooth];
-  const double fused_ms = entry["fused_ms"].get<double>();
-  const double apart_ms = entry["apart_ms"].get<double>();
-  const double share = (apart_ms - fused_ms) / apart_ms;
-  return decided(base, whether(share > 0),
-                 "Norms that write codes take " + fixed(fused_ms, 4) + " ms for 256 rows; a norm, and then a "
-                 "pass that makes the codes, " + fixed(apart_ms, 4) + " ms: " + percent(share, 0) + " less.");
+  if (entry.contains("reason")) return not_tried(base, entry["reason"].text() + ".");
+  const auto number = [&](const char* key) { return entry[key].get<double>(); };
+  return decided(base, number("ratio_high") < 1  ? ClaimVerdict::holds
+                       : number("ratio_low") < 1 ? ClaimVerdict::holds_in_part
+                                                 : ClaimVerdict::does_not_hold,
+                 "A norm of 256 rows that writes codes takes " + fixed(number("ratio"), 2) +
+                     " (" + fixed(number("ratio_low"), 2) + " to " +
+                     fixed(number("ratio_high"), 2) + ") of a norm and a pass that makes the codes "
+                     "after it, on this processor, where rows stay in caches.");
 }
 
 Claim near_linear(const Json& results) {
@@ -379,7 +384,7 @@ Claim larger_models(const Json&) {
 }
 
 Claim hybrids(const Json&) {
-  return not_tried(claim("Hybrid and state-space models are open", "conclusion"),
+  return not_tried(claim("Serves diverse architectures, hybrids among them", "section 6"),
                    "A page is about one model: run it on a hybrid one.");
 }
 

@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "compare/choices.h"
 #include "compare/curves.h"
+#include "compare/fusion.h"
 #include "compare/inside.h"
 #include "compare/layer_errors.h"
 #include "compare/quality.h"
@@ -85,6 +86,7 @@ class Comparison {
     for (const Candidate& candidate : all) {
       add("weights", candidate, measure_weights);
       add("hidden", candidate, measure_hidden, {sizes.layer_tokens});
+      if (candidate.searches()) add("bits", candidate, measure_bits);
     }
   }
 
@@ -106,6 +108,7 @@ class Comparison {
     }
     add("ranks", parse_candidate("smoothquant:int8"), measure_ranks,
         {sizes.prompt, sizes.generated, sizes.bench_runs, job_.threads});
+    add("fusion", parse_candidate("smoothquant:int8"), measure_fusion, job_.threads);
     add("cache_bound", parse_candidate("simquant:8"), measure_cache_bound, sizes.layer_tokens);
   }
 

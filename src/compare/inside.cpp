@@ -176,6 +176,23 @@ Json measure_weights(Workbench& bench, const Candidate& candidate) {
   return {{"layer", layer}, {"parts", rows}};
 }
 
+Json measure_bits(Workbench& bench, const Candidate& candidate) {
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  Json units = Json::array();
+  for (std::int64_t layer = 0; layer < model->config().layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(model->config(), layer)) {
+      const std::string name = layer_tensor(layer, site.weights.front().name);
+      const StoredTensor* tensor = model->file().find(name);
+      if (tensor == nullptr) continue;
+      units.push_back({{"layer", layer},
+                       {"kind", site.name},
+                       {"name", layer_tensor(layer, site.name)},
+                       {"bits", tensor->view.scheme.bits}});
+    }
+  }
+  return {{"units", units}};
+}
+
 Json measure_hidden(Workbench& bench, const Candidate& candidate) {
   const Candidate base_candidate = parse_candidate(kBaseMethod);
   const std::unique_ptr<Model> base = bench.open(base_candidate);

@@ -18,6 +18,9 @@ Json measure_activations(Workbench& bench, const Candidate& base);
 // own tensor.
 Json measure_weights(Workbench& bench, const Candidate& candidate);
 
+// Bits of each linear's codes: {"units": [{"layer", "kind", "name", "bits"}]}.
+Json measure_bits(Workbench& bench, const Candidate& candidate);
+
 // The hidden states after the last layer of one window, on the two main axes of the unquantized
 // model's (PCA): {"points": [[x, y], ...], "explained": [share, share], "shift": mean distance as a
 // share of the spread}. A rotated candidate: {"reason"}.

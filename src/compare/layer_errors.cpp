@@ -70,6 +70,7 @@ class LayerMeter {
     for (const DepthSums& sums : sums_) worst_local = std::max(worst_local, std::sqrt(sums.local));
     for (std::size_t i = 1; i < sums_.size(); ++i) worst_gain = std::max(worst_gain, gain(sums_[i]));
     double powers = 0;
+    const double last = std::sqrt(sums_.back().signal);
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       const DepthSums& sums = sums_[i];
       const double norm = std::sqrt(sums.signal);
@@ -79,11 +80,10 @@ class LayerMeter {
                       {"local", std::sqrt(sums.local) / norm},
                       {"gain", gain(sums)},
                       {"error", std::sqrt(sums.error) / norm},
-                      {"absolute_error", std::sqrt(sums.error)},
-                      {"absolute_bound", bound},
-                      {"bound", bound / norm},
-                      {"worst_bound", worst_local * powers / norm},
-                      {"linear_bound", worst_local * static_cast<double>(i + 1) / norm},
+                      {"share_error", std::sqrt(sums.error) / last},
+                      {"share_bound", bound / last},
+                      {"share_linear", worst_local * static_cast<double>(i + 1) / last},
+                      {"share_worst", worst_local * powers / last},
                       {"sqnr_db", sums.error > 0 ? Json(10 * std::log10(sums.signal / sums.error))
                                                  : Json()},
                       {"cosine", sums.product / std::sqrt(sums.signal * sums.quantized)}});

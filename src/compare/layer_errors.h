@@ -7,16 +7,19 @@
 
 namespace leq {
 
-// Of the hidden states H after layer l of the unquantized model and those of the quantized one, over
-// the windows: [{"layer", "local", "gain", "error", "bound", "worst_bound", "sqnr_db", "cosine",
-// "kl_alone"}], all norms relative to |H|.
-//   local  e_l = |f'_l(H) - f_l(H)|: the layer's own error, on the inputs of the unquantized model
+// Of the hidden states H after each layer l of the unquantized model and H' of the quantized one,
+// over the windows, the embedding first as layer -1:
+//   local  |f'_l(H) - f_l(H)| / |H_l|: the layer's own error e_l, on the inputs of the unquantized
+//          model
 //   gain   g_l = |f_l(H') - f_l(H)| / |H' - H|: what the unquantized layer makes of the error that
 //          enters it (the norm of the theorem's Jacobian, as far as this error sees it)
-//   error  |H' - H| after the layer, measured; sqnr_db = -20 log10 of it relative to |H|
-//   bound  B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
-//   worst_bound  max e x sum of C^i with C = max g: what the theorem's proof ends with
-//   kl_alone  KL divergence where this layer alone is quantized, and its standard error
+//   error  |H'_l - H_l| / |H_l|; sqnr_db, the same as -20 log10; cosine of the two
+//   kl_alone  KL divergence where this layer alone is quantized, and kl_alone_stderr
+// and, all as shares of |H| after the last layer:
+//   share_error   |H'_l - H_l|
+//   share_bound   B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
+//   share_linear  (l + 2) max e, what the theorems say
+//   share_worst   max e x sum of C^i with C = max g: what their proof ends with
 // A candidate whose residual stream is rotated has other hidden states: {"reason": ...}.
 Json measure_layers(Workbench& bench, const Candidate& candidate);
 

@@ -40,9 +40,8 @@ Json timed(Workbench& bench, Session& session, const BenchTest& test) {
 }
 
 Json parts_json(Workbench& bench, Session& session, const BenchTest& test) {
-  const int runs = std::max(1, bench.job().sizes.bench_runs / 2);
-  const Breakdown breakdown =
-      break_down(session, test, runs, [&](int) { bench.require_not_stopped(); });
+  const Breakdown breakdown = break_down(session, test, bench.job().sizes.bench_runs,
+                                         [&](int) { bench.require_not_stopped(); });
   Json json = {{"step_ms", 1e3 * breakdown.step_seconds}};
   for (std::size_t i = 0; i < kStepPartNames.size(); ++i) {
     json[kStepPartNames[i]] = 1e3 * breakdown.times.parts[i].seconds;

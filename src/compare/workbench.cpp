@@ -7,6 +7,7 @@
 #include "base/version.h"
 #include "convert/import.h"
 #include "quantize/pipeline/quantize_blocks.h"
+#include "recipes/quantize_by_search.h"
 #include "tensor/dtype.h"
 
 namespace leq {
@@ -26,6 +27,8 @@ std::string hash_of_checkpoint(const ImportedModel& model) {
   return sha256_hex(facts.dump());
 }
 
+constexpr double kComparedBits = 4.25;  // of a search: what int4 in groups of 64 takes
+
 std::filesystem::path made_folder(const std::filesystem::path& output) {
   std::error_code error;
   std::filesystem::create_directories(output, error);
@@ -43,6 +46,21 @@ CompareWindows planned_windows(const CompareJob& job, const ModelConfig& config,
           ": one window is too little to tell candidates apart; give more text, or a smaller ",
           Setting{"window"});
   return planned;
+}
+
+// The search of recipe auto, with fewer measurements than leq-quantize has: here it is one of many
+// candidates.
+SearchedBits searched_bits(const CompareJob& job) {
+  constexpr int kEvaluations = 48;
+  constexpr std::int64_t kSearchWindows = 4;
+  SearchedBits bits;
+  bits.search.text = job.calibration.text.empty() ? std::string(built_in_calibration_text())
+                                                  : job.calibration.text;
+  bits.search.windows = kSearchWindows;
+  bits.search.threads = job.threads;
+  bits.search.target_bpw = kComparedBits;
+  bits.search.options.evaluations = kEvaluations;
+  return bits;
 }
 
 Join join_of(const CompareJob& job, const ModelConfig& config) {
@@ -104,12 +122,14 @@ CheckpointOptions Workbench::options_of(const Candidate& candidate) const {
   if (candidate.is_base()) options.type = dtype_name(checkpoint_.dtype);
   options.threads = job_.threads;
   options.stop = job_.stop;
+  options.resume = true;  // of an interrupted comparison
   return options;
 }
 
 Json Workbench::file_identity(const Candidate& candidate) const {
   return {{"checkpoint", checkpoint_hash_},
           {"file", checkpoint_identity(checkpoint_, options_of(candidate))},
+          {"bits", candidate.searches() ? kComparedBits : 0},
           {"version", kVersion}};
 }
 
@@ -128,9 +148,14 @@ std::filesystem::path Workbench::file_of(const Candidate& candidate, Made* made)
   if (file_exists(path)) return path;
   require_not_stopped();
   const Stopwatch watch;
-  CheckpointOptions options = options_of(candidate);
-  options.say = job_.say;
-  quantize_imported(checkpoint_, path, options, [&](auto, auto) { require_not_stopped(); });
+  const auto progress = [&](auto, auto) { require_not_stopped(); };
+  if (candidate.searches()) {
+    const std::filesystem::path base = file_of(parse_candidate(kBaseMethod));
+    quantize_by_search(checkpoint_, path, options_of(candidate), searched_bits(job_), base,
+                       progress);
+  } else {
+    quantize_imported(checkpoint_, path, options_of(candidate), progress);
+  }
   if (made != nullptr) *made = {true, watch.seconds()};
   return path;
 }

@@ -13,7 +13,6 @@ struct Figure {
   std::string title;
   Svg drawing;
   std::string caption;
-  bool wide = false;
 };
 
 // Size against KL divergence: the first figure of a page, and the picture of a README.
@@ -22,7 +21,8 @@ Figure pareto_figure(const Json& results, double width, double height);
 std::vector<Figure> overview_figures(const Json& results);      // Pareto, radar
 std::vector<Figure> spindle_figures(const Json& results);       // as the paper's Figure 6
 std::vector<Figure> layer_figures(const Json& results);
-std::vector<Figure> distribution_figures(const Json& results);  // weights and activations
+// Activations, weights, hidden states.
+std::vector<Figure> distribution_figures(const Json& results);
 std::vector<Figure> hidden_figures(const Json& results);
 std::vector<Figure> curve_figures(const Json& results);
 std::vector<Figure> latency_figures(const Json& results);

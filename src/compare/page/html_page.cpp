@@ -15,13 +15,16 @@ std::string text_of(const Json& json) { return escaped(json.text()); }
 
 std::string paragraph(const std::string& text) { return "<p>" + escaped(text) + "</p>\n"; }
 
+constexpr double kColumn = 560;  // of a grid of figures
+
 std::string figures_html(const std::vector<Figure>& figures) {
   if (figures.empty()) return "";
   std::string out = "<div class=\"figures\">\n";
   for (const Figure& figure : figures) {
     // Heat maps of many layers keep their size and scroll.
-    const bool fixed_size = figure.wide && figure.drawing.width() > 700;
-    out += std::string("<figure class=\"") + (figure.wide ? "wide" : "") +
+    const bool wide = figure.drawing.width() > kColumn;
+    const bool fixed_size = figure.drawing.width() > 2 * kColumn;
+    out += std::string("<figure class=\"") + (wide ? "wide" : "") +
            (fixed_size ? " fixed" : "") + "\"><h3>" + escaped(figure.title) +
            "</h3><div class=\"scroll\">" + figure.drawing.markup() + "</div>";
     if (!figure.caption.empty()) out += "<figcaption>" + escaped(figure.caption) + "</figcaption>";
@@ -39,13 +42,14 @@ class PageWriter {
     section("head", "Head to head", head_to_head());
     section("tests", "Which differences are real", significance());
     section("accuracy", "Accuracy",
-            paragraph("A question's choices are appended to its context, and the most likely one is "
+            (results_["tasks"].empty() ? paragraph("No file of questions was given.") : "") +
+                paragraph("A question's choices are appended to its context, and the most likely one is "
                       "the answer: acc by log-likelihood, acc_norm by log-likelihood for each "
                       "character.") +
                 figures_html(choice_figures(results_)) + shown({"choices"}));
     section("layers", "Layer by layer", layers());
     section("distributions", "Weights, activations, hidden states",
-            figures_html(distribution_figures(results_)) + figures_html(hidden_figures(results_)) +
+            figures_html(distribution_figures(results_)) +
                 folded({"weights", "activations", "channels", "weight_histograms",
                         "activation_histograms", "hidden"}));
     section("curves", "Over calibration, context and batch",

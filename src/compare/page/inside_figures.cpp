@@ -46,19 +46,19 @@ Figure layer_heat(const Json& results, const char* key, const std::string& title
     chart.numbers = false;
     chart.cell_width = 20;
   }
-  return {title, heat_chart(chart), caption, true};
+  return {title, heat_chart(chart), caption};
 }
 
 Figure bound_figure(const Json& results, const std::string& spec) {
   const std::tuple<const char*, const char*, int, bool> lines[] = {
-      {"measured error", "error", 1, false},
-      {"sum with measured gains", "bound", 2, false},
-      {"L e, as the theorem says", "linear_bound", 3, true},
-      {"C^L, as its proof says", "worst_bound", 4, true}};
+      {"measured error", "share_error", 1, false},
+      {"sum with measured gains", "share_bound", 2, false},
+      {"L e, as the theorem says", "share_linear", 3, true},
+      {"C^L, as its proof says", "share_worst", 4, true}};
   LineChart chart;
   chart.title = "Error over depth, " + spec;
   chart.x = {"after layer (-1: the embedding)", false};
-  chart.y = {"relative to the hidden states", true};
+  chart.y = {"share of the last hidden states", true};
   for (const auto& [name, key, colour, dashed] : lines) {
     ChartSeries series = {name, {}, colour, dashed, !dashed};
     for (const Json& row : results["layers"][spec]["layers"]) {
@@ -139,8 +139,7 @@ Figure outlier_figure(const Json& sites) {
   }
   return {chart.title, heat_chart(chart),
           "Rows are the inputs of each layer's linears. Dark stripes that go down the map are "
-          "channels that stand out in every layer.",
-          true};
+          "channels that stand out in every layer."};
 }
 
 struct CurveStyle {
@@ -212,6 +211,43 @@ Figure input_scale_figure(const Json& results) {
           "online: one that follows the inputs."};
 }
 
+std::vector<Figure> weight_figures(const Json& results) {
+  std::vector<Figure> figures;
+  const Json& parts = results["weights"]["base"]["parts"];
+  for (const std::size_t at : {std::size_t{0}, parts.size() - 1}) {
+    figures.push_back(weight_figure(results, parts[at]["part"].text()));
+  }
+  figures.back().caption =
+      "Few codes show as spikes: they are the values that the type has. Tails beyond 4 deviations "
+      "are counted in the last bin.";
+  return figures;
+}
+
+Figure bits_figure(const Json& results) {
+  std::map<std::string, std::map<std::int64_t, double>> bits;
+  for (const auto& [spec, entry] : results["bits"].items()) {
+    for (const Json& unit : entry["units"]) {
+      bits[unit["kind"].text()][unit["layer"].get<std::int64_t>()] = unit["bits"].get<double>();
+    }
+  }
+  HeatChart chart;
+  chart.title = "Bits chosen by a search";
+  chart.logarithmic = false;
+  chart.column_label = "layer";
+  for (const auto& [kind, layers] : bits) {
+    chart.rows.push_back(kind);
+    chart.cells.emplace_back();
+    chart.columns.clear();
+    for (const auto& [layer, count] : layers) {
+      chart.columns.push_back(std::to_string(layer));
+      chart.cells.back().emplace_back(count);
+    }
+  }
+  if (chart.columns.size() > 14) chart.cell_width = 22;
+  return {chart.title, heat_chart(chart),
+          "By measured sensitivity, at most 4.25 bits on average, scales included."};
+}
+
 }  // namespace
 
 std::vector<Figure> layer_figures(const Json& results) {
@@ -228,29 +264,7 @@ std::vector<Figure> layer_figures(const Json& results) {
       figures.push_back(bound_figure(results, spec));
     }
   }
-  if (results.contains("bits")) {
-    HeatChart chart;
-    chart.title = "Bits chosen by a search";
-    chart.logarithmic = false;
-    std::map<std::string, std::map<std::int64_t, double>> bits;
-    for (const auto& [spec, entry] : results["bits"].items()) {
-      for (const Json& unit : entry["units"]) {
-        bits[unit["kind"].text()][unit["layer"].get<std::int64_t>()] = unit["bits"].get<double>();
-      }
-    }
-    for (const auto& [kind, layers] : bits) {
-      chart.rows.push_back(kind);
-      chart.cells.emplace_back();
-      chart.columns.clear();
-      for (const auto& [layer, count] : layers) {
-        chart.columns.push_back(std::to_string(layer));
-        chart.cells.back().emplace_back(count);
-      }
-    }
-    chart.cell_width = chart.columns.size() > 14 ? 22 : 44;
-    chart.column_label = "layer";
-    figures.push_back({chart.title, heat_chart(chart), "By measured sensitivity, 4.25 bits on average unless another target was given.", true});
-  }
+  if (results.contains("bits")) figures.push_back(bits_figure(results));
   return figures;
 }
 
@@ -269,14 +283,10 @@ std::vector<Figure> distribution_figures(const Json& results) {
       figures.push_back(input_figure(sites, name));
     }
   }
-  if (!results.contains("weights")) return figures;
-  const Json& parts = results["weights"]["base"]["parts"];
-  for (const std::size_t at : {std::size_t{0}, parts.size() - 1}) {
-    figures.push_back(weight_figure(results, parts[at]["part"].text()));
+  if (results.contains("weights")) {
+    for (Figure& figure : weight_figures(results)) figures.push_back(std::move(figure));
   }
-  figures.back().caption =
-      "Few codes show as spikes: they are the values that the type has. Tails beyond 4 deviations "
-      "are counted in the last bin.";
+  for (Figure& figure : hidden_figures(results)) figures.push_back(std::move(figure));
   return figures;
 }
 
@@ -313,7 +323,7 @@ std::vector<Figure> curve_figures(const Json& results) {
   if (results.contains("contexts")) {
     const Json& group = results["contexts"];
     figures.push_back(curve(group, {"Perplexity over context", "positions", "perplexity"}, "context",
-                            "ppl", "stderr"));
+                            "ppl", nullptr));
     figures.push_back(curve(group,
                             {"KL divergence over context", "positions", "KL divergence, nats"},
                             "context", "kl_mean", "kl_mean_stderr"));

@@ -6,7 +6,7 @@ std::string_view page_style() {
   return R"(
 *{box-sizing:border-box}
 body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
-main{max-width:1160px;margin:0 auto;padding:24px 20px 64px}
+main{max-width:1240px;margin:0 auto;padding:24px 20px 64px}
 h1{font-size:1.9rem;line-height:1.2;margin:.2em 0 .3em;overflow-wrap:anywhere}
 h2{font-size:1.35rem;margin:2.2em 0 .5em;padding-top:.6em;border-top:1px solid var(--grid)}
 h3{font-size:1.02rem;margin:0 0 .4em}
@@ -24,15 +24,15 @@ dl.facts dd{margin:0;overflow-wrap:anywhere}
 figure{margin:0;border:1px solid var(--grid);border-radius:8px;padding:14px;min-width:0;break-inside:avoid}
 figure.wide{grid-column:1/-1}
 figure .scroll{overflow-x:auto}
-figure.wide .scroll svg{max-width:860px}
 figure.fixed .scroll svg{width:auto;max-width:none}
 figcaption{color:var(--muted);font-size:.88rem;margin-top:.5em;max-width:74ch}
 .table{overflow-x:auto;margin:1em 0}
 table{border-collapse:collapse;font-size:.86rem;font-variant-numeric:tabular-nums}
-th,td{padding:4px 10px;border-bottom:1px solid var(--grid);text-align:left;vertical-align:top}
-th{color:var(--muted);font-weight:600;white-space:nowrap}
-td.n,th.n{text-align:right;white-space:nowrap}
-tbody tr:hover{background:color-mix(in srgb,var(--grid) 40%,transparent)}
+th,td{padding:4px 9px;border-bottom:1px solid var(--grid);text-align:left;vertical-align:top}
+th{color:var(--muted);font-weight:600;vertical-align:bottom}
+td{white-space:nowrap}#claims td,.wrap td{white-space:normal}
+th:first-child,td:first-child{position:sticky;left:0;background:var(--paper)}
+td.n,th.n{text-align:right}
 #head_to_head td:first-child,#matrix td:first-child{font-weight:600;white-space:nowrap}
 #claims td:nth-child(1){min-width:16ch;font-weight:600}
 #claims td:nth-child(4){min-width:26ch}
@@ -48,7 +48,7 @@ summary{cursor:pointer;color:var(--c1);font-size:.92rem}
 #matrix .plus{color:var(--c3);font-weight:700}#matrix .minus{color:var(--c7);font-weight:700}
 code,pre{font:.88em/1.5 ui-monospace,Menlo,Consolas,monospace}
 pre{background:color-mix(in srgb,var(--grid) 45%,transparent);padding:10px 14px;border-radius:8px;overflow-x:auto}
-@media (max-width:600px){body{font-size:15px}main{padding:14px 12px 40px}h1{font-size:1.45rem}figure{padding:10px}
+@media (max-width:600px){body{font-size:15px}main{padding:14px 12px 40px}h1{font-size:1.45rem}figure{padding:10px}figure .scroll svg{min-width:430px}
 dl.facts{grid-template-columns:1fr}dl.facts dt{margin-top:6px}
 #claims table,#claims tbody,#claims tr,#claims td{display:block}#claims thead{display:none}
 #claims tr{border-bottom:1px solid var(--grid);padding:8px 0}#claims td{border:0;padding:2px 0}}

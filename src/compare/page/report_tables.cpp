@@ -122,9 +122,10 @@ ReportTable layers_table(const Json& results) {
                         {"own error", Cell(real(row["local"]), 5)},
                         {"gain", Cell(real(row["gain"]), 3)},
                         {"error", Cell(real(row["error"]), 5)},
-                        {"bound", Cell(real(row["bound"]), 5)},
-                        {"L e", Cell(real(row["linear_bound"]), 5)},
-                        {"C^L", Cell(real(row["worst_bound"]), 5)},
+                        {"error / last", Cell(real(row["share_error"]), 5)},
+                        {"bound / last", Cell(real(row["share_bound"]), 5)},
+                        {"L e / last", Cell(real(row["share_linear"]), 5)},
+                        {"C^L / last", Cell(real(row["share_worst"]), 5)},
                         {"SQNR, dB", number_cell(optional("sqnr_db"), 1)},
                         {"cosine", Cell(real(row["cosine"]), 6)},
                         {"KL alone, nats", number_cell(optional("kl_alone"), 6)},
@@ -316,11 +317,15 @@ ReportTable cache_bound_table(const Json& results) {
 ReportTable fusion_table(const Json& results) {
   ReportTable report = {"fusion", "Codes made with the numbers, and after them", {}};
   each_member(results, "fusion", [&](const std::string& spec, const Json& entry) {
+    if (entry.contains("reason")) return;
     report.table.add({{"method", spec},
                       {"rows", whole(entry["rows"])},
                       {"columns", whole(entry["columns"])},
                       {"fused, ms", Cell(real(entry["fused_ms"]), 5)},
-                      {"apart, ms", Cell(real(entry["apart_ms"]), 5)}});
+                      {"apart, ms", Cell(real(entry["apart_ms"]), 5)},
+                      {"ratio", Cell(real(entry["ratio"]), 3)},
+                      {"low", Cell(real(entry["ratio_low"]), 3)},
+                      {"high", Cell(real(entry["ratio_high"]), 3)}});
   });
   return report;
 }

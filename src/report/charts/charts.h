@@ -97,7 +97,7 @@ struct HeatChart {
   bool logarithmic = true;
   bool numbers = true;  // written into the cells
   std::string column_label;
-  double cell_width = 44, cell_height = 24;
+  double cell_width = 58, cell_height = 24;
 };
 Svg heat_chart(const HeatChart& chart);
 
@@ -111,7 +111,7 @@ struct RadarChart {
   std::string title;
   std::vector<std::string> axes;
   std::vector<RadarSeries> series;
-  double width = 460, height = 380;
+  double width = 500, height = 380;
 };
 Svg radar_chart(const RadarChart& chart);
 

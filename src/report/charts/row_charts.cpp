@@ -49,6 +49,14 @@ double heat_share(double value, double low, double high, bool logarithmic) {
   return value <= low ? 0 : std::log(value / low) / std::log(high / low);
 }
 
+// Two digits: a cell is narrow.
+std::string cell_number(double value) {
+  const double size = std::abs(value);
+  if (size == 0 || (size >= 0.1 && size < 1000)) return short_number(std::round(value * 100) / 100);
+  const double power = std::pow(10.0, std::floor(std::log10(size)) - 1);
+  return short_number(std::round(value / power) * power);
+}
+
 struct HeatRange {
   double low = 0, high = 0;
 };
@@ -74,7 +82,7 @@ void draw_heat_cell(Svg& svg, const HeatChart& chart, const HeatRange& range, do
   svg.rect(x, y, chart.cell_width - 1, chart.cell_height - 1, colour_class("heat", step),
            hint + ": " + short_number(*value));
   if (!chart.numbers) return;
-  svg.text(x + chart.cell_width / 2, y + chart.cell_height / 2 + 4, short_number(*value),
+  svg.text(x + chart.cell_width / 2, y + chart.cell_height / 2 + 4, cell_number(*value),
            step >= 4 ? "small heat-dark" : "small heat-light", Anchor::middle);
 }
 
