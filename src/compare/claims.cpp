@@ -100,6 +100,7 @@ Claim faster(const Json& results) {
                            "Table 2 (2,156 against 1,247 tokens/s)");
   const std::string smooth = spec_of(results, "smoothquant");
   if (smooth.empty()) return not_tried(base, "SmoothQuant was not among the methods.");
+  if (!has(results, "speed", smooth)) return not_tried(base, "No speeds.");
   const auto ratio = [&](const char* test) {
     return results["speed"][smooth][test]["tps"].get<double>() /
            results["speed"]["base"][test]["tps"].get<double>();
@@ -120,6 +121,7 @@ Claim simquant_cost(const Json& results) {
                            "Table 2, Table 3");
   const std::string sim = spec_of(results, "simquant"), smooth = spec_of(results, "smoothquant");
   if (sim.empty() || smooth.empty()) return not_tried(base, "Both must be among the methods.");
+  if (!has(results, "speed", smooth)) return not_tried(base, "No speeds.");
   const auto tps = [&](const std::string& spec) {
     return results["speed"][spec]["generation"]["tps"].get<double>();
   };
@@ -161,6 +163,7 @@ Claim half_memory(const Json& results) {
 
 Claim less_calibration(const Json& results) {
   const Claim base = claim("87 % less calibration data is enough", "Table 3 (16 samples for 128)");
+  if (!results.contains("calibration")) return not_tried(base, "No curves.");
   std::vector<std::string> found;
   int methods = 0, enough = 0;
   for (const std::string method : {"smoothquant:int8", "gptq"}) {
@@ -241,6 +244,7 @@ Claim long_contexts(const Json& results) {
 // Decides by the candidate that makes most errors: a bound must hold for all.
 Claim error_bound(const Json& results) {
   const Claim base = claim("The error after L layers grows as O(L e)", "Theorems 7 and 10");
+  if (!results.contains("layers")) return not_tried(base, "No errors by layer.");
   double largest = 0, worst_gain = 0;
   std::string spec;
   std::int64_t depth = 0;
@@ -271,6 +275,7 @@ Claim error_bound(const Json& results) {
 
 Claim cache_bound(const Json& results) {
   const Claim base = claim("The error of SimQuant is at most (max - min) / (2^b - 1)", "Theorem 2");
+  if (!has(results, "cache_bound", "simquant:8")) return not_tried(base, "Not measured.");
   const Json& rows = results["cache_bound"]["simquant:8"];
   if (!rows.is_array() || rows.empty()) return not_tried(base, "Not measured.");
   double largest = 0;
@@ -288,7 +293,8 @@ Claim tighter_weights(const Json& results) {
   const Claim base = claim("SmoothQuant's weights are tighter and more symmetric",
                            "section 4.7, Figure 1");
   const std::string smooth = spec_of(results, "smoothquant"), plain = spec_of(results, "absmax");
-  if (smooth.empty() || plain.empty() || !has(results, "weights", smooth)) {
+  if (smooth.empty() || plain.empty() || !has(results, "weights", smooth) ||
+      !has(results, "weights", plain)) {
     return not_tried(base, "SmoothQuant and absmax must both be among the methods.");
   }
   double kurtosis = 0, other = 0, skew = 0, other_skew = 0;
@@ -318,6 +324,7 @@ Claim gemm_share(const Json& results) {
                            "quantization", "Table 5");
   const std::string smooth = spec_of(results, "smoothquant");
   if (smooth.empty()) return not_tried(base, "SmoothQuant was not among the methods.");
+  if (!has(results, "speed", smooth)) return not_tried(base, "No speeds.");
   const auto part = [&](const std::string& spec, const char* name) {
     return results["speed"][spec]["generation_parts"][name].get<double>();
   };

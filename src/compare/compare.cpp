@@ -68,16 +68,24 @@ class Comparison {
       add("file", candidate, measure_file);
       add("quality", candidate, measure_quality);
     }
-    for (const Candidate& candidate : all) {
-      add("speed", candidate, measure_speed,
-          {sizes.bench_runs, sizes.prompt, sizes.generated, job_.threads});
+    if (wants("speed")) {
+      for (const Candidate& candidate : all) {
+        add("speed", candidate, measure_speed,
+            {sizes.bench_runs, sizes.prompt, sizes.generated, job_.threads});
+      }
     }
-    for (const Candidate& candidate : job_.candidates) {
-      add("layers", candidate, measure_layers, {sizes.layer_windows, sizes.layer_tokens});
+    if (wants("layers")) {
+      for (const Candidate& candidate : job_.candidates) {
+        add("layers", candidate, measure_layers, {sizes.layer_windows, sizes.layer_tokens});
+      }
     }
-    plan_inside(all);
-    plan_curves();
+    if (wants("inside")) plan_inside(all);
+    if (wants("curves")) plan_curves();
     for (const std::filesystem::path& file : job_.choices) plan_choices(all, file);
+  }
+
+  bool wants(std::string_view part) const {
+    return std::ranges::find(job_.parts, part) != job_.parts.end();
   }
 
   void plan_inside(const std::vector<Candidate>& all) {
@@ -102,6 +110,12 @@ class Comparison {
     for (const Candidate& candidate : context_candidates()) {
       add("contexts", candidate, measure_contexts, {Json(sizes.contexts), sizes.context_tokens});
     }
+    if (wants("speed")) plan_speed_curves();
+    add("cache_bound", parse_candidate("simquant:8"), measure_cache_bound, sizes.layer_tokens);
+  }
+
+  void plan_speed_curves() {
+    const CompareSizes& sizes = job_.sizes;
     for (const Candidate& candidate : batch_candidates()) {
       add("batches", candidate, measure_batches,
           {Json(sizes.sequences), sizes.generated, sizes.bench_runs, job_.threads});
@@ -109,7 +123,6 @@ class Comparison {
     add("ranks", parse_candidate("smoothquant:int8"), measure_ranks,
         {sizes.prompt, sizes.generated, sizes.bench_runs, job_.threads});
     add("fusion", parse_candidate("smoothquant:int8"), measure_fusion, job_.threads);
-    add("cache_bound", parse_candidate("simquant:8"), measure_cache_bound, sizes.layer_tokens);
   }
 
   void plan_choices(const std::vector<Candidate>& all, const std::filesystem::path& file) {

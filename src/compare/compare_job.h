@@ -1,10 +1,12 @@
 // What a comparison is asked for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compare/candidate.h"
@@ -26,6 +28,10 @@ struct CompareSizes {
 };
 CompareSizes quick_sizes();
 
+// The parts of a comparison; files and their quality are always there.
+inline constexpr std::array<std::string_view, 4> kCompareParts = {"speed", "layers", "inside",
+                                                                  "curves"};
+
 struct CompareJob {
   std::filesystem::path checkpoint;  // folder, or GGUF file
   std::filesystem::path output;      // folder of the report
@@ -35,6 +41,7 @@ struct CompareJob {
   CalibrationRequest calibration = {};
   std::vector<std::filesystem::path> choices = {};  // files of questions
   CompareSizes sizes = {};
+  std::vector<std::string> parts = {kCompareParts.begin(), kCompareParts.end()};
   bool quick = false;
   bool keep_files = false;  // the quantized files stay in the folder
   int threads = 0;

@@ -1,7 +1,10 @@
 #include "tools/compare/options.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "tools/common/model_path.h"
 
 namespace leq {
@@ -81,6 +84,13 @@ std::vector<Option> how_flags() {
            .group = group,
            .minimum = 1,
            .maximum = 1 << 20},
+          {.name = "parts",
+           .kind = OptionKind::text,
+           .value_name = "LIST",
+           .fallback = "speed,layers,inside,curves",
+           .help = "what is measured beside files and their quality, separated by commas; none: "
+                   "nothing",
+           .group = group},
           {.name = "quick", .help = "few windows, short tests, fewer methods", .group = group},
           {.name = "threads",
            .spellings = "-t",
@@ -104,6 +114,16 @@ void set_text_windows(const Options& options, CompareJob& job) {
   job.protocol.chunks = options.given("chunks") ? options.integer("chunks")
                         : job.quick             ? kQuickWindows
                                                 : kWindows;
+}
+
+void set_parts(const Options& options, CompareJob& job) {
+  job.parts.clear();
+  for (const std::string_view word : split(options.text("parts"), ",")) {
+    if (word == "none" || word.empty()) continue;
+    require(std::ranges::find(kCompareParts, word) != kCompareParts.end(), "--parts: unknown part ",
+            printable(word), "; use speed, layers, inside, curves or none");
+    job.parts.emplace_back(word);
+  }
 }
 
 void set_calibration_text(const Options& options, CompareJob& job) {
@@ -157,6 +177,7 @@ CompareJob compare_job(const Options& options) {
   job.text = options.text("file");
   for (const std::string& file : options.list("choices")) job.choices.emplace_back(file);
   if (options.given("questions")) job.sizes.questions = options.integer("questions");
+  set_parts(options, job);
   set_text_windows(options, job);
   set_calibration_text(options, job);
   job.keep_files = options.flag("keep-files");
