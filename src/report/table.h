@@ -31,6 +31,7 @@ class Table {
   void add(const Row& row);
 
   bool empty() const { return rows_.empty(); }
+  std::size_t size() const { return rows_.size(); }
 
   // Columns under their names, numbers to the right, two spaces between.
   std::string text() const;
@@ -39,6 +40,8 @@ class Table {
   std::string csv() const;
   // An array of objects with the keys in column order; numbers that are not finite become null.
   std::string json() const;
+  // A <table>; what people see, and of numbers every digit in data-value, as json has them.
+  std::string html() const;
 
  private:
   std::vector<std::string> columns_;

@@ -15,7 +15,8 @@ namespace leq::test {
 namespace {
 
 constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
-                                  "leq-inspect",  "leq-bench", "leq-server"};
+                                  "leq-inspect",  "leq-bench", "leq-server",
+                                  "leq-compare"};
 
 void expect_one_line_error(const ToolRun& run, const std::string& tool, const std::string& part) {
   EXPECT_EQ(run.status, 1);
@@ -89,9 +90,13 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
       if (!own.contains(name)) environment.push_back("LEQ_ARG_" + name + "=1");
     }
     std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
-    if (tool == "leq-inspect" || tool == "leq-quantize") words.emplace_back("/no/such");
-    if (tool == "leq-quantize") words.insert(words.end(), {"-o", "/no/such.leq"});
-    if (tool != "leq-inspect" && tool != "leq-quantize") words.insert(words.end(), {"-m", "/no"});
+    const bool names_model = tool != "leq-inspect" && tool != "leq-quantize" && tool != "leq-compare";
+    if (names_model) words.emplace_back("-m");
+    words.emplace_back("/no/such");
+    if (tool == "leq-quantize" || tool == "leq-compare") {
+      words.insert(words.end(), {"-o", "/no/such.leq"});
+    }
+    if (tool == "leq-compare") words.insert(words.end(), {"-f", "/no"});
     if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "/no"});
     const Finished finished = run(words, "x", environment);
     const bool verbose = own.contains("VERBOSE");

@@ -38,11 +38,12 @@ std::set<std::string> settings_of_sources(const std::vector<std::string>& folder
   return found;
 }
 
-// All words that the six tools take, as their help shows them.
+// All words that the tools take, as their help shows them.
 std::set<std::string> flags_of_tools() {
   std::set<std::string> found;
   for (const char* tool :
-       {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench", "leq-server"}) {
+       {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench", "leq-server",
+        "leq-compare"}) {
     found.merge(matches(run_program(tool, {"--help"}).out, R"((?:^|\n|, ) *(--?[a-z][a-z0-9-]*))"));
   }
   return found;

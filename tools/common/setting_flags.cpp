@@ -12,6 +12,7 @@ constexpr SettingFlag kFlags[] = {
     {"batch_tokens", "-b"},
     {"breakdown", "--breakdown"},
     {"calibration", "--calibration"},
+    {"candidates", "--methods"},
     {"chat_template", "--chat-template"},
     {"chunks", "--chunks"},
     {"context", "-c"},

@@ -19,6 +19,7 @@
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
+#include "tools/perplexity/choices.h"
 
 namespace leq {
 namespace {
@@ -32,6 +33,7 @@ ToolSpec tool_spec() {
       .summary = "measures the perplexity of a model on a text",
       .usage = {"-m model.leq -f wiki.test.raw [options]",
                 "-m model.leq -f wiki.test.raw --against other.json",
+                "-m model.leq --choices hellaswag_val.jsonl",
                 "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
                 "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence"},
       .options = {
@@ -40,8 +42,7 @@ ToolSpec tool_spec() {
            .kind = OptionKind::text,
            .value_name = "FILE",
            .help = "the text, in UTF-8",
-           .group = group,
-           .required = true},
+           .group = group},
           {.name = "protocol",
            .kind = OptionKind::text,
            .value_name = "P",
@@ -97,6 +98,19 @@ ToolSpec tool_spec() {
            .value_name = "FILE",
            .help = "write the model's distributions there; with --kl-divergence: read them",
            .group = group},
+          {.name = "choices",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "instead of a text: questions with choices, answered by log-likelihood (JSONL "
+                   "of HellaSwag, PIQA, ARC, MMLU, or context, choices and label)",
+           .group = group},
+          {.name = "questions",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .fallback = "0",
+           .help = "with --choices: the first N questions; 0: all",
+           .group = group,
+           .minimum = 0},
           {.name = "kl-divergence",
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
@@ -233,6 +247,8 @@ void print_report(const Options& options, const PerplexityReport& report,
 }
 
 int perplexity(const Options& options) {
+  if (options.given("choices")) return answer_choices(options);
+  require(options.given("file"), "-f: missing; give a text, or questions with --choices");
   const ProtocolRequest request = request_from(options);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
   const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {

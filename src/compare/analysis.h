@@ -1,0 +1,46 @@
+// What is derived from measured results: differences with tests, intervals, ratios. Pure functions
+// of the results' JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "eval/statistics.h"
+
+namespace leq {
+
+inline constexpr double kSignificance = 0.05;
+inline constexpr std::uint64_t kBootstrapSeed = 2406;
+
+// results[group][spec][key], nullopt where it is absent or null.
+std::optional<double> result_number(const Json& results, const std::string& group,
+                                    const std::string& spec, const std::string& key);
+std::vector<double> result_list(const Json& results, const std::string& group,
+                                const std::string& spec, const std::string& key);
+
+// "base" and the candidates in the order in which they were named.
+std::vector<std::string> compared_specs(const Json& results, bool with_base);
+
+// A paired test of two candidates over the windows, by KL divergence or by log-likelihood.
+struct PairOutcome {
+  std::string first, second;
+  PairedTest test;       // first - second, nats
+  double corrected = 1;  // Bonferroni, among all pairs
+  // "better", "worse" (the first than the second), or "no difference shown".
+  std::string verdict;
+};
+std::vector<PairOutcome> pair_outcomes(const Json& results, const std::string& key);
+// The outcome of the two in either order, turned to first - second.
+std::optional<PairOutcome> pair_outcome(const std::vector<PairOutcome>& outcomes,
+                                        const std::string& first, const std::string& second);
+
+// Mean KL divergence with a bootstrap interval over windows.
+struct MeanInterval {
+  double mean = 0;
+  Interval interval;
+};
+MeanInterval kl_interval(const Json& results, const std::string& group, const std::string& spec);
+
+}  // namespace leq

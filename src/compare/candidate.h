@@ -1,0 +1,44 @@
+// What is compared: a way to quantize a model, written as METHOD[:TYPE][+ACT][#WINDOWS][@CACHE].
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/kv_scheme.h"
+#include "convert/quantize_checkpoint.h"
+
+namespace leq {
+
+inline constexpr std::string_view kBaseMethod = "base";  // the checkpoint's own numbers
+
+struct Candidate {
+  std::string spec;    // as written: "smoothquant:int8+online", "gptq:int4-g128#16", "base@simq8"
+  std::string method;  // of checkpoint_methods(), a recipe, or "base"
+  std::string type;    // empty: the method's own
+  ActChoice act = ActChoice::automatic;
+  std::optional<std::int64_t> windows;  // of calibration text, in place of the job's
+  KvType cache = kExactKv;              // keys and values while it is measured
+
+  bool is_base() const { return method == kBaseMethod; }
+  bool searches() const;  // a recipe that searches for bits
+};
+
+// "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant
+// quantizes the cache and no weight. Throws Error naming the text and what is known.
+Candidate parse_candidate(std::string_view spec);
+
+// Candidates of a comma-separated list, each once, the base left out: it is always measured.
+std::vector<Candidate> parse_candidates(std::string_view list);
+
+// The paper's methods, and leq's recipes; of a quick comparison fewer.
+std::string default_candidates(bool quick);
+
+// How leq-quantize makes the candidate's file. Throws Error where method and type do not go
+// together.
+CheckpointOptions candidate_options(const Candidate& candidate, const ModelConfig& config,
+                                    const CalibrationRequest& calibration);
+
+}  // namespace leq

@@ -1,0 +1,25 @@
+// The paper's claims, each tried on what was measured.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace leq {
+
+enum class ClaimVerdict { holds, holds_in_part, does_not_hold, not_tried };
+std::string_view verdict_text(ClaimVerdict verdict);  // "holds", "does not hold here", ...
+
+struct Claim {
+  std::string text;   // what the paper says
+  std::string place;  // "Table 1"
+  ClaimVerdict verdict = ClaimVerdict::not_tried;
+  std::string found;  // the figures, in a sentence
+};
+
+// In the order of the paper. Claims about what was not measured are there too, as not tried, with
+// the reason.
+std::vector<Claim> try_claims(const Json& results);
+
+}  // namespace leq

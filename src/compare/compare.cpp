@@ -1,0 +1,182 @@
+#include "compare/compare.h"
+
+#include <algorithm>
+
+#include "base/cpu_features.h"
+#include "base/error.h"
+#include "base/version.h"
+#include "compare/choices.h"
+#include "compare/curves.h"
+#include "compare/fusion.h"
+#include "compare/inside.h"
+#include "compare/layer_errors.h"
+#include "compare/quality.h"
+#include "compare/speed.h"
+
+namespace leq {
+namespace {
+
+// One measurement, and where its result goes: results[group][name].
+struct Step {
+  std::string group;  // "quality"
+  Candidate candidate;
+  Json identity;  // all that the result depends on
+  std::function<Json()> run;
+};
+
+class Comparison {
+ public:
+  explicit Comparison(const CompareJob& job) : job_(job), bench_(job) {}
+
+  Json run() {
+    plan();
+    Json results = facts();
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      job_.progress(static_cast<std::int64_t>(i), std::ssize(steps_),
+                    step.group + " " + step.candidate.spec);
+      std::optional<Json> result = bench_.store().find(step.identity);
+      if (!result) {
+        bench_.require_not_stopped();
+        result = step.run();
+        bench_.store().keep(step.identity, *result);
+      }
+      results[step.group][step.candidate.spec] = *std::move(result);
+    }
+    job_.progress(std::ssize(steps_), std::ssize(steps_), "");
+    if (!job_.keep_files) bench_.remove_files();
+    return results;
+  }
+
+ private:
+  // `sizes`: of CompareSizes, what the step depends on.
+  using Measure = Json (*)(Workbench&, const Candidate&);
+  void add(const std::string& group, const Candidate& candidate, Measure measure,
+           const Json& sizes = {}) {
+    Json identity = bench_.identity(candidate, group);
+    if (group == "file") identity = {{"step", group}, {"file", bench_.file_identity(candidate)}};
+    identity["sizes"] = sizes;
+    steps_.push_back({group, candidate, std::move(identity),
+                      [this, candidate, measure] { return measure(bench_, candidate); }});
+  }
+
+  void plan() {
+    const CompareSizes& sizes = job_.sizes;
+    std::vector<Candidate> all = job_.candidates;
+    all.insert(all.begin(), parse_candidate(kBaseMethod));
+    for (const Candidate& candidate : all) {
+      add("file", candidate, measure_file);
+      add("quality", candidate, measure_quality);
+    }
+    if (wants("speed")) {
+      for (const Candidate& candidate : all) {
+        add("speed", candidate, measure_speed,
+            {sizes.bench_runs, sizes.prompt, sizes.generated, job_.threads});
+      }
+    }
+    if (wants("layers")) {
+      for (const Candidate& candidate : job_.candidates) {
+        add("layers", candidate, measure_layers, {sizes.layer_windows, sizes.layer_tokens});
+      }
+    }
+    if (wants("inside")) plan_inside(all);
+    if (wants("curves")) plan_curves();
+    for (const std::filesystem::path& file : job_.choices) plan_choices(all, file);
+  }
+
+  bool wants(std::string_view part) const {
+    return std::ranges::find(job_.parts, part) != job_.parts.end();
+  }
+
+  void plan_inside(const std::vector<Candidate>& all) {
+    const CompareSizes& sizes = job_.sizes;
+    add("activations", all.front(), measure_activations, {sizes.layer_tokens, sizes.layer_windows});
+    for (const Candidate& candidate : all) {
+      add("weights", candidate, measure_weights);
+      add("hidden", candidate, measure_hidden, {sizes.layer_tokens});
+      if (candidate.searches()) add("bits", candidate, measure_bits);
+    }
+  }
+
+  void plan_curves() {
+    const CompareSizes& sizes = job_.sizes;
+    for (const Candidate& candidate : calibration_candidates(sizes.calibration_windows)) {
+      add("file", candidate, measure_file);
+      add("calibration", candidate, measure_quality);
+    }
+    for (const Candidate& candidate : input_candidates()) {
+      add("inputs", candidate, measure_quality);
+    }
+    for (const Candidate& candidate : context_candidates()) {
+      add("contexts", candidate, measure_contexts, {Json(sizes.contexts), sizes.context_tokens});
+    }
+    if (wants("speed")) plan_speed_curves();
+    add("cache_bound", parse_candidate("simquant:8"), measure_cache_bound, sizes.layer_tokens);
+  }
+
+  void plan_speed_curves() {
+    const CompareSizes& sizes = job_.sizes;
+    for (const Candidate& candidate : batch_candidates()) {
+      add("batches", candidate, measure_batches,
+          {Json(sizes.sequences), sizes.generated, sizes.bench_runs, job_.threads});
+    }
+    add("ranks", parse_candidate("smoothquant:int8"), measure_ranks,
+        {sizes.prompt, sizes.generated, sizes.bench_runs, job_.threads});
+    add("fusion", parse_candidate("smoothquant:int8"), measure_fusion, job_.threads);
+  }
+
+  void plan_choices(const std::vector<Candidate>& all, const std::filesystem::path& file) {
+    const ChoiceTask task = read_choice_file(file, job_.sizes.questions);
+    for (const Candidate& candidate : all) {
+      Json identity = {{"step", "choices"},
+                       {"file", bench_.file_identity(candidate)},
+                       {"cache", static_cast<int>(candidate.cache)},
+                       {"task", task_identity(task)}};
+      steps_.push_back({"choices " + task.name, candidate, std::move(identity),
+                        [this, candidate, task] { return measure_task(bench_, candidate, task); }});
+    }
+  }
+
+  Json facts() const {
+    const ImportedModel& model = bench_.checkpoint();
+    Json specs = Json::array();
+    for (const Candidate& candidate : job_.candidates) specs.push_back(candidate.spec);
+    Json tasks = Json::array();
+    for (const std::filesystem::path& file : job_.choices) tasks.push_back(file.stem().string());
+    const ProtocolSettings& settings = bench_.windows().settings;
+    return {{"model",
+             {{"name", model.folder},
+              {"description", model.description},
+              {"layers", model.config.layer_count()},
+              {"width", model.config.width},
+              {"context", model.config.context},
+              {"parameters", parameter_count(model.config)}}},
+            {"machine", {{"cpu", cpu_model_name()}, {"isa", isa_name(chosen_isa())}}},
+            {"text",
+             {{"name", job_.text.filename().string()},
+              {"sha256", bench_.text().dataset_hash},
+              {"tokens", std::ssize(bench_.tokens())},
+              {"protocol", describe(settings)},
+              {"window", settings.window},
+              {"windows", std::ssize(bench_.windows().windows)},
+              {"scored", bench_.windows().scored()}}},
+            {"calibration_text",
+             {{"source", job_.calibration.source.empty() ? "built-in" : job_.calibration.source},
+              {"windows", job_.calibration.samples},
+              {"length", job_.calibration.length}}},
+            {"quick", job_.quick},
+            {"version", kVersion},
+            {"candidates", specs},
+            {"tasks", tasks}};
+  }
+
+  const CompareJob& job_;
+  Workbench bench_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+Json run_comparison(const CompareJob& job) { return Comparison(job).run(); }
+
+}  // namespace leq

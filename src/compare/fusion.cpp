@@ -1,0 +1,86 @@
+#include "compare/fusion.h"
+
+#include "backend/cpu/rows/quantize_rows.h"
+#include "backend/cpu/rows/row_kernels.h"
+#include "base/median.h"
+#include "base/random.h"
+#include "base/stopwatch.h"
+#include "eval/statistics.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kFusedRows = 256;
+constexpr int kTimedPasses = 101;
+constexpr int kPassesAtOnce = 10;  // a clock's tick is long beside one pass
+
+template <class Pass>
+double timed_ms(const Pass& pass) {
+  const Stopwatch watch;
+  for (int i = 0; i < kPassesAtOnce; ++i) pass();
+  return 1e3 * watch.seconds() / kPassesAtOnce;
+}
+
+// In turn, so that what else the machine does hits both.
+template <class Fused, class Apart>
+Json compared_ms(const Fused& fused, const Apart& apart) {
+  std::vector<double> fused_ms, apart_ms;
+  for (int i = 0; i < kTimedPasses; ++i) {
+    fused_ms.push_back(timed_ms(fused));
+    apart_ms.push_back(timed_ms(apart));
+  }
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < fused_ms.size(); ++i) ratios.push_back(fused_ms[i] / apart_ms[i]);
+  const Interval interval = bootstrap_mean(ratios, 1);
+  return {{"fused_ms", median(fused_ms)},
+          {"apart_ms", median(apart_ms)},
+          {"ratio", median(ratios)},
+          {"ratio_low", interval.low},
+          {"ratio_high", interval.high}};
+}
+
+Rows filled_rows(Backend& backend, std::int64_t width) {
+  Random random(1);
+  std::vector<float> values(static_cast<std::size_t>(kFusedRows * width));
+  for (float& value : values) value = random.normal();
+  Rows rows = allocate_rows(backend.memory(), backend.layout(), kFusedRows, width, RowsFormat{});
+  backend.assign(values, rows);
+  return rows;
+}
+
+}  // namespace
+
+Json measure_fusion(Workbench& bench, const Candidate& candidate) {
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  Backend& backend = *bench.workers().backend;
+  const Weights weights = bind_weights(model->file(), model->config(), backend.memory());
+  const LayerWeights& layer = weights.layers.front();
+  const LayerLinear& linear = *layer.linears().front();
+  if (!is_coded(linear.act) || has_moving_scale(linear.act)) {
+    return {{"reason", "its inputs are not codes of their own rows"}};
+  }
+  RowsFormat codes_alone = backend.layout().format_for(linear);
+  codes_alone.values = false;
+  const std::int64_t width = model->config().width;
+  Rows x = filled_rows(backend, width);
+  Rows plain = allocate_rows(backend.memory(), backend.layout(), kFusedRows, width, RowsFormat{});
+  Rows coded = allocate_rows(backend.memory(), backend.layout(), kFusedRows, width, codes_alone);
+  const RowsConsumer consumer = {.act_scale = linear.act_scale, .inv_smooth = linear.inv_smooth};
+  const Norm& norm = layer.attention().norm;
+  const cpu::RowKernels& kernels = cpu::row_kernels(chosen_isa());
+  Json json = compared_ms(
+      [&] { backend.norm(x, kFusedRows, norm, RowsFor(coded, consumer)); },
+      [&] {
+        backend.norm(x, kFusedRows, norm, RowsFor(plain, {.inv_smooth = linear.inv_smooth}));
+        const RowsFor target(coded, consumer);
+        bench.workers().pool.run(kFusedRows, [&](std::int64_t t, int) {
+          cpu::quantize_columns(kernels, plain.values + t * plain.value_stride, t, 0, width,
+                                target);
+        });
+      });
+  json["rows"] = kFusedRows;
+  json["columns"] = width;
+  return json;
+}
+
+}  // namespace leq

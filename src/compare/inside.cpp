@@ -1,0 +1,222 @@
+#include "compare/inside.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "base/median.h"
+#include "compare/layer_states.h"
+#include "compare/principal_axes.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+constexpr int kBins = 64;
+constexpr double kBinRange = 4;  // standard deviations to both sides
+constexpr std::int64_t kMostStretches = 64;
+constexpr double kOutlierRatio = 6;  // LLM.int8's threshold is an absolute 6 of normed inputs
+
+// Powers of numbers, and a histogram in units of what `scale` will be.
+struct Moments {
+  double count = 0, sum = 0, squares = 0, cubes = 0, fourths = 0, largest = 0;
+
+  void add(double value) {
+    count += 1;
+    sum += value;
+    squares += value * value;
+    cubes += value * value * value;
+    fourths += value * value * value * value;
+    largest = std::max(largest, std::abs(value));
+  }
+  double rms() const { return std::sqrt(squares / count); }
+  double mean() const { return sum / count; }
+  double variance() const { return squares / count - mean() * mean(); }
+  double skewness() const {
+    const double m = mean(), v = variance();
+    return v > 0 ? (cubes / count - 3 * m * squares / count + 2 * m * m * m) / std::pow(v, 1.5) : 0;
+  }
+  double kurtosis() const {  // 3 of a normal distribution
+    const double m = mean(), v = variance();
+    const double fourth = fourths / count - 4 * m * cubes / count + 6 * m * m * squares / count -
+                          3 * m * m * m * m;
+    return v > 0 ? fourth / (v * v) : 0;
+  }
+};
+
+std::size_t bin_of(double value, double deviation) {
+  const double place = (value / deviation + kBinRange) / (2 * kBinRange) * kBins;
+  return static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0));
+}
+
+struct SeenSite {
+  std::int64_t layer = 0;
+  std::string name;
+  Moments moments;
+  std::vector<float> absmax;  // [K]
+  std::vector<float> values;  // all
+};
+
+class InputObserver : public Observer {
+ public:
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    SeenSite& site = sites_[{layer_, linear.site}];
+    site.layer = layer_;
+    site.name = linear.site_name;
+    site.absmax.resize(static_cast<std::size_t>(input.width));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const float* row = input.values + t * input.value_stride;
+      for (std::int64_t k = 0; k < input.width; ++k) {
+        site.moments.add(row[k]);
+        float& largest = site.absmax[static_cast<std::size_t>(k)];
+        largest = std::max(largest, std::abs(row[k]));
+      }
+      site.values.insert(site.values.end(), row, row + input.width);
+    }
+    return true;
+  }
+  void at_layer(std::int64_t layer) { layer_ = layer; }
+  const std::map<std::pair<std::int64_t, std::size_t>, SeenSite>& sites() const { return sites_; }
+
+ private:
+  std::int64_t layer_ = 0;
+  std::map<std::pair<std::int64_t, std::size_t>, SeenSite> sites_;
+};
+
+// Multiples of the median channel, the largest of each stretch.
+Json channel_ratios(const SeenSite& site, double middle) {
+  const std::int64_t channels = std::ssize(site.absmax);
+  const std::int64_t stretches = std::min(channels, kMostStretches);
+  std::vector<double> ratios;
+  for (std::int64_t s = 0; s < stretches; ++s) {
+    const auto first = site.absmax.begin() + s * channels / stretches;
+    const auto last = site.absmax.begin() + (s + 1) * channels / stretches;
+    ratios.push_back(*std::max_element(first, last) / middle);
+  }
+  return ratios;
+}
+
+Json site_json(const SeenSite& site) {
+  const double middle = median({site.absmax.begin(), site.absmax.end()});
+  const double floor = middle > 0 ? middle : 1;
+  const auto outliers = std::ranges::count_if(
+      site.absmax, [&](float value) { return value > kOutlierRatio * floor; });
+  std::vector<std::int64_t> counts(kBins);
+  for (const float value : site.values) ++counts[bin_of(value, site.moments.rms())];
+  return {{"layer", site.layer},
+          {"site", site.name},
+          {"absmax", site.moments.largest},
+          {"rms", site.moments.rms()},
+          {"kurtosis", site.moments.kurtosis()},
+          {"outliers", static_cast<std::int64_t>(outliers)},
+          {"width", std::ssize(site.absmax)},
+          {"largest_ratio", *std::ranges::max_element(site.absmax) / floor},
+          {"channels", channel_ratios(site, floor)},
+          {"counts", counts}};
+}
+
+Json weight_json(const std::string& part, const WeightView& view) {
+  Moments moments;
+  std::vector<float> row(static_cast<std::size_t>(view.columns));
+  for (std::int64_t r = 0; r < view.rows; ++r) {
+    unpack_row(view, r, row);
+    for (const float value : row) moments.add(value);
+  }
+  const double deviation = std::sqrt(std::max(moments.variance(), 1e-30));
+  std::vector<std::int64_t> counts(kBins);
+  for (std::int64_t r = 0; r < view.rows; ++r) {
+    unpack_row(view, r, row);
+    for (const float value : row) ++counts[bin_of(value, deviation)];
+  }
+  return {{"part", part},
+          {"counts", counts},
+          {"kurtosis", moments.kurtosis()},
+          {"skewness", moments.skewness()},
+          {"deviation", deviation},
+          {"largest", moments.largest / deviation}};
+}
+
+}  // namespace
+
+Json measure_activations(Workbench& bench, const Candidate& base) {
+  const std::unique_ptr<Model> model = bench.open(base);
+  if (model->config().rotation.block > 0) return {{"reason", "a rotated model"}};
+  const CompareSizes& sizes = bench.job().sizes;
+  const CompareWindows windows = bench.short_windows(sizes.layer_tokens, sizes.layer_windows);
+  const Window& window = windows.windows.front();
+  Session session(*model, *bench.workers().backend,
+                  bench.limits(base, model->config(), window.count, 1));
+  InputObserver observer;
+  session.transformer().observe(&observer);
+  std::vector<float> states = embedded_states(
+      *model, std::span(bench.tokens())
+                  .subspan(static_cast<std::size_t>(window.first),
+                           static_cast<std::size_t>(window.count)));
+  for (std::int64_t layer = 0; layer < model->config().layer_count(); ++layer) {
+    bench.require_not_stopped();
+    observer.at_layer(layer);
+    states = states_after(session, layer, std::move(states));
+  }
+  session.transformer().observe(nullptr);
+  Json rows = Json::array();
+  for (const auto& [place, site] : observer.sites()) rows.push_back(site_json(site));
+  return {{"sites", rows}, {"tokens", window.count}};
+}
+
+Json measure_weights(Workbench& bench, const Candidate& candidate) {
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  const std::int64_t layer = model->config().layer_count() / 2;
+  Json rows = Json::array();
+  for (const LinearSite& site : linear_sites(model->config(), layer)) {
+    for (const LinearSpec& weight : site.weights) {
+      const StoredTensor* tensor = model->file().find(layer_tensor(layer, weight.name));
+      if (tensor != nullptr) rows.push_back(weight_json(weight.name, tensor->view));
+    }
+  }
+  return {{"layer", layer}, {"parts", rows}};
+}
+
+Json measure_bits(Workbench& bench, const Candidate& candidate) {
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  Json units = Json::array();
+  for (std::int64_t layer = 0; layer < model->config().layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(model->config(), layer)) {
+      const std::string name = layer_tensor(layer, site.weights.front().name);
+      const StoredTensor* tensor = model->file().find(name);
+      if (tensor == nullptr) continue;
+      units.push_back({{"layer", layer},
+                       {"kind", site.name},
+                       {"name", layer_tensor(layer, site.name)},
+                       {"bits", tensor->view.scheme.bits}});
+    }
+  }
+  return {{"units", units}};
+}
+
+Json measure_hidden(Workbench& bench, const Candidate& candidate) {
+  const Candidate base_candidate = parse_candidate(kBaseMethod);
+  const std::unique_ptr<Model> base = bench.open(base_candidate);
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  if (!(base->config().rotation == model->config().rotation)) {
+    return {{"reason", "its residual stream is rotated: other hidden states"}};
+  }
+  const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
+  const Window& window = windows.windows.front();
+  const auto tokens = std::span(bench.tokens()).subspan(static_cast<std::size_t>(window.first),
+                                                        static_cast<std::size_t>(window.count));
+  const auto states_of = [&](const Model& of, const Candidate& who) {
+    Session session(of, *bench.workers().backend,
+                    bench.limits(who, of.config(), window.count, 1));
+    return last_states(of, session, tokens);
+  };
+  const std::vector<float> exact = states_of(*base, base_candidate);
+  const PrincipalAxes axes = principal_axes(exact, base->config().width);
+  const std::vector<float> states = states_of(*model, candidate);
+  Json points = Json::array();
+  for (const auto& [x, y] : project(axes, states)) points.push_back(Json::array({x, y}));
+  return {{"points", points},
+          {"explained", {axes.explained[0], axes.explained[1]}},
+          {"shift", mean_shift(axes, exact, states)}};
+}
+
+}  // namespace leq

@@ -1,0 +1,29 @@
+// A look inside: how weights and activations are distributed, which channels stand out, and where
+// hidden states lie.
+#pragma once
+
+#include "base/json.h"
+#include "compare/workbench.h"
+
+namespace leq {
+
+// Inputs of every site of the unquantized model: [{"layer", "site", "absmax", "rms", "kurtosis",
+// "outliers", "channels": [...]}]. "channels": the largest |x| of each channel as a multiple of the
+// median channel's, the largest of each of at most 64 stretches of neighbours. "outliers": channels
+// above 6 times the median. And "histogram" of x / rms over all layers of each site.
+Json measure_activations(Workbench& bench, const Candidate& base);
+
+// The linears of the middle layer as stored, folds included: [{"part", "counts": [...], "kurtosis",
+// "skewness", "deviation", "largest"}]; counts over [-4, 4] standard deviations of the candidate's
+// own tensor.
+Json measure_weights(Workbench& bench, const Candidate& candidate);
+
+// Bits of each linear's codes: {"units": [{"layer", "kind", "name", "bits"}]}.
+Json measure_bits(Workbench& bench, const Candidate& candidate);
+
+// The hidden states after the last layer of one window, on the two main axes of the unquantized
+// model's (PCA): {"points": [[x, y], ...], "explained": [share, share], "shift": mean distance as a
+// share of the spread}. A rotated candidate: {"reason"}.
+Json measure_hidden(Workbench& bench, const Candidate& candidate);
+
+}  // namespace leq

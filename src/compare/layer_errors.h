@@ -1,0 +1,26 @@
+// Where a quantized model errs: layer by layer, beside what the paper's theorems 7 and 10 say of
+// errors that pass through layers.
+#pragma once
+
+#include "base/json.h"
+#include "compare/workbench.h"
+
+namespace leq {
+
+// Of the hidden states H after each layer l of the unquantized model and H' of the quantized one,
+// over the windows, the embedding first as layer -1:
+//   local  |f'_l(H) - f_l(H)| / |H_l|: the layer's own error e_l, on the inputs of the unquantized
+//          model
+//   gain   g_l = |f_l(H') - f_l(H)| / |H' - H|: what the unquantized layer makes of the error that
+//          enters it (the norm of the theorem's Jacobian, as far as this error sees it)
+//   error  |H'_l - H_l| / |H_l|; sqnr_db, the same as -20 log10; cosine of the two
+//   kl_alone  KL divergence where this layer alone is quantized, and kl_alone_stderr
+// and, all as shares of |H| after the last layer:
+//   share_error   |H'_l - H_l|
+//   share_bound   B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
+//   share_linear  (l + 2) max e, what the theorems say
+//   share_worst   max e x sum of C^i with C = max g: what their proof ends with
+// A candidate whose residual stream is rotated has other hidden states: {"reason": ...}.
+Json measure_layers(Workbench& bench, const Candidate& candidate);
+
+}  // namespace leq

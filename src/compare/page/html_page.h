@@ -1,0 +1,18 @@
+// One HTML page that needs nothing beside it: text, figures, tables, style sheet.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "compare/page/report_tables.h"
+
+namespace leq {
+
+std::string html_page(const Json& results, const std::vector<ReportTable>& tables);
+
+// The style sheet of a page, without that of its charts.
+std::string_view page_style();
+
+}  // namespace leq

@@ -1,0 +1,29 @@
+// The two directions in which rows vary most (principal component analysis), by power iteration.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace leq {
+
+struct PrincipalAxes {
+  std::int64_t width = 0;
+  std::vector<double> mean;                        // [W]
+  std::array<std::vector<double>, 2> directions;   // [W] each, of length 1, at right angles
+  std::array<double, 2> explained = {};            // shares of the variance
+  double spread = 0;                               // root of the mean squared distance from the mean
+};
+
+// Of rows [T][W], T at least 2. The sign of a direction is that of its largest entry.
+PrincipalAxes principal_axes(std::span<const float> rows, std::int64_t width);
+// The coordinates of each row.
+std::vector<std::pair<double, double>> project(const PrincipalAxes& axes,
+                                               std::span<const float> rows);
+// The mean distance between rows of one number, as a share of the spread.
+double mean_shift(const PrincipalAxes& axes, std::span<const float> exact,
+                  std::span<const float> other);
+
+}  // namespace leq

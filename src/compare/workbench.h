@@ -1,0 +1,91 @@
+// What the measurements of a comparison share: the checkpoint, the text cut into windows, the
+// unquantized model's file and distributions, and a file for each candidate, made when it is first
+// needed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/work_folder.h"
+#include "compare/compare_job.h"
+#include "compare/result_store.h"
+#include "convert/imported_model.h"
+#include "eval/divergence_base.h"
+#include "eval/measure_divergence.h"
+#include "eval/perplexity_report.h"
+#include "model/open_model.h"
+#include "model/session.h"
+#include "platform/workers.h"
+
+namespace leq {
+
+// Windows of the text that something is measured on.
+struct CompareWindows {
+  ProtocolSettings settings;
+  std::vector<Window> windows;
+  std::int64_t scored() const;
+};
+
+class Workbench {
+ public:
+  // Throws Error where checkpoint or text cannot be read, the text is shorter than a window, a
+  // candidate's method does not take its type, or another comparison works in the folder.
+  explicit Workbench(const CompareJob& job);
+
+  const CompareJob& job() const { return job_; }
+  const ImportedModel& checkpoint() const { return checkpoint_; }
+  const ResultStore& store() const { return store_; }
+  Workers& workers() { return workers_; }
+  const EvaluationText& text() const { return text_; }
+  const std::vector<Token>& tokens() const { return tokens_; }
+  const CompareWindows& windows() const { return windows_; }
+  // The first windows of so many tokens, side by side, without joining rows anew.
+  CompareWindows short_windows(std::int64_t tokens, std::int64_t count) const;
+
+  CheckpointOptions options_of(const Candidate& candidate) const;
+  // All that a candidate's file depends on; its cache, and all else that a measurement does.
+  Json file_identity(const Candidate& candidate) const;
+  Json identity(const Candidate& candidate, const std::string& step) const;
+
+  // The candidate's .leq file; made where it is not there. `fresh`, where given, becomes what the
+  // making took, if it was made now.
+  struct Made {
+    bool now = false;
+    double seconds = 0;
+  };
+  std::filesystem::path file_of(const Candidate& candidate, Made* made = nullptr);
+  std::unique_ptr<Model> open(const Candidate& candidate);
+  RunLimits limits(const Candidate& candidate, const ModelConfig& config, std::int64_t context,
+                   std::int64_t output_tokens) const;
+
+  // Distributions of the unquantized model on these windows: from a file that the first call
+  // writes.
+  const DivergenceBaseReader& base_distributions(const CompareWindows& windows);
+  DivergenceKey key(const CompareWindows& windows) const;
+  PerplexityRun run_over(const CompareWindows& windows) const;
+  // Perplexity and divergence of a session, by the functions that leq-perplexity calls.
+  Divergence measure(Session& session, const CompareWindows& windows);
+
+  void require_not_stopped() const;
+  void remove_files();  // of the candidates and the base's distributions
+
+ private:
+  const CompareJob& job_;
+  WorkFolder folder_;  // OUTPUT/work
+  ResultStore store_;
+  Workers workers_;
+  ImportedModel checkpoint_;
+  std::string checkpoint_hash_;
+  Tokenizer tokenizer_;
+  EvaluationText text_;
+  std::vector<Token> tokens_;
+  CompareWindows windows_;
+  std::map<std::string, std::unique_ptr<DivergenceBaseReader>> bases_;
+};
+
+}  // namespace leq

@@ -1,0 +1,43 @@
+// What charts with two axes share: a plot area, grid, labels and a legend.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "report/charts/charts.h"
+#include "report/charts/scale.h"
+
+namespace leq {
+
+struct PlotArea {
+  double left = 0, top = 0, right = 0, bottom = 0;
+};
+
+// Low and high of what is to be shown, for a scale.
+struct ValueRange {
+  double low = 0, high = 0;
+  bool any = false;
+  void add(double value, bool logarithmic);
+  // With a margin of a share of the range on both sides.
+  ChartScale scale(bool logarithmic, double margin) const;
+};
+
+// Grid, ticks and the axes' names.
+void draw_frame(Svg& svg, const PlotArea& area, const ChartScale& x, const ChartScale& y,
+                const std::string& x_label, const std::string& y_label);
+
+// Entries in rows from (left, top) on, none beyond `right`; returns the height taken.
+struct LegendEntry {
+  std::string name;
+  int colour = 0;
+  bool line = false, dashed = false;
+};
+double draw_legend(Svg& svg, double left, double top, double right,
+                   const std::vector<LegendEntry>& entries);
+double legend_height(double left, double right, const std::vector<LegendEntry>& entries);
+
+// The width of a text in the charts' font, about.
+double text_width(std::string_view text, double size = 13);
+
+}  // namespace leq

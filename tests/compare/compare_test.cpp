@@ -1,0 +1,203 @@
+// A comparison from its steps to its page: resumed runs, the numbers of page, JSON and CSV, and
+// pages that are well-formed.
+#include "compare/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <regex>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "compare/analysis.h"
+#include "compare/claims.h"
+#include "compare/page/write_report.h"
+#include "small_comparison.h"
+
+namespace leq::test {
+namespace {
+
+// What a clock said, and all that follows from it.
+const std::set<std::string> kTimedGroups = {"speed", "batches", "ranks", "fusion"};
+
+Json without_times(Json results) {
+  for (const std::string& group : kTimedGroups) results.erase(group);
+  for (auto& [spec, file] : results["file"].items()) {
+    results["file"][spec].erase("setup_seconds");
+  }
+  return results;
+}
+
+std::string text_of_file(const std::filesystem::path& path) { return read_file(path, 64 << 20); }
+
+class Comparison : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new TemporaryFolder;
+    results_ = new Json(run_comparison(small_job(*folder_ / "report")));
+    write_report(*results_, *folder_ / "report");
+  }
+  static void TearDownTestSuite() {
+    delete results_;
+    delete folder_;
+  }
+  static std::string written(const std::string& name) {
+    return text_of_file(*folder_ / "report" / name);
+  }
+
+  static inline TemporaryFolder* folder_ = nullptr;
+  static inline Json* results_ = nullptr;
+};
+
+TEST_F(Comparison, FindsWhatIsKnownOfTheMethods) {
+  const auto kl = [&](const std::string& spec) {
+    return *result_number(*results_, "quality", spec, "kl_mean");
+  };
+  EXPECT_LT(std::abs(kl("base")), 1e-6);
+  EXPECT_GT(kl("absmax:int8"), 1e-5);
+  EXPECT_GT(kl("absmax:int4-g128"), 5 * kl("absmax:int8"));
+  EXPECT_EQ(*result_number(*results_, "file", "simquant:4", "bits_per_weight"),
+            *result_number(*results_, "file", "base", "bits_per_weight"));
+  EXPECT_GT(*result_number(*results_, "choices choices", "base", "acc"), 0);
+}
+
+TEST_F(Comparison, AnInterruptedRunGoesOnToEqualNumbers) {
+  const TemporaryFolder folder;
+  CompareJob job = small_job(folder / "report");
+  int left = 12;  // steps until the user has enough
+  job.progress = [&](std::int64_t, std::int64_t, const std::string&) { --left; };
+  job.stop = [&] { return left <= 0; };
+  try {
+    run_comparison(job);
+    FAIL() << "not interrupted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::interrupted);
+  }
+  const Json results = run_comparison(small_job(folder / "report"));
+  EXPECT_EQ(without_times(results), without_times(*results_));
+}
+
+TEST_F(Comparison, AFinishedRunMeasuresNothingAgain) {
+  const std::string before = written("report.json");
+  const Json again = run_comparison(small_job(*folder_ / "report"));
+  EXPECT_EQ(again, *results_);  // times too
+  write_report(again, *folder_ / "report");
+  EXPECT_EQ(written("report.json"), before);
+}
+
+// Every number below `json`, as its own text.
+void collect_numbers(const Json& json, std::set<std::string>& numbers) {
+  if (json.is_number()) numbers.insert(json.dump());
+  if (json.is_array()) {
+    for (const Json& element : json) collect_numbers(element, numbers);
+  }
+  if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) collect_numbers(value, numbers);
+  }
+}
+
+TEST_F(Comparison, ThePageHasEveryNumberOfTheTables) {
+  const std::string page = written("index.html");
+  const Json report = parse_json(written("report.json"), "report.json");
+  std::set<std::string> numbers, shown;
+  for (const auto& [id, table] : report.items()) {
+    if (table.is_array()) collect_numbers(table, numbers);
+  }
+  const std::regex value("data-value=\"([^\"]*)\"");
+  for (auto it = std::sregex_iterator(page.begin(), page.end(), value);
+       it != std::sregex_iterator(); ++it) {
+    shown.insert((*it)[1]);
+  }
+  EXPECT_GT(numbers.size(), 1000u);
+  for (const std::string& number : numbers) EXPECT_TRUE(shown.contains(number)) << number;
+}
+
+TEST_F(Comparison, CsvFilesHoldTheNumbersOfTheJson) {
+  const Json report = parse_json(written("report.json"), "report.json");
+  const std::string csv = written("head_to_head.csv");
+  for (const Json& row : report["head_to_head"]) {
+    EXPECT_NE(csv.find(row["method"].text()), std::string::npos);
+    EXPECT_NE(csv.find(row["KL, nats"].dump()), std::string::npos) << row["KL, nats"];
+  }
+  EXPECT_TRUE(std::filesystem::exists(*folder_ / "report" / "layers.csv"));
+}
+
+TEST_F(Comparison, ThePageIsWellFormedAndNeedsNothingBesideIt) {
+  const std::string page = written("index.html");
+  EXPECT_EQ(page.find("src="), std::string::npos);
+  EXPECT_EQ(page.find("http"), std::string::npos);
+  const std::string script = folder_->write("check.py", R"(
+import sys
+from html.parser import HTMLParser
+void = {'meta', 'br', 'hr', 'img', 'link', 'input'}
+class Check(HTMLParser):
+    def __init__(self):
+        super().__init__(); self.open = []; self.ids = set()
+    def handle_starttag(self, tag, attributes):
+        if tag not in void: self.open.append(tag)
+        for name, value in attributes:
+            if name == 'id':
+                if value in self.ids: sys.exit('id twice: ' + value)
+                self.ids.add(value)
+    def handle_startendtag(self, tag, attributes): pass
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag: sys.exit('line %d: %s' % (self.getpos()[0], tag))
+check = Check()
+check.feed(open(sys.argv[1], encoding='utf-8', errors='strict').read()); check.close()
+if check.open: sys.exit('left open: ' + ' '.join(check.open))
+import xml.etree.ElementTree
+xml.etree.ElementTree.parse(sys.argv[2])
+)");
+  if (std::system("python3 -c pass 2> /dev/null") != 0) GTEST_SKIP() << "needs python3";
+  const std::string report = (*folder_ / "report").string();
+  const std::string command =
+      "python3 " + script + " " + report + "/index.html " + report + "/size_and_kl.svg";
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+TEST_F(Comparison, PairsAreTestedInBothDirectionsAlike) {
+  const auto outcomes = pair_outcomes(*results_, "window_kl");
+  ASSERT_EQ(outcomes.size(), 3u);
+  const auto one = pair_outcome(outcomes, "absmax:int8", "absmax:int4-g128");
+  const auto other = pair_outcome(outcomes, "absmax:int4-g128", "absmax:int8");
+  EXPECT_LT(one->test.mean, 0);
+  EXPECT_EQ(one->test.mean, -other->test.mean);
+  EXPECT_EQ(one->test.p, other->test.p);
+  EXPECT_EQ(one->corrected, std::min(1.0, 3 * one->test.p));
+}
+
+TEST_F(Comparison, TheErrorOfALayerIsWithinTheSumOfMeasuredGains) {
+  for (const auto& [spec, entry] : (*results_)["layers"].items()) {
+    for (const Json& row : entry["layers"]) {
+      EXPECT_LE(row["share_error"].get<double>(), 1.001 * row["share_bound"].get<double>() + 1e-9)
+          << spec << " " << row["layer"];
+    }
+  }
+}
+
+TEST_F(Comparison, ClaimsAreDecidedByTheFigures) {
+  // A text on which no method differs: nothing is significant.
+  Json results = *results_;
+  for (const auto& [spec, entry] : (*results_)["quality"].items()) {
+    results["quality"][spec]["window_nll"] = Json::array({1.0, 2.0, 3.0, 4.0});
+  }
+  const auto verdict = [](const Json& of, std::string_view text) {
+    for (const Claim& claim : try_claims(of)) {
+      if (claim.text.starts_with(text)) return claim.verdict;
+    }
+    return ClaimVerdict::not_tried;
+  };
+  EXPECT_EQ(verdict(results, "All differences"), ClaimVerdict::does_not_hold);
+  EXPECT_EQ(verdict(results, "The error of SimQuant"), ClaimVerdict::holds);
+  results["cache_bound"]["simquant:8"][0]["share_4"] = 1.5;
+  EXPECT_EQ(verdict(results, "The error of SimQuant"), ClaimVerdict::does_not_hold);
+  results["quality"]["absmax:int8"]["ppl"] = 1e6;
+  EXPECT_EQ(verdict(results, "Perplexity grows"), ClaimVerdict::does_not_hold);
+  EXPECT_EQ(verdict(results, "SmoothQuant has"), ClaimVerdict::not_tried);
+}
+
+}  // namespace
+}  // namespace leq::test

@@ -1,0 +1,188 @@
+#include "tools/compare/options.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/text.h"
+#include "tools/common/model_path.h"
+
+namespace leq {
+namespace {
+
+constexpr std::int64_t kWindows = 16, kQuickWindows = 8;
+constexpr std::int64_t kSamples = 32, kQuickSamples = 8;
+constexpr std::int64_t kQuickWindow = 256;
+
+std::vector<Option> what_flags() {
+  const std::string group = "What is compared";
+  return {{.name = "methods",
+           .kind = OptionKind::text,
+           .value_name = "LIST",
+           .help = "METHOD[:TYPE][+ACT][#WINDOWS][@CACHE], separated by commas: absmax:int8, "
+                   "smoothquant:int8+online, gptq:int4-g64#32, simquant:4, base@simq8, q8; the "
+                   "unquantized model is always there (default: the paper's methods and recipes)",
+           .group = group},
+          {.name = "file",
+           .spellings = "-f",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "the text to measure on, in UTF-8",
+           .group = group,
+           .required = true},
+          {.name = "choices",
+           .kind = OptionKind::list,
+           .value_name = "FILE",
+           .help = "questions with choices (JSONL of HellaSwag, PIQA, ARC, MMLU, or context, "
+                   "choices and label); may be given again",
+           .group = group},
+          {.name = "questions",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "the first N of each file of choices; 0: all (default 0, --quick 40)",
+           .group = group,
+           .minimum = 0}};
+}
+
+std::vector<Option> how_flags() {
+  const std::string group = "How";
+  return {{.name = "protocol",
+           .kind = OptionKind::text,
+           .value_name = "P",
+           .fallback = "hf",
+           .help = "as of leq-perplexity",
+           .group = group,
+           .choices = {"hf", "hf-stride", "llamacpp-512"}},
+          {.name = "window",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "tokens in a window (default: the model's context, at most 2048; --quick 256)",
+           .group = group,
+           .minimum = 2,
+           .maximum = 16777216},
+          {.name = "chunks",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "the first N windows; 0: all (default 16, --quick 8)",
+           .group = group,
+           .minimum = 0},
+          {.name = "join",
+           .kind = OptionKind::text,
+           .value_name = "RULE",
+           .help = "how rows of the text become one (default hf; none for llamacpp-512)",
+           .group = group,
+           .choices = {"hf", "none"}},
+          {.name = "calibration",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "plain text to calibrate on; default: a built-in text",
+           .group = group},
+          {.name = "samples",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .help = "windows of it (default 32, --quick 8)",
+           .group = group,
+           .minimum = 1,
+           .maximum = 1 << 20},
+          {.name = "parts",
+           .kind = OptionKind::text,
+           .value_name = "LIST",
+           .fallback = "speed,layers,inside,curves",
+           .help = "what is measured beside files and their quality, separated by commas; none: "
+                   "nothing",
+           .group = group},
+          {.name = "quick", .help = "few windows, short tests, fewer methods", .group = group},
+          {.name = "threads",
+           .spellings = "-t",
+           .kind = OptionKind::integer,
+           .value_name = "N",
+           .fallback = "0",
+           .help = "threads; 0 = one for each core",
+           .group = group,
+           .minimum = 0,
+           .maximum = 1024}};
+}
+
+void set_text_windows(const Options& options, CompareJob& job) {
+  job.protocol.protocol = options.text("protocol");
+  if (options.given("join")) job.protocol.join = options.text("join");
+  if (options.given("window")) {
+    job.protocol.window = options.integer("window");
+  } else if (job.quick && job.protocol.protocol == "hf") {
+    job.protocol.window = kQuickWindow;
+  }
+  job.protocol.chunks = options.given("chunks") ? options.integer("chunks")
+                        : job.quick             ? kQuickWindows
+                                                : kWindows;
+}
+
+void set_parts(const Options& options, CompareJob& job) {
+  job.parts.clear();
+  for (const std::string_view word : split(options.text("parts"), ",")) {
+    if (word == "none" || word.empty()) continue;
+    require(std::ranges::find(kCompareParts, word) != kCompareParts.end(), "--parts: unknown part ",
+            printable(word), "; use speed, layers, inside, curves or none");
+    job.parts.emplace_back(word);
+  }
+}
+
+void set_calibration_text(const Options& options, CompareJob& job) {
+  if (options.given("calibration")) {
+    job.calibration.source = options.text("calibration");
+    job.calibration.text = read_text_file(job.calibration.source, 1u << 30);
+  }
+  job.calibration.samples = options.given("samples") ? options.integer("samples")
+                            : job.quick              ? kQuickSamples
+                                                     : kSamples;
+}
+
+}  // namespace
+
+ToolSpec compare_tool() {
+  ToolSpec tool;
+  tool.name = "leq-compare";
+  tool.summary = "compares ways to quantize a model: tables, charts and tests on one page";
+  tool.usage = {"HF_DIR -f wiki.test.raw -o report",
+                "HF_DIR -f wiki.test.raw -o report --methods smoothquant:int8,awq,gptq,q4",
+                "HF_DIR -f text.txt -o report --quick --choices hellaswag_val.jsonl"};
+  tool.max_positionals = 1;
+  tool.options = {{.name = "output",
+                   .spellings = "-o",
+                   .kind = OptionKind::text,
+                   .value_name = "FOLDER",
+                   .help = "for index.html, report.json, CSV files and kept results: the same "
+                           "command goes on with an interrupted comparison",
+                   .group = "Files",
+                   .required = true},
+                  {.name = "keep-files",
+                   .help = "leave the quantized files in FOLDER/work",
+                   .group = "Files"}};
+  for (auto& option : what_flags()) tool.options.push_back(std::move(option));
+  for (auto& option : how_flags()) tool.options.push_back(std::move(option));
+  return tool;
+}
+
+CompareJob compare_job(const Options& options) {
+  require(!options.positionals().empty(),
+          "HF_DIR is missing: the folder with config.json and *.safetensors, or a GGUF file");
+  CompareJob job;
+  job.checkpoint = options.positionals().front();
+  check_checkpoint_folder(job.checkpoint.string());
+  job.output = options.text("output");
+  require(!job.output.empty(), "-o: expected the name of a folder to write, found nothing");
+  job.quick = options.flag("quick");
+  if (job.quick) job.sizes = quick_sizes();
+  job.candidates = parse_candidates(options.given("methods") ? options.text("methods")
+                                                             : default_candidates(job.quick));
+  job.text = options.text("file");
+  for (const std::string& file : options.list("choices")) job.choices.emplace_back(file);
+  if (options.given("questions")) job.sizes.questions = options.integer("questions");
+  set_parts(options, job);
+  set_text_windows(options, job);
+  set_calibration_text(options, job);
+  job.keep_files = options.flag("keep-files");
+  job.threads = static_cast<int>(options.integer("threads"));
+  return job;
+}
+
+}  // namespace leq

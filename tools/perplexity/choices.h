@@ -1,0 +1,11 @@
+// leq-perplexity --choices: multiple choice by log-likelihood.
+#pragma once
+
+#include "tools/common/options.h"
+
+namespace leq {
+
+// Prints both accuracies with their intervals; returns the exit status.
+int answer_choices(const Options& options);
+
+}  // namespace leq
