@@ -73,6 +73,8 @@ leq_status report(leq_error* error) {
     }
   } catch (const std::bad_alloc&) {
     return fill(error, LEQ_NO_MEMORY, "", "out of memory");
+  } catch (const std::length_error& error_of_size) {
+    return fill(error, LEQ_NO_MEMORY, "", error_of_size.what());
   } catch (const std::exception& other) {
     return fill(error, LEQ_INTERNAL, "", other.what());
   } catch (...) {

@@ -47,6 +47,7 @@ void choose_kv_types(const char* key_type, const char* value_type, const Model& 
 
 SessionRequest session_request(const leq_session_options& options, const Model& model) {
   constexpr std::int64_t kMostThreads = 1024, kMostSequences = 4096, kMostRows = 1 << 16;
+  constexpr std::int64_t kMostContext = 1 << 30;
   SessionRequest request;
   if (options.device != nullptr) request.device = options.device;
   request.threads = whole(options.threads, kMostThreads, Setting{"threads"});
@@ -54,8 +55,7 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
           "flags ", options.flags, ": one that this version does not know");
   request.speculate = (options.flags & LEQ_NO_SPECULATION) == 0;
   RunLimits& limits = request.limits;
-  require(options.context >= 0, Setting{"context"}, ' ', options.context, ": expected 0 or more");
-  limits.context = options.context;
+  limits.context = whole(options.context, kMostContext, Setting{"context"});
   limits.sequences = std::max(1, whole(options.sequences, kMostSequences, Setting{"sequences"}));
   limits.sequence_context = options.sequence_context > 0 ? options.sequence_context
                                                          : std::numeric_limits<std::int64_t>::max();
