@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "capi/handles.h"
+#include "capi/settings.h"
 #include "generate/sampler.h"
 #include "server/api_fields.h"
-#include "server/call_settings.h"
 
 namespace leq::capi {
 namespace {
@@ -84,16 +84,12 @@ Token draw(const OpenModel& model, std::span<const float> row, std::span<const T
     misuse("columns " + std::to_string(row.size()) + ": expected the model's vocabulary, " +
            std::to_string(api.vocabulary));
   }
-  const JsonTree tree = parse_request_object(settings == nullptr ? "{}" : settings);
-  bool has_seed = false;
-  const SamplingSettings sampling = read_sampling(tree.root(), api, has_seed);
-  require(has_seed || sampling.temperature == 0, marked_field("seed"),
+  const DrawSettings wanted = read_settings(settings, api);
+  require(wanted.has_seed || wanted.sampling.temperature == 0, marked_field("seed"),
           ": expected a number in the settings, as the temperature is not 0");
   std::vector<Token> banned = ids_without_token(api.tokenizer, api.vocabulary);
-  if (flag_field(tree.root(), "ignore_eos")) {
-    banned.insert(banned.end(), api.stop.end_tokens.begin(), api.stop.end_tokens.end());
-  }
-  Sampler sampler(sampling, api.vocabulary, banned, api.tokenizer);
+  banned.insert(banned.end(), wanted.banned.begin(), wanted.banned.end());
+  Sampler sampler(wanted.sampling, api.vocabulary, banned, api.tokenizer);
   HostSampler host;
   const Token token = host.draw(row, sampler.request(context, {.index = index}));
   require(token >= 0, "no token can be drawn: all are banned, or a logit is not finite");

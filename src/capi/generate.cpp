@@ -3,9 +3,9 @@
 #include <random>
 
 #include "capi/handles.h"
+#include "capi/settings.h"
 #include "engine/engine.h"
 #include "server/api_fields.h"
-#include "server/call_settings.h"
 
 namespace leq::capi {
 namespace {
@@ -19,26 +19,17 @@ std::uint64_t random_seed() {
 }
 
 // What all replies of a call have in common.
-struct Wanted {
-  SamplingSettings sampling;
-  StopRules stop;
-  std::vector<Token> banned;
+struct Wanted : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
   std::optional<int> logprobs;
 };
 
 Wanted wanted_of(const leq_generate_options& options, const ApiModel& api) {
-  const JsonTree tree = parse_request_object(
-      options.settings == nullptr ? std::string_view("{}") : std::string_view(options.settings));
-  Wanted wanted;
-  bool has_seed = false;
-  wanted.sampling = read_sampling(tree.root(), api, has_seed);
-  if (!has_seed) wanted.sampling.seed = random_seed();
-  wanted.stop = read_stop(tree.root(), api);
+  Wanted wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
+  if (!wanted.has_seed) wanted.sampling.seed = random_seed();
   require(options.max_tokens >= 0, marked_field("max_tokens"), ' ', options.max_tokens,
           ": expected 0 (no limit) or more");
   if (options.max_tokens > 0) wanted.stop.max_tokens = options.max_tokens;
-  if (flag_field(tree.root(), "ignore_eos")) wanted.banned = wanted.stop.end_tokens;
   if (options.grammar != nullptr) {
     check_handle(options.grammar, HandleKind::grammar, "grammar");
     wanted.grammar = options.grammar->grammar;

@@ -210,6 +210,8 @@ TEST(CApiMisuse, TokensAndTextsThatAreNoneAreTold) {
   const Told wrong = generate(session.get(), {{1}}, options).told;
   EXPECT_EQ(wrong.status, LEQ_BAD_SETTING) << wrong.text;
   EXPECT_EQ(wrong.setting, "temperature");
+  options.settings = "{\"temprature\": 1}";
+  EXPECT_EQ(generate(session.get(), {{1}}, options).told.setting, "temprature");
   options.settings = "{\"temperature\": ";
   EXPECT_EQ(generate(session.get(), {{1}}, options).told.status, LEQ_BAD_INPUT);
   char* text = nullptr;
