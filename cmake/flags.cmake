@@ -11,7 +11,7 @@ target_compile_options(leq_flags INTERFACE -ffp-contract=off -fno-math-errno -Wa
 # What people build: cc1plus looks for garbage when it holds 256 MiB, not 128: a twentieth less to compile.
 target_compile_options(leq_flags INTERFACE
   "$<$<AND:$<CXX_COMPILER_ID:GNU>,$<CONFIG:Release>>:SHELL:--param ggc-min-heapsize=262144>")
-if(LEQ_SHARED)
+if(LEQ_SHARED OR LEQ_PYTHON_MODULE STREQUAL "ON")
   # For all, so that all can use one precompiled header.
   target_compile_options(leq_flags INTERFACE -fPIC
     $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)

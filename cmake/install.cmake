@@ -1,6 +1,6 @@
 # What `cmake --install` installs beside the tools: the library, its headers (all but those of the CPU
 # backend's own parts and of the server), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
-# leq::leq_shared.
+# leq::leq_shared and leq::leq_c, the C API; for others it has a pkg-config file.
 include(CMakePackageConfigHelpers)
 
 set(LEQ_WITH_CUDA FALSE)
@@ -9,7 +9,14 @@ if(TARGET leq_cuda)
 endif()
 set(libraries leq)
 if(LEQ_SHARED)
-  list(APPEND libraries leq_shared)
+  list(APPEND libraries leq_shared leq_c)
+  install(FILES src/capi/leq.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  # As the prefix is when it is installed, `cmake --install --prefix` too.
+  install(CODE "set(PROJECT_VERSION ${PROJECT_VERSION})
+    set(CMAKE_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
+    set(CMAKE_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/leq.pc.in ${PROJECT_BINARY_DIR}/leq.pc @ONLY)")
+  install(FILES ${PROJECT_BINARY_DIR}/leq.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endif()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/leq)
 install(TARGETS ${libraries} EXPORT leqTargets)
@@ -17,7 +24,7 @@ install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package})
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/leq)
 install(DIRECTORY src/ DESTINATION ${headers} FILES_MATCHING PATTERN "*.h"
-  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE)
+  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE PATTERN capi EXCLUDE)
 install(DIRECTORY models DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base)
 

@@ -1,5 +1,5 @@
 # libleq: every room in one library (which room may include which is held by tests/layering_test.cpp).
-# Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq.so.
+# Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq-cpp.so.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
   ${PROJECT_SOURCE_DIR}/models/*.cpp
@@ -7,6 +7,7 @@ file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
 list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.txt chooses
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
+list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")
@@ -52,4 +53,5 @@ endfunction()
 leq_library(leq STATIC)
 if(LEQ_SHARED)
   leq_library(leq_shared SHARED)
+  set_target_properties(leq_shared PROPERTIES OUTPUT_NAME leq-cpp)
 endif()

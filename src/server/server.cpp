@@ -1,40 +1,19 @@
 #include "server/server.h"
 
 #include <algorithm>
-#include <ctime>
 #include <exception>
 #include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/prefix_file.h"
+#include "server/api_model.h"
 
 namespace leq {
 namespace {
 
 // Threads that answer what takes no time, while all others wait for replies.
 constexpr std::size_t kQuickWorkers = 4;
-
-std::string stem(const std::string& path) {
-  const std::string name = path.substr(path.find_last_of('/') + 1);
-  return name.ends_with(".leq") ? name.substr(0, name.size() - 4) : name;
-}
-
-// A model whose template cannot be used still completes texts; `error` says why it does not chat.
-std::optional<ChatTemplate> chat_template(const Model& model, const std::string& name,
-                                          std::string& error) {
-  if (!name.empty()) return ChatTemplate::by_name(name);
-  if (model.chat_template().empty()) {
-    error = "the model has no chat template";
-    return std::nullopt;
-  }
-  try {
-    return ChatTemplate::of_model(model.chat_template(), model.file().name());
-  } catch (const Error& refused) {
-    error = refused.what();
-    return std::nullopt;
-  }
-}
 
 std::size_t most_requests(const Session& session, const ServerOptions& options) {
   return static_cast<std::size_t>(session.limits().sequences) + options.most_waiting;
@@ -66,26 +45,15 @@ ApiOptions api_options(const Model& model, const Session& session, const ServerO
 ApiModel Server::api_model(const Model& model, const RunLimits& limits,
                            const ServerOptions& options, const ChatTemplate* chat,
                            const std::string& chat_error) {
-  ApiModel api = {.tokenizer = model.tokenizer()};
+  ApiModel api = api_model_of(model, chat, chat_error, options.chat_template.empty());
   api.slots = limits.sequences;
-  api.vocabulary = static_cast<std::size_t>(model.config().vocab);
-  api.name = options.name.empty() ? stem(model.file().name()) : options.name;
-  api.chat = chat;
-  api.style = reply_style(model.chat_template());
-  api.rendering = chat_options(model.tokenizer());
+  if (!options.name.empty()) api.name = options.name;
   api.rendering.enable_thinking = options.enable_thinking;
   api.sampling = options.sampling;
   api.sampling.seed = options.seed.value_or(0);
   api.has_seed = options.seed.has_value();
   api.thought_tokens = options.thought_tokens;
   api.thought_words = options.thought_words;
-  api.chat_error = chat_error;
-  // Named formats know no tools; a template that shows them names the variable.
-  const std::string own = options.chat_template.empty() ? model.chat_template() : std::string();
-  api.template_has_tools = own.find("tools") != std::string::npos;
-  api.template_has_developer = own.find("developer") != std::string::npos;
-  api.created = std::time(nullptr);
-  api.stop.end_tokens = model.end_tokens();
   api.stop.max_tokens = options.max_tokens;
   return api;
 }
@@ -93,7 +61,7 @@ ApiModel Server::api_model(const Model& model, const RunLimits& limits,
 Server::Server(const Model& model, Session& session, const ServerOptions& options)
     : say_(options.say),
       slot_files_(slot_files(model, session, options)),
-      chat_(chat_template(model, options.chat_template, chat_error_)),
+      chat_(chat_template_of(model, options.chat_template, chat_error_)),
       model_(api_model(model, session.limits(), options, chat_ ? &*chat_ : nullptr, chat_error_)),
       engine_(session, model.tokenizer(), options.engine, most_requests(session, options)),
       api_(model_, model, session.limits(), engine_, api_options(model, session, options)) {

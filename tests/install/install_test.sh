@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs into an empty folder, builds examples/ against it with find_package(leq) as another project
-# would, static and shared, and lets both tell the same story as the build's own leq-run.
+# would, static and shared, and in C by pkg-config too; all tell the same story as the build's own leq-run.
 #   install_test.sh BUILD_FOLDER SOURCE_FOLDER
 set -euo pipefail
 build=$1
@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" > /dev/null
 mkdir "$work/consumer"
-cp "$source/tests/install/CMakeLists.txt" "$source/examples/hello.cpp" \
+cp "$source/tests/install/CMakeLists.txt" "$source/examples/hello.cpp" "$source/examples/hello.c" \
   "$source/examples/quantize_a_model.cpp" "$work/consumer"
 cmake -S "$work/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" > "$work/log" ||
   { cat "$work/log"; exit 1; }
@@ -28,5 +28,14 @@ for page in man/man1/leq-run.1 bash-completion/completions/leq-quantize \
   zsh/site-functions/_leq-bench fish/vendor_completions.d/leq-inspect.fish; do
   [ -s "$work/prefix/share/$page" ] || { echo "install: no share/$page"; exit 1; }
 done
-readelf -d "$work/build/hello_shared" | grep -q 'NEEDED.*libleq\.so' ||
-  { echo "install: hello_shared is not linked with libleq.so"; exit 1; }
+readelf -d "$work/build/hello_shared" | grep -q 'NEEDED.*libleq-cpp\.so' ||
+  { echo "install: hello_shared is not linked with libleq-cpp.so"; exit 1; }
+
+# The C API, by find_package and by pkg-config.
+in_c=$("$work/build/hello_c" "$work/model.leq" "Once upon a time")
+[ "$in_c" = "$tool" ] || { echo "install: hello_c: $in_c"; exit 1; }
+lib=$(dirname "$(find "$work/prefix" -name libleq.so)")
+export PKG_CONFIG_PATH=$lib/pkgconfig
+cc -std=c99 "$source/examples/hello.c" $(pkg-config --cflags --libs leq) -o "$work/by_pkg_config"
+in_c=$(LD_LIBRARY_PATH=$lib "$work/by_pkg_config" "$work/model.leq" "Once upon a time")
+[ "$in_c" = "$tool" ] || { echo "install: by pkg-config: $in_c"; exit 1; }

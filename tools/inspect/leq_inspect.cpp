@@ -8,6 +8,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "model/model_report.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_options.h"
@@ -16,7 +17,6 @@
 #include "tools/common/rank_choice.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/receipt.h"
-#include "tools/inspect/report.h"
 #include "tools/inspect/tokenize.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-#include "tools/inspect/report.h"
+#include "model/model_report.h"
 
 #include <algorithm>
 #include <array>

@@ -1,0 +1,58 @@
+"""leq runs quantized language models on the CPU. docs/python.md is the manual.
+
+    model = leq.Model("model.leq")
+    print(model.generate("Once upon a time", max_tokens=64))
+"""
+
+import json as _json
+import os as _os
+
+from . import _leq
+from ._leq import Cancel, __version__
+from .errors import (ContextFullError, DeviceError, Error, FileError, InputError, InternalError,
+                     InterruptedError, OutOfMemoryError, SettingError, UsageError)
+from .model import Divergence, Model, Perplexity, _session_settings, _set_all
+from .replies import Piece, Reply
+from .streams import Stream
+from .tokenizer import Tokenizer
+
+__all__ = ["Model", "Tokenizer", "Reply", "Piece", "Stream", "Perplexity", "Divergence", "Cancel",
+           "quantize", "inspect", "plan_memory", "Error", "InputError", "SettingError",
+           "OutOfMemoryError", "DeviceError", "FileError", "InterruptedError", "InternalError",
+           "UsageError", "ContextFullError", "__version__"]
+
+
+def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibration=None,
+             progress=None, say=None, **options):
+    """A Hugging Face folder, or a GGUF file, to a .leq file, complete or not at all.
+
+    recipe       "q8" (where neither method nor type is given) or "q4"
+    method, type as leq-quantize has them: "gptq+", "int4-g128"
+    calibration  a text, or an iterable of texts; None: the built-in one
+    progress     called with (work, done, total)
+    say          called with lines for people
+    options      samples, length, seed, threads, judge, resume
+
+    Returns a dict: file_bytes, parameters, bits_per_weight, worst_error, and kl in nats where
+    judge=True measured it."""
+    settings = _leq.QuantizeSettings()
+    settings.recipe, settings.method, settings.type = recipe, method, type
+    if calibration is not None and not isinstance(calibration, str):
+        calibration = "\n\n".join(calibration)
+    settings.calibration = calibration
+    _set_all(settings, options, "quantize")
+    return _leq.quantize(_os.fspath(checkpoint), _os.fspath(output), settings, progress, say)
+
+
+def inspect(path):
+    """What is in a .leq file, as a dict, without loading its weights."""
+    return _json.loads(_leq.Model(_os.fspath(path), 1).inspect())
+
+
+def plan_memory(path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,
+                device=None, speculate=True, logit_rows=64):
+    """The bytes that Model(path, ...) will take, from the file's header: a dict of weight_bytes, kv_bytes,
+    scratch_bytes, total_bytes, and of available_bytes on this machine."""
+    return _leq.plan_memory(_os.fspath(path),
+                            _session_settings(context, sequences, threads, key_type, value_type,
+                                              device, speculate, logit_rows))

@@ -1,0 +1,308 @@
+"""A model: replies, chats, embeddings, logits and measurements."""
+
+import json
+import os
+from dataclasses import dataclass
+
+import numpy
+
+from . import _leq, errors
+from .replies import Piece, reply_of
+from .streams import Stream
+from .tokenizer import Tokenizer, json_bytes, text_bytes
+
+_LOAD = {"auto": 0, "map": 1, "read": 2}
+_LAST, _ALL, _NONE = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Perplexity:
+    """exp of the mean negative log-likelihood, in nats, with its standard error."""
+
+    ppl: float
+    nll: float
+    stderr: float
+    windows: int
+    scored: int  # tokens
+    tokens: int  # of the whole text
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """KL divergence from a base model, in nats."""
+
+    kl_mean: float
+    kl_mean_stderr: float
+    kl_median: float
+    kl_p99: float
+    same_top1: float  # share of positions, 0 to 1
+    same_top1_stderr: float
+    ppl: float
+    ppl_base: float
+    windows: int
+    scored: int
+
+
+def _session_settings(context, sequences, threads, key_type, value_type, device, speculate,
+                      logit_rows):
+    settings = _leq.SessionSettings()
+    settings.context = context
+    settings.sequences = sequences
+    settings.threads = threads
+    settings.key_type = key_type
+    settings.value_type = value_type
+    settings.device = device
+    settings.speculate = speculate
+    settings.logit_rows = logit_rows
+    return settings
+
+
+class Model:
+    """A .leq file, ready to run.
+
+    context     positions in all sequences together; 0: min(the model's, 8192) for each of them
+    sequences   replies written at once; more prompts than that wait for each other
+    threads     0: one for each usable core
+    key_type, value_type  of the KV cache: "f32", "f16", "int8", ...; None: as the file was made for
+    device      None: the CPU
+    speculate   guessed tokens, which change no reply but its time
+    load        "map" the file, "read" it into huge pages, or "auto"
+    logit_rows  rows that logits() gets in one step: more is faster and takes memory
+
+    Several models may be open at once, each with its threads. A model may be used by several threads;
+    its replies share batches then. Raises leq.Error."""
+
+    def __init__(self, path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,
+                 device=None, speculate=True, load="auto", logit_rows=64):
+        if load not in _LOAD:
+            raise errors.SettingError(f"load {load!r}: expected auto, map or read")
+        self._pid = os.getpid()
+        self._model = _leq.Model(os.fspath(path), _LOAD[load])
+        self.path = os.fspath(path)
+        self.info = self._model.info()
+        if context == 0:
+            context = min(self.info["context"], 8192) * sequences
+        self._session = None
+        self._session = _leq.Session(
+            self._model, _session_settings(context, sequences, threads, key_type, value_type,
+                                           device, speculate, logit_rows))
+        self._threads, self._device = threads, device
+        self._kv = key_type, value_type
+        self.tokenizer = Tokenizer(self._opened)
+
+    @classmethod
+    def from_pretrained(cls, repo, *, type=None, recipe=None, revision=None, cache_dir=None,
+                        **options):
+        """Fetches a checkpoint from the Hugging Face hub and quantizes it once.
+
+        Nothing else in leq fetches anything. Needs huggingface_hub: pip install leq[hub]."""
+        from . import hub
+        return cls(hub.fetch(repo, type, recipe, revision, cache_dir), **options)
+
+    # ---- Replies ----
+
+    def generate(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0, cancel=None,
+                 **settings):
+        """A Reply to a prompt, or a list of them to a list of prompts, in their order.
+
+        A prompt is a text or a list of ids. Several are written together, each as if it were alone.
+
+        max_tokens  0: until the model ends or the context is full
+        grammar     GBNF; schema: a JSON schema, as a dict or text
+        logprobs    n: of each token, and of the n most probable ones in its place
+        cancel      a leq.Cancel; the reply ends as "interrupted"
+        settings    temperature, top_k, top_p, min_p, seed, stop, logit_bias, ignore_eos and the rest of
+                    docs/sampling.md; what is left out is as the model has it
+
+        Ctrl-C ends it before its next token."""
+        many = not isinstance(prompt, (str, bytes)) and (
+            len(prompt) == 0 or not isinstance(prompt[0], (int, numpy.integer)))
+        prompts = [self._tokens(one) for one in (prompt if many else [prompt])]
+        if not prompts:
+            return []
+        found = self._opened_session().generate(
+            prompts, _settings_json(settings), max_tokens, logprobs, _grammar(grammar, schema),
+            cancel, None)
+        replies = [reply_of(one, len(ids)) for one, ids in zip(found, prompts)]
+        return replies if many else replies[0]
+
+    __call__ = generate
+
+    def stream(self, prompt, *, max_tokens=0, grammar=None, schema=None, **settings):
+        """An iterator of Piece. Closing it cancels the reply; `.reply` has it whole in the end."""
+        tokens = self._tokens(prompt)
+        session, rules = self._opened_session(), _grammar(grammar, schema)
+        given = _settings_json(settings)
+
+        def work(put, cancel):
+            def on_piece(_, text, new):
+                if text:
+                    put(Piece(text.decode("utf-8", "replace"), new))
+                return False
+            [reply] = session.generate([tokens], given, max_tokens, 0, rules, cancel, on_piece)
+            return reply_of(reply, len(tokens))
+
+        return Stream(work)
+
+    def create_chat_completion(self, messages, *, stream=False, **request):
+        """As OpenAI's: a dict of "object": "chat.completion", or an iterator of its chunks.
+
+        tools, tool_choice, response_format, logprobs, n, stop, temperature ... as docs/server.md
+        has them."""
+        return self._respond("chat", {"messages": list(messages), **request}, stream)
+
+    def create_completion(self, prompt, *, stream=False, **request):
+        """As OpenAI's: a dict of "object": "text_completion", or an iterator of its chunks."""
+        return self._respond("text", {"prompt": prompt, **request}, stream)
+
+    def _respond(self, form, request, stream):
+        body = json_bytes({**request, "stream": bool(stream)})
+        session = self._opened_session()
+        if not stream:
+            return json.loads(session.respond(form, body))
+
+        def work(put, cancel):
+            def on_event(event):
+                put(json.loads(event))
+                return False
+            session.respond(form, body, cancel, on_event)
+
+        return Stream(work)
+
+    # ---- Numbers ----
+
+    def embed(self, text, *, normalize=True):
+        """float32 [W] of a text, or [texts, W] of a list of them: the mean of the last hidden states,
+        scaled to a length of 1 unless `normalize` is false."""
+        if not isinstance(text, (str, bytes)) and not (len(text) and isinstance(text[0], int)):
+            return numpy.stack([self.embed(one, normalize=normalize) for one in text])
+        mean = self._opened_session().embed(self._tokens(text), self.info["width"])
+        if not normalize:
+            return mean
+        length = float(numpy.sqrt(numpy.sum(mean.astype(numpy.float64) ** 2)))
+        return mean / numpy.float32(length) if length > 0 else mean
+
+    def create_embedding(self, input):
+        """As OpenAI's: a dict of "object": "list"."""
+        texts = [input] if isinstance(input, (str, bytes)) else list(input)
+        count = sum(len(self._tokens(text)) for text in texts)
+        data = [{"object": "embedding", "index": i, "embedding": self.embed(text).tolist()}
+                for i, text in enumerate(texts)]
+        return {"object": "list", "data": data, "model": os.path.basename(self.path),
+                "usage": {"prompt_tokens": count, "total_tokens": count}}
+
+    def logits(self, prompt):
+        """float32 [tokens, V]: row i predicts the token after tokens[:i + 1]. No copy is made, and
+        the array stays what it is."""
+        self.rewind(0)
+        return self.feed(self._tokens(prompt), all=True)
+
+    def feed(self, tokens, *, all=False):
+        """Appends tokens to what was fed; float32 [V] of the last one, or [tokens, V] of all.
+
+        generate() and feed() take turns: the one forgets what the other has fed."""
+        rows = self._opened_session().feed([int(token) for token in tokens], _ALL if all else _LAST)
+        return rows if all else rows[0]
+
+    @property
+    def position(self):
+        """Tokens that were fed."""
+        return self._opened_session().position()
+
+    def rewind(self, position):
+        """Forgets what was fed from `position` on; returns the position that is left."""
+        return self._opened_session().rewind(position)
+
+    def sample(self, row, context=(), index=0, **settings):
+        """A token drawn from a row of logits [V], as generate() draws the reply's token `index`."""
+        row = numpy.ascontiguousarray(row, dtype=numpy.float32)
+        return self._opened().sample(row, [int(token) for token in context], index,
+                                     _settings_json(settings))
+
+    def perplexity(self, text, *, progress=None, **options):
+        """A Perplexity, as leq-perplexity measures it.
+
+        protocol ("hf", "hf-stride", "llamacpp-512"), join, window, stride, chunks."""
+        return Perplexity(**_leq.perplexity(self._opened(), text_bytes(text),
+                                            self._measure_settings(options), progress))
+
+    def kl(self, base, text, *, progress=None, **options):
+        """The Divergence of this model from `base`, another Model, on a text."""
+        return Divergence(**_leq.divergence(base._opened(), self._opened(), text_bytes(text),
+                                            self._measure_settings(options), progress))
+
+    def _measure_settings(self, options):
+        settings = _leq.MeasureSettings()
+        settings.threads, settings.device = self._threads, self._device
+        settings.key_type, settings.value_type = self._kv
+        _set_all(settings, options, "perplexity")
+        return settings
+
+    # ---- Files and memory ----
+
+    def save_state(self, prompt, path):
+        """Keeps what was fed of a prompt in a file; returns of how many tokens."""
+        return self._opened_session().save_state(self._tokens(prompt), os.fspath(path))
+
+    def load_state(self, path):
+        """Prompts that begin as the saved one need not feed it again."""
+        return self._opened_session().load_state(os.fspath(path))
+
+    def inspect(self):
+        """What leq-inspect --json prints, as a dict."""
+        return json.loads(self._opened().inspect())
+
+    def verify(self):
+        """Compares the checksums of all tensors; raises leq.InputError where one is damaged."""
+        self._opened().verify()
+
+    def close(self):
+        """Gives the memory back. What others still write with it ends first."""
+        self._session = self._model = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __repr__(self):
+        return f"leq.Model({self.path!r})"
+
+    def _opened(self):
+        if self._model is None:
+            raise errors.UsageError(f"{self.path}: the model was closed")
+        if os.getpid() != self._pid:
+            raise errors.UsageError(f"{self.path}: was opened before fork(); open it in this process")
+        return self._model
+
+    def _opened_session(self):
+        self._opened()
+        return self._session
+
+    def _tokens(self, prompt):
+        if isinstance(prompt, (str, bytes)):
+            return self.tokenizer.encode(prompt)
+        return [int(token) for token in prompt]
+
+
+def _settings_json(settings):
+    return json_bytes(settings).decode()
+
+
+def _set_all(target, options, where):
+    for name, value in options.items():
+        if name.startswith("_") or not hasattr(target, name):
+            raise errors.SettingError(f"{name}: {where} has no such setting")
+        setattr(target, name, value)
+
+
+def _grammar(grammar, schema):
+    if grammar is not None and schema is not None:
+        raise errors.SettingError("grammar and schema: give one of the two")
+    if grammar is not None:
+        return _leq.Grammar(text_bytes(grammar), "gbnf")
+    if schema is None:
+        return None
+    text = schema if isinstance(schema, (str, bytes)) else json.dumps(schema)
+    return _leq.Grammar(text_bytes(text), "schema", True)

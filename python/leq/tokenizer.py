@@ -1,0 +1,62 @@
+"""A model's tokenizer and chat template."""
+
+import json
+
+from . import errors
+
+_PLAIN, _NO_BOS = 1, 2
+
+
+def text_bytes(text):
+    """UTF-8 of a str; bytes as they are."""
+    return text.encode("utf-8", "surrogateescape") if isinstance(text, str) else bytes(text)
+
+
+class Tokenizer:
+    """Text to ids and back, as the tools do it. Thread-safe."""
+
+    def __init__(self, native):
+        self._native = native
+        info = native().info()
+        self.bos, self.eos = info["bos"], info["eos"]  # ids; -1 for none
+        self.adds_bos = info["adds_bos"]
+        self.vocab_size = info["vocab"]
+
+    def encode(self, text, add_special_tokens=True, parse_special=True):
+        """Ids of a text, a BOS in front where the model's tokenizer puts one.
+
+        `parse_special`: special tokens written in the text become their ids."""
+        flags = (0 if parse_special else _PLAIN) | (0 if add_special_tokens else _NO_BOS)
+        return self._native().tokenize(text_bytes(text), flags)
+
+    def decode_bytes(self, tokens, skip_special_tokens=True):
+        """The bytes of a sequence, which may end inside a character."""
+        return self._native().detokenize(list(tokens), not skip_special_tokens)
+
+    def decode(self, tokens, skip_special_tokens=True):
+        """The text of a sequence; bytes that are no text become U+FFFD."""
+        return self.decode_bytes(tokens, skip_special_tokens).decode("utf-8", "replace")
+
+    def apply_chat_template(self, messages, tools=None, tokenize=True, add_generation_prompt=True,
+                            **variables):
+        """A conversation as ids, or as text where `tokenize` is false.
+
+        `variables` go to the template, as enable_thinking=False."""
+        request = {"messages": list(messages), "add_generation_prompt": add_generation_prompt}
+        if tools:
+            request["tools"] = tools
+        if variables:
+            request["chat_template_kwargs"] = variables
+        text, tokens = self._native().apply_chat_template(json_bytes(request))
+        return tokens if tokenize else text.decode("utf-8", "replace")
+
+    def __call__(self, text, **options):
+        return self.encode(text, **options)
+
+
+def json_bytes(value):
+    """JSON in UTF-8; what it cannot hold is an InputError."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except (TypeError, ValueError) as wrong:
+        raise errors.InputError(f"not JSON: {wrong}") from None

@@ -1,0 +1,126 @@
+// Models: facts, tokens, conversations as text.
+#include "calls.h"
+
+namespace leq_python {
+namespace {
+
+nb::list list_of(const leq_token* tokens, std::size_t count) {
+  nb::list list;
+  for (std::size_t i = 0; i < count; ++i) list.append(tokens[i]);
+  return list;
+}
+
+nb::dict info(const Model& model) {
+  auto found = sized<leq_model_info>();
+  run([&](leq_error* error) { return leq_model_get_info(model.get(), &found, error); });
+  nb::dict info;
+  info["layers"] = found.layers;
+  info["context"] = found.context;
+  info["vocab"] = found.vocab;
+  info["width"] = found.width;
+  info["parameters"] = found.parameters;
+  info["file_bytes"] = found.file_bytes;
+  info["bits_per_weight"] = found.bits_per_weight;
+  info["bos"] = found.bos;
+  info["eos"] = found.eos;
+  info["has_tokenizer"] = found.has_tokenizer != 0;
+  info["adds_bos"] = found.adds_bos != 0;
+  info["has_chat_template"] = found.has_chat_template != 0;
+  return info;
+}
+
+nb::str inspect(const Model& model) {
+  char* json = nullptr;
+  run([&](leq_error* error) { return leq_inspect(model.get(), &json, error); });
+  const Block<char> block(json);
+  return nb::str(json);
+}
+
+nb::list tokenize(const Model& model, nb::bytes text, std::uint32_t flags) {
+  leq_token* tokens = nullptr;
+  std::size_t count = 0;
+  run([&](leq_error* error) {
+    return leq_tokenize(model.get(), text.c_str(), text.size(), flags, &tokens, &count, error);
+  });
+  const Block<leq_token> block(tokens);
+  return list_of(tokens, count);
+}
+
+nb::bytes detokenize(const Model& model, const Tokens& tokens, bool with_special) {
+  char* text = nullptr;
+  std::size_t bytes = 0;
+  run([&](leq_error* error) {
+    return leq_detokenize(model.get(), tokens.data(), tokens.size(), with_special, &text, &bytes,
+                          error);
+  });
+  const Block<char> block(text);
+  return nb::bytes(text, bytes);
+}
+
+nb::tuple apply_chat_template(const Model& model, nb::bytes request) {
+  char* text = nullptr;
+  leq_token* tokens = nullptr;
+  std::size_t bytes = 0, count = 0;
+  run([&](leq_error* error) {
+    return leq_apply_chat_template(model.get(), request.c_str(), request.size(), &text, &bytes,
+                                   &tokens, &count, error);
+  });
+  const Block<char> text_block(text);
+  const Block<leq_token> token_block(tokens);
+  return nb::make_tuple(nb::bytes(text, bytes), list_of(tokens, count));
+}
+
+using Row = nb::ndarray<const float, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+leq_token sample(const Model& model, const Row& row, const Tokens& context, std::uint32_t index,
+                 const std::string& settings) {
+  leq_token token = -1;
+  run([&](leq_error* error) {
+    return leq_sample(model.get(), row.data(), row.size(), context.data(), context.size(), index,
+                      settings.c_str(), &token, error);
+  });
+  return token;
+}
+
+}  // namespace
+
+Model::Model(const std::string& path, int load, bool lock) {
+  auto options = sized<leq_open_options>();
+  options.load = load;
+  options.lock = lock ? 1 : 0;
+  run([&](leq_error* error) { return leq_open(path.c_str(), &options, &handle_, error); });
+}
+
+Grammar::Grammar(nb::bytes text, const std::string& kind, bool strict) {
+  run([&](leq_error* error) {
+    return kind == "gbnf"
+               ? leq_grammar_from_gbnf(text.c_str(), text.size(), &handle_, error)
+               : leq_grammar_from_schema(text.c_str(), text.size(), strict, &handle_, error);
+  });
+}
+
+void bind_model(nb::module_& module) {
+  nb::class_<Cancel>(module, "Cancel")
+      .def(nb::init<>())
+      .def("request", [](const Cancel& cancel) { leq_cancel_request(cancel.get()); })
+      .def("reset", [](const Cancel& cancel) { leq_cancel_reset(cancel.get()); });
+  nb::class_<Grammar>(module, "Grammar")
+      .def(nb::init<nb::bytes, const std::string&, bool>(), nb::arg("text"), nb::arg("kind"),
+           nb::arg("strict") = false);
+  nb::class_<Model>(module, "Model")
+      .def(nb::init<const std::string&, int, bool>(), nb::arg("path"), nb::arg("load") = 0,
+           nb::arg("lock") = false)
+      .def("info", &info)
+      .def("inspect", &inspect)
+      .def("verify",
+           [](const Model& model) {
+             run([&](leq_error* error) { return leq_verify(model.get(), error); });
+           })
+      .def("tokenize", &tokenize, nb::arg("text"), nb::arg("flags") = 0)
+      .def("detokenize", &detokenize, nb::arg("tokens"), nb::arg("with_special") = false)
+      .def("apply_chat_template", &apply_chat_template, nb::arg("request"))
+      .def("sample", &sample, nb::arg("row"), nb::arg("context"), nb::arg("index"),
+           nb::arg("settings"));
+}
+
+}  // namespace leq_python

@@ -1,0 +1,260 @@
+// Sessions: replies, requests as JSON, embeddings, logits.
+#include "calls.h"
+
+namespace leq_python {
+namespace {
+
+struct SessionSettings {
+  int threads = 0;
+  std::int64_t context = 0, sequence_context = 0;
+  int sequences = 0, batch_tokens = 0, logit_rows = 0;
+  bool speculate = true;
+  std::optional<std::string> key_type, value_type, device;
+};
+
+leq_session_options options_of(const SessionSettings& settings) {
+  auto options = sized<leq_session_options>();
+  options.threads = settings.threads;
+  options.context = settings.context;
+  options.sequence_context = settings.sequence_context;
+  options.sequences = settings.sequences;
+  options.batch_tokens = settings.batch_tokens;
+  options.logit_rows = settings.logit_rows;
+  options.flags = settings.speculate ? 0 : LEQ_NO_SPECULATION;
+  options.key_type = or_null(settings.key_type);
+  options.value_type = or_null(settings.value_type);
+  options.device = or_null(settings.device);
+  return options;
+}
+
+class Session {
+ public:
+  Session(const Model& model, const SessionSettings& settings) {
+    const leq_session_options options = options_of(settings);
+    run([&](leq_error* error) {
+      return leq_session_new(model.get(), &options, &handle_, error);
+    });
+  }
+  ~Session() { leq_session_close(handle_); }
+  Session(const Session&) = delete;
+  leq_session* get() const { return handle_; }
+
+ private:
+  leq_session* handle_ = nullptr;
+};
+
+nb::bytes bytes_of(const char* text, std::size_t size) { return nb::bytes(text, size); }
+
+nb::dict dict_of(const leq_reply& reply) {
+  nb::dict dict;
+  nb::list tokens;
+  for (std::size_t i = 0; i < reply.token_count; ++i) tokens.append(reply.tokens[i]);
+  dict["text"] = bytes_of(reply.text, reply.text_bytes);
+  dict["tokens"] = tokens;
+  dict["stop"] = reply.stop;
+  dict["stop_string"] = nb::str(reply.stop_string);
+  dict["failure"] = nb::str(reply.failure);
+  dict["cached_tokens"] = reply.cached_tokens;
+  dict["fed_tokens"] = reply.fed_tokens;
+  dict["prompt_seconds"] = reply.prompt_seconds;
+  dict["reply_seconds"] = reply.reply_seconds;
+  dict["seed"] = reply.seed;
+  if (reply.logprobs == nullptr) return dict;
+  nb::list logprobs, tops;
+  for (std::size_t i = 0; i < reply.logprob_count; ++i) {
+    logprobs.append(reply.logprobs[i]);
+    nb::dict top;
+    for (std::size_t j = 0; j < reply.top_count; ++j) {
+      const std::size_t at = i * reply.top_count + j;
+      if (reply.top_ids[at] >= 0) top[nb::int_(reply.top_ids[at])] = reply.top_logprobs[at];
+    }
+    tops.append(top);
+  }
+  dict["logprobs"] = logprobs;
+  dict["top_logprobs"] = tops;
+  return dict;
+}
+
+struct FreeReplies {
+  void operator()(leq_replies* replies) const { leq_replies_free(replies); }
+};
+
+// What on_piece of a call is given: a callable of (reply, text, tokens), or nothing.
+struct PieceSink {
+  Watcher watcher;
+  nb::handle callable;
+
+  static std::int32_t on_piece(void* user, const leq_piece* piece) {
+    auto& sink = *static_cast<PieceSink*>(user);
+    return sink.watcher.look([&] {
+      if (piece == nullptr || sink.callable.is_none()) return false;
+      nb::list tokens;
+      for (std::size_t i = 0; i < piece->token_count; ++i) tokens.append(piece->tokens[i]);
+      return nb::cast<bool>(
+          sink.callable(piece->reply, bytes_of(piece->text, piece->text_bytes), tokens));
+    });
+  }
+};
+
+nb::list generate(const Session& session, const std::vector<Tokens>& prompts,
+                  const std::string& settings, std::int64_t max_tokens, int logprobs,
+                  const Grammar* grammar, const Cancel* cancel, nb::object on_piece) {
+  std::vector<const leq_token*> pointers;
+  std::vector<std::size_t> counts;
+  for (const Tokens& prompt : prompts) {
+    pointers.push_back(prompt.data());
+    counts.push_back(prompt.size());
+  }
+  PieceSink sink = {{}, on_piece};
+  auto options = sized<leq_generate_options>();
+  options.settings = settings.c_str();
+  options.max_tokens = max_tokens;
+  options.logprobs = logprobs;
+  options.grammar = grammar == nullptr ? nullptr : grammar->get();
+  options.cancel = cancel == nullptr ? nullptr : cancel->get();
+  options.on_piece = PieceSink::on_piece;
+  options.user = &sink;
+  leq_replies* made = nullptr;
+  std::unique_ptr<leq_replies, FreeReplies> replies;
+  run_watched(sink.watcher, [&](leq_error* error) {
+    const leq_status status = leq_generate(session.get(), pointers.data(), counts.data(),
+                                           prompts.size(), &options, &made, error);
+    replies.reset(made);
+    return status;
+  });
+  nb::list list;
+  for (std::size_t i = 0; i < leq_replies_count(made); ++i) {
+    auto reply = sized<leq_reply>();
+    (void)leq_replies_at(made, i, &reply, nullptr);
+    list.append(dict_of(reply));
+  }
+  return list;
+}
+
+struct EventSink {
+  Watcher watcher;
+  nb::handle callable;
+
+  static std::int32_t on_event(void* user, const char* json, std::size_t bytes) {
+    auto& sink = *static_cast<EventSink*>(user);
+    return sink.watcher.look([&] {
+      if (json == nullptr || sink.callable.is_none()) return false;
+      return nb::cast<bool>(sink.callable(bytes_of(json, bytes)));
+    });
+  }
+};
+
+nb::object respond(const Session& session, const std::string& form, nb::bytes request,
+                   const Cancel* cancel, nb::object on_event) {
+  EventSink sink = {{}, on_event};
+  auto options = sized<leq_request_options>();
+  options.cancel = cancel == nullptr ? nullptr : cancel->get();
+  options.on_event = EventSink::on_event;
+  options.user = &sink;
+  char* reply = nullptr;
+  const char* text = request.c_str();
+  const std::size_t bytes = request.size();
+  run_watched(sink.watcher, [&](leq_error* error) {
+    return form == "chat"
+               ? leq_chat_completion(session.get(), text, bytes, &options, &reply, error)
+               : leq_completion(session.get(), text, bytes, &options, &reply, error);
+  });
+  if (reply == nullptr) return nb::none();
+  const Block<char> block(reply);
+  return bytes_of(reply, std::strlen(reply));
+}
+
+using Numbers = nb::ndarray<nb::numpy, float, nb::ndim<1>>;
+
+Numbers embed(const Session& session, const Tokens& tokens, std::size_t width) {
+  auto numbers = std::make_unique<float[]>(width);
+  run([&](leq_error* error) {
+    return leq_embed(session.get(), tokens.data(), tokens.size(), numbers.get(), width, error);
+  });
+  float* data = numbers.release();
+  const nb::capsule owner(data, [](void* block) noexcept { delete[] static_cast<float*>(block); });
+  return Numbers(data, {width}, owner);
+}
+
+using Logits = nb::ndarray<nb::numpy, const float, nb::ndim<2>>;
+
+// The array is the block that the library filled.
+nb::object feed(const Session& session, const Tokens& tokens, int which) {
+  leq_logits* made = nullptr;
+  run([&](leq_error* error) {
+    return leq_feed(session.get(), tokens.data(), tokens.size(), which, &made, error);
+  });
+  if (made == nullptr) return nb::none();
+  const nb::capsule owner(made, [](void* block) noexcept {
+    leq_logits_free(static_cast<leq_logits*>(block));
+  });
+  return nb::cast(Logits(leq_logits_data(made), {leq_logits_rows(made), leq_logits_columns(made)},
+                         owner));
+}
+
+std::size_t rewind(const Session& session, std::size_t position) {
+  std::size_t left = 0;
+  run([&](leq_error* error) { return leq_rewind(session.get(), position, &left, error); });
+  return left;
+}
+
+std::size_t save_state(const Session& session, const Tokens& tokens, const std::string& path) {
+  std::size_t kept = 0;
+  run([&](leq_error* error) {
+    return leq_save_state(session.get(), tokens.data(), tokens.size(), path.c_str(), &kept, error);
+  });
+  return kept;
+}
+
+std::size_t load_state(const Session& session, const std::string& path) {
+  std::size_t kept = 0;
+  run([&](leq_error* error) { return leq_load_state(session.get(), path.c_str(), &kept, error); });
+  return kept;
+}
+
+nb::dict plan_memory(const std::string& path, const SessionSettings& settings) {
+  const leq_session_options options = options_of(settings);
+  auto found = sized<leq_memory_plan>();
+  run([&](leq_error* error) { return leq_plan_memory(path.c_str(), &options, &found, error); });
+  nb::dict plan;
+  plan["context"] = found.context;
+  plan["weight_bytes"] = found.weight_bytes;
+  plan["kv_bytes"] = found.kv_bytes;
+  plan["scratch_bytes"] = found.scratch_bytes;
+  plan["total_bytes"] = found.total_bytes;
+  plan["available_bytes"] = found.available_bytes;
+  return plan;
+}
+
+}  // namespace
+
+void bind_session(nb::module_& module) {
+  nb::class_<SessionSettings>(module, "SessionSettings")
+      .def(nb::init<>())
+      .def_rw("threads", &SessionSettings::threads)
+      .def_rw("context", &SessionSettings::context)
+      .def_rw("sequence_context", &SessionSettings::sequence_context)
+      .def_rw("sequences", &SessionSettings::sequences)
+      .def_rw("batch_tokens", &SessionSettings::batch_tokens)
+      .def_rw("logit_rows", &SessionSettings::logit_rows)
+      .def_rw("speculate", &SessionSettings::speculate)
+      .def_rw("key_type", &SessionSettings::key_type, nb::arg().none())
+      .def_rw("value_type", &SessionSettings::value_type, nb::arg().none())
+      .def_rw("device", &SessionSettings::device, nb::arg().none());
+  nb::class_<Session>(module, "Session")
+      .def(nb::init<const Model&, const SessionSettings&>(), nb::arg("model"), nb::arg("settings"))
+      .def("generate", &generate, nb::arg("prompts"), nb::arg("settings"), nb::arg("max_tokens"),
+           nb::arg("logprobs") = 0, nb::arg("grammar").none() = nb::none(),
+           nb::arg("cancel").none() = nb::none(), nb::arg("on_piece").none() = nb::none())
+      .def("respond", &respond, nb::arg("form"), nb::arg("request"),
+           nb::arg("cancel").none() = nb::none(), nb::arg("on_event").none() = nb::none())
+      .def("embed", &embed, nb::arg("tokens"), nb::arg("width"))
+      .def("feed", &feed, nb::arg("tokens"), nb::arg("which"))
+      .def("position", [](const Session& session) { return leq_position(session.get()); })
+      .def("rewind", &rewind, nb::arg("position"))
+      .def("save_state", &save_state, nb::arg("tokens"), nb::arg("path"))
+      .def("load_state", &load_state, nb::arg("path"));
+  module.def("plan_memory", &plan_memory, nb::arg("path"), nb::arg("settings"));
+}
+
+}  // namespace leq_python

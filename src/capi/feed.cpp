@@ -1,0 +1,164 @@
+// Token by token: feeding, logits, drawing.
+#include <algorithm>
+
+#include "capi/handles.h"
+#include "capi/settings.h"
+#include "generate/sampler.h"
+#include "server/api_fields.h"
+
+namespace leq::capi {
+namespace {
+
+constexpr std::int32_t kSequence = 0;
+
+void check_feed(const LiveSession& session, std::span<const Token> tokens, std::size_t fed) {
+  require_use(!tokens.empty(), "count is 0");
+  const std::int64_t vocab = session.model().config().vocab;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    require(tokens[i] >= 0 && tokens[i] < vocab, "tokens[", i, "] ", tokens[i],
+            ": expected an id from 0 to ", vocab - 1);
+  }
+  if (static_cast<std::int64_t>(tokens.size() + fed) <= session.context()) return;
+  throw StatusError(LEQ_CONTEXT_FULL, std::to_string(tokens.size()) + " tokens after " +
+                                          std::to_string(fed) + " do not fit a context of " +
+                                          std::to_string(session.context()));
+}
+
+// Feeds tokens in steps; the rows of logits that are wanted go to the end of `numbers`.
+void feed_steps(Session& session, std::span<const Token> tokens, std::int32_t which,
+                std::vector<float>& numbers) {
+  const RunLimits& limits = session.limits();
+  Transformer& transformer = session.transformer();
+  const bool all = which == LEQ_ALL_LOGITS;
+  const auto step = static_cast<std::size_t>(
+      all ? std::min(limits.batch_tokens, limits.output_tokens) : limits.batch_tokens);
+  Batch batch;
+  for (std::size_t first = 0; first < tokens.size(); first += step) {
+    const std::size_t count = std::min(step, tokens.size() - first);
+    const bool last = first + count == tokens.size() && which == LEQ_LAST_LOGITS;
+    batch.clear();
+    batch.add(kSequence, tokens.data() + first, static_cast<std::int64_t>(count),
+              all    ? Batch::Want::all
+              : last ? Batch::Want::last
+                     : Batch::Want::none);
+    const Rows& logits = transformer.forward(batch, session.state());
+    if (batch.outputs.empty()) continue;
+    const std::size_t rows = batch.outputs.size(), begin = numbers.size();
+    numbers.resize(begin + rows * static_cast<std::size_t>(transformer.config().vocab));
+    transformer.backend().download(logits, static_cast<std::int64_t>(rows),
+                                   std::span(numbers).subspan(begin));
+  }
+}
+
+// Cuts the sequence and what is known of it; where the cache cannot be cut there, what it lost is
+// fed again.
+void cut(Session& session, std::vector<Token>& fed, std::size_t position) {
+  const auto left = session.state().restore(kSequence, static_cast<std::int64_t>(position));
+  fed.resize(static_cast<std::size_t>(left));
+}
+
+std::unique_ptr<leq_logits> feed(LiveSession& session, std::span<const Token> tokens,
+                                 std::int32_t which) {
+  auto logits = std::make_unique<leq_logits>();
+  logits->columns = static_cast<std::size_t>(session.model().config().vocab);
+  session.with_tokens([&](std::vector<Token>& fed) {
+    check_feed(session, tokens, fed.size());
+    const std::size_t before = fed.size();
+    fed.reserve(before + tokens.size());
+    try {
+      feed_steps(session.session(), tokens, which, logits->numbers);
+    } catch (...) {
+      cut(session.session(), fed, before);
+      throw;
+    }
+    fed.insert(fed.end(), tokens.begin(), tokens.end());
+  });
+  logits->rows = logits->numbers.size() / logits->columns;
+  return logits;
+}
+
+Token draw(const OpenModel& model, std::span<const float> row, std::span<const Token> context,
+           std::uint32_t index, const char* settings) {
+  const ApiModel api = model.api(1);
+  if (row.size() != api.vocabulary) {
+    misuse("columns " + std::to_string(row.size()) + ": expected the model's vocabulary, " +
+           std::to_string(api.vocabulary));
+  }
+  const DrawSettings wanted = read_settings(settings, api);
+  require(wanted.has_seed || wanted.sampling.temperature == 0, marked_field("seed"),
+          ": expected a number in the settings, as the temperature is not 0");
+  std::vector<Token> banned = ids_without_token(api.tokenizer, api.vocabulary);
+  banned.insert(banned.end(), wanted.banned.begin(), wanted.banned.end());
+  Sampler sampler(wanted.sampling, api.vocabulary, banned, api.tokenizer);
+  HostSampler host;
+  const Token token = host.draw(row, sampler.request(context, {.index = index}));
+  require(token >= 0, "no token can be drawn: all are banned, or a logit is not finite");
+  return token;
+}
+
+bool is_logits(const leq_logits* logits) {
+  return logits != nullptr && logits->kind == HandleKind::logits;
+}
+
+}  // namespace
+}  // namespace leq::capi
+
+using namespace leq;
+using namespace leq::capi;
+
+extern "C" {
+
+leq_status leq_feed(leq_session* session, const leq_token* tokens, size_t count, int32_t which,
+                    leq_logits** logits, leq_error* error) {
+  if (logits != nullptr) *logits = nullptr;
+  return guarded(error, [&] {
+    require_use(which >= LEQ_LAST_LOGITS && which <= LEQ_NO_LOGITS, "which: an unknown value");
+    require_use(logits != nullptr || which == LEQ_NO_LOGITS, "logits is NULL");
+    auto made = feed(session_of(session), tokens_argument(tokens, count), which);
+    if (which != LEQ_NO_LOGITS) *logits = made.release();
+  });
+}
+
+size_t leq_position(const leq_session* session) {
+  const bool is_one = session != nullptr && session->kind == HandleKind::session;
+  return is_one ? session->live.fed_tokens() : 0;
+}
+
+leq_status leq_rewind(leq_session* session, size_t position, size_t* left, leq_error* error) {
+  if (left != nullptr) *left = 0;
+  return guarded(error, [&] {
+    LiveSession& live = session_of(session);
+    live.with_tokens([&](std::vector<Token>& fed) {
+      if (position > fed.size()) {
+        misuse("position " + std::to_string(position) + ": " + std::to_string(fed.size()) +
+               " tokens were fed");
+      }
+      cut(live.session(), fed, position);
+      if (left != nullptr) *left = fed.size();
+    });
+  });
+}
+
+leq_status leq_sample(const leq_model* model, const float* row, size_t columns,
+                      const leq_token* context, size_t count, uint32_t index, const char* settings,
+                      leq_token* token, leq_error* error) {
+  if (token != nullptr) *token = kNoToken;
+  return guarded(error, [&] {
+    require_use(row != nullptr && token != nullptr, "row or token is NULL");
+    const OpenModel& opened = model_of(model);
+    *token = draw(opened, {row, columns}, tokens_argument(context, count), index, settings);
+  });
+}
+
+const float* leq_logits_data(const leq_logits* logits) {
+  return is_logits(logits) ? logits->numbers.data() : nullptr;
+}
+size_t leq_logits_rows(const leq_logits* logits) { return is_logits(logits) ? logits->rows : 0; }
+size_t leq_logits_columns(const leq_logits* logits) {
+  return is_logits(logits) ? logits->columns : 0;
+}
+void leq_logits_free(leq_logits* logits) {
+  if (is_logits(logits)) delete logits;
+}
+
+}  // extern "C"

@@ -1,0 +1,358 @@
+// Sessions, replies to token prompts, embeddings, and prompts in files.
+#include <cmath>
+#include <random>
+
+#include "capi/handles.h"
+#include "capi/settings.h"
+#include "engine/engine.h"
+#include "server/api_fields.h"
+
+namespace leq::capi {
+namespace {
+
+// How often a caller that waits for a reply is asked whether it still wants it.
+constexpr double kLookSeconds = 0.05;
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return device();  // 32 bits, as the tools draw it: easy to type again
+}
+
+// What all replies of a call have in common.
+struct Wanted : DrawSettings {
+  std::shared_ptr<const Grammar> grammar;
+  std::optional<int> logprobs;
+};
+
+Wanted wanted_of(const leq_generate_options& options, const ApiModel& api) {
+  Wanted wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
+  if (!wanted.has_seed) wanted.sampling.seed = random_seed();
+  require(options.max_tokens >= 0, marked_field("max_tokens"), ' ', options.max_tokens,
+          ": expected 0 (no limit) or more");
+  if (options.max_tokens > 0) wanted.stop.max_tokens = options.max_tokens;
+  if (options.grammar != nullptr) {
+    check_handle(options.grammar, HandleKind::grammar, "grammar");
+    wanted.grammar = options.grammar->grammar;
+  }
+  require(options.logprobs >= 0 && options.logprobs <= api.most_logprobs, ErrorKind::bad_setting,
+          "logprobs ", options.logprobs, ": expected 0 to ", api.most_logprobs);
+  if (options.logprobs > 0) wanted.logprobs = options.logprobs;
+  return wanted;
+}
+
+void check_prompt_fits(std::span<const Token> prompt, std::int64_t context, std::size_t index) {
+  if (std::ssize(prompt) < context) return;
+  throw StatusError(LEQ_CONTEXT_FULL,
+                    "prompts[" + std::to_string(index) + "] has " + std::to_string(prompt.size()) +
+                        " tokens, which leaves no room for a reply in a context of " +
+                        std::to_string(context) + "; open the session with a larger context");
+}
+
+// One reply as leq_reply shows it.
+struct KeptReply {
+  EngineReply reply;
+  std::string stop_string, failure;
+  std::vector<float> logprobs;
+  std::vector<Token> top_ids;
+  std::vector<float> top_logprobs;
+
+  void add(std::span<const TokenLogprobs> tokens, std::size_t top) {
+    for (const TokenLogprobs& token : tokens) {
+      logprobs.push_back(token.logprob);
+      for (std::size_t i = 0; i < top; ++i) {
+        const bool there = i < token.top.size();
+        top_ids.push_back(there ? token.top[i].id : kNoToken);
+        top_logprobs.push_back(there ? token.top[i].logprob : -INFINITY);
+      }
+    }
+  }
+};
+
+}  // namespace
+}  // namespace leq::capi
+
+struct leq_replies : leq::capi::Handle {
+  explicit leq_replies(std::size_t count) : Handle(leq::capi::HandleKind::replies), all(count) {}
+  std::vector<leq::capi::KeptReply> all;
+  std::size_t top = 0;
+  std::uint64_t seed = 0;
+};
+
+namespace leq::capi {
+namespace {
+
+// The replies of one call while they are written.
+class Writing {
+ public:
+  Writing(EngineThread& engine, const leq_generate_options& options, leq_replies& replies)
+      : engine_(engine), options_(options), replies_(replies) {}
+
+  void run(EngineCall call) {
+    const auto mailbox = call.mailbox;
+    ids_ = engine_.submit(std::move(call));
+    try {
+      while (ended_ < replies_.all.size()) {
+        std::vector<ReplyNews> news = mailbox->take(kLookSeconds);
+        if (news.empty()) ask(nullptr);
+        for (ReplyNews& one : news) take(std::move(one));
+      }
+    } catch (...) {
+      engine_.cancel(ids_);
+      throw;
+    }
+  }
+
+ private:
+  // Whether the caller goes on; the replies end as interrupted where not.
+  void ask(const leq_piece* piece) {
+    if (cancelled_) return;
+    const bool stop =
+        is_cancelled(options_.cancel) ||
+        (options_.on_piece != nullptr && options_.on_piece(options_.user, piece) != 0);
+    if (!stop) return;
+    cancelled_ = true;
+    engine_.cancel(ids_);
+  }
+
+  void take(ReplyNews news) {
+    KeptReply& kept = replies_.all[news.reply];
+    kept.add(news.logprobs, replies_.top);
+    leq_piece piece = {};
+    piece.size = sizeof piece;
+    piece.reply = news.reply;
+    piece.text = news.text.c_str();
+    piece.text_bytes = news.text.size();
+    piece.tokens = news.tokens.data();
+    piece.token_count = news.tokens.size();
+    const bool has_more = !news.text.empty() || !news.tokens.empty();
+    ask(has_more ? &piece : nullptr);
+    if (!news.end) return;
+    kept.reply = std::move(*news.end);
+    kept.stop_string = kept.reply.stop_string;
+    if (kept.reply.error) kept.failure = kept.reply.error->what();
+    ++ended_;
+  }
+
+  EngineThread& engine_;
+  const leq_generate_options& options_;
+  leq_replies& replies_;
+  std::vector<RequestId> ids_;
+  std::size_t ended_ = 0;
+  bool cancelled_ = false;
+};
+
+EngineCall engine_call(const Wanted& wanted, std::span<const std::span<const Token>> prompts) {
+  EngineCall call;
+  call.top_logprobs = wanted.logprobs;
+  for (const std::span<const Token> prompt : prompts) {
+    EngineRequest request;
+    request.prompt.assign(prompt.begin(), prompt.end());
+    request.sampling = wanted.sampling;
+    request.banned = wanted.banned;
+    request.stop = wanted.stop;
+    request.grammar = wanted.grammar;
+    call.requests.push_back(std::move(request));
+  }
+  return call;
+}
+
+std::vector<std::span<const Token>> prompts_of(const leq_token* const* prompts,
+                                               const std::size_t* counts, std::size_t count,
+                                               std::int64_t context) {
+  constexpr std::size_t kMostPrompts = std::size_t{1} << 20;
+  require_use(prompts != nullptr && counts != nullptr, "prompts or counts is NULL");
+  if (count == 0 || count > kMostPrompts) {
+    misuse("prompt_count " + std::to_string(count) + ": expected 1 to " +
+           std::to_string(kMostPrompts));
+  }
+  std::vector<std::span<const Token>> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back(tokens_argument(prompts[i], counts[i]));
+    check_prompt_fits(all.back(), context, i);
+  }
+  return all;
+}
+
+void generate(LiveSession& session, std::span<const std::span<const Token>> prompts,
+              const leq_generate_options& options, leq_replies& replies) {
+  check_cancel(options.cancel);
+  const ApiModel api = session.opened().api(session.session().limits().sequences);
+  const Wanted wanted = wanted_of(options, api);
+  replies.top = static_cast<std::size_t>(options.logprobs);
+  replies.seed = wanted.sampling.seed;
+  session.with_engine([&](EngineThread& engine) {
+    Writing(engine, options, replies).run(engine_call(wanted, prompts));
+  });
+}
+
+void throw_first_error(const leq_replies& replies) {
+  for (const KeptReply& kept : replies.all) {
+    if (kept.reply.error) throw *kept.reply.error;
+  }
+}
+
+leq_reply reply_of(const KeptReply& kept, const leq_replies& replies) {
+  constexpr int32_t kStops[] = {LEQ_STOP_NONE,        LEQ_STOP_END_TOKEN,    LEQ_STOP_STRING,
+                                LEQ_STOP_TOKEN_LIMIT, LEQ_STOP_CONTEXT_FULL, LEQ_STOP_INTERRUPTED,
+                                LEQ_STOP_FAILED};
+  const EngineReply& from = kept.reply;
+  leq_reply reply = {};
+  reply.stop = kStops[static_cast<std::size_t>(from.stopped)];
+  reply.text = from.text.c_str();
+  reply.text_bytes = from.text.size();
+  reply.tokens = from.tokens.data();
+  reply.token_count = from.tokens.size();
+  reply.stop_string = kept.stop_string.c_str();
+  reply.failure = kept.failure.c_str();
+  reply.cached_tokens = from.cached_tokens;
+  reply.fed_tokens = from.fed_tokens;
+  reply.prompt_seconds = from.prompt_seconds;
+  reply.reply_seconds = from.reply_seconds;
+  reply.seed = replies.seed;
+  if (replies.top == 0) return reply;
+  reply.logprobs = kept.logprobs.data();
+  reply.logprob_count = kept.logprobs.size();
+  reply.top_count = replies.top;
+  reply.top_ids = kept.top_ids.data();
+  reply.top_logprobs = kept.top_logprobs.data();
+  return reply;
+}
+
+std::vector<float> embedding(LiveSession& session, std::span<const Token> tokens) {
+  EmbeddedText text = {.tokens = {tokens.begin(), tokens.end()}};
+  require(!tokens.empty(), "tokens: an embedding needs one or more");
+  if (std::ssize(tokens) > session.context()) {
+    throw StatusError(LEQ_CONTEXT_FULL, "a text of " + std::to_string(tokens.size()) +
+                                            " tokens does not fit a context of " +
+                                            std::to_string(session.context()));
+  }
+  session.with_engine([&](EngineThread& engine) {
+    engine.with_idle_sequence([&](Engine& one) { one.embed_chunk(text); });
+    while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
+  });
+  return std::move(text.mean);
+}
+
+PromptOwner owner_of(LiveSession& session) {
+  const RunLimits& limits = session.session().limits();
+  return {session.model().file().fingerprint(), limits.key_type, limits.value_type};
+}
+
+std::size_t save_state(LiveSession& session, std::span<const Token> tokens, const char* path) {
+  SavedPrompt saved;
+  session.with_engine([&](EngineThread& engine) {
+    engine.with_idle_sequence([&](Engine& one) { saved = one.save_prompt(tokens); });
+  });
+  saved.owner = owner_of(session);
+  write_prompt_file(path, saved);
+  return saved.tokens.size();
+}
+
+std::size_t load_state(LiveSession& session, const char* path) {
+  const SavedPrompt saved = read_prompt_file(path);
+  require(saved.owner == owner_of(session), path,
+          ": was saved with another model or with other KV types");
+  bool fits = false;
+  session.with_engine([&](EngineThread& engine) {
+    engine.with_idle_sequence([&](Engine& one) { fits = one.load_prompt(saved, path); });
+  });
+  if (!fits) {
+    throw StatusError(LEQ_CONTEXT_FULL, std::string(path) + ": its " +
+                                            std::to_string(saved.tokens.size()) +
+                                            " tokens do not fit the context");
+  }
+  return saved.tokens.size();
+}
+
+}  // namespace
+}  // namespace leq::capi
+
+using namespace leq;
+using namespace leq::capi;
+
+extern "C" {
+
+leq_status leq_session_new(leq_model* model, const leq_session_options* options,
+                           leq_session** session, leq_error* error) {
+  if (session != nullptr) *session = nullptr;
+  return guarded(error, [&] {
+    require_use(session != nullptr, "session is NULL");
+    const Model& file = model_of(model).file();
+    const auto known = options_of(options, "leq_session_options");
+    *session = new leq_session(model->model, session_request(known, file));
+  });
+}
+
+void leq_session_close(leq_session* session) {
+  if (session != nullptr && session->kind == HandleKind::session) delete session;
+}
+
+leq_status leq_generate(leq_session* session, const leq_token* const* prompts, const size_t* counts,
+                        size_t prompt_count, const leq_generate_options* options,
+                        leq_replies** replies, leq_error* error) {
+  if (replies != nullptr) *replies = nullptr;
+  return guarded(error, [&] {
+    require_use(replies != nullptr, "replies is NULL");
+    LiveSession& live = session_of(session);
+    const auto known = options_of(options, "leq_generate_options");
+    const auto all = prompts_of(prompts, counts, prompt_count, live.context());
+    auto made = std::make_unique<leq_replies>(all.size());
+    generate(live, all, known, *made);
+    *replies = made.release();
+    throw_first_error(**replies);
+  });
+}
+
+size_t leq_replies_count(const leq_replies* replies) {
+  return replies != nullptr && replies->kind == HandleKind::replies ? replies->all.size() : 0;
+}
+
+void leq_replies_free(leq_replies* replies) {
+  if (replies != nullptr && replies->kind == HandleKind::replies) delete replies;
+}
+
+leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_reply* reply,
+                          leq_error* error) {
+  return guarded(error, [&] {
+    check_handle(replies, HandleKind::replies, "replies");
+    require_use(reply != nullptr, "reply is NULL");
+    if (index >= replies->all.size()) misuse("index " + std::to_string(index));
+    give(reply_of(replies->all[index], *replies), reply, "leq_reply");
+  });
+}
+
+leq_status leq_embed(leq_session* session, const leq_token* tokens, size_t count, float* numbers,
+                     size_t width, leq_error* error) {
+  return guarded(error, [&] {
+    LiveSession& live = session_of(session);
+    require_use(numbers != nullptr, "numbers is NULL");
+    const auto want = static_cast<std::size_t>(live.model().config().width);
+    if (width != want) {
+      misuse("width " + std::to_string(width) + ": expected the model's, " + std::to_string(want));
+    }
+    const std::vector<float> mean = embedding(live, tokens_argument(tokens, count));
+    std::ranges::copy(mean, numbers);
+  });
+}
+
+leq_status leq_save_state(leq_session* session, const leq_token* tokens, size_t count,
+                          const char* path, size_t* kept, leq_error* error) {
+  if (kept != nullptr) *kept = 0;
+  return guarded(error, [&] {
+    require_use(path != nullptr, "path is NULL");
+    LiveSession& live = session_of(session);
+    const std::size_t saved = save_state(live, tokens_argument(tokens, count), path);
+    if (kept != nullptr) *kept = saved;
+  });
+}
+
+leq_status leq_load_state(leq_session* session, const char* path, size_t* kept, leq_error* error) {
+  if (kept != nullptr) *kept = 0;
+  return guarded(error, [&] {
+    require_use(path != nullptr, "path is NULL");
+    const std::size_t loaded = load_state(session_of(session), path);
+    if (kept != nullptr) *kept = loaded;
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,127 @@
+#include "capi/live_session.h"
+
+#include <limits>
+#include <utility>
+
+#include "cache/kv_cache.h"
+#include "engine/request.h"
+#include "generate/settings.h"
+#include "model/memory_fit.h"
+#include "server/api_model.h"
+
+namespace leq::capi {
+namespace {
+
+// Replies in work or waiting, of all threads together.
+constexpr std::size_t kMostReplies = std::size_t{1} << 24;
+
+int whole(std::int64_t value, std::int64_t most, Setting setting) {
+  require(value >= 0 && value <= most, setting, ' ', value, ": expected 0 (the default) to ", most);
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+OpenModel::OpenModel(const std::string& path, const LoadOptions& options)
+    : model_(path, options), chat_(chat_template_of(model_, "", chat_error_)) {}
+
+ApiModel OpenModel::api(std::int64_t slots) const {
+  ApiModel api = api_model_of(model_, chat_ ? &*chat_ : nullptr, chat_error_, true);
+  api.slots = slots;
+  api.grammars = &grammars_;
+  api.sampling = choose_sampling({}, model_.generation().sampling).settings;
+  return api;
+}
+
+void choose_kv_types(const char* key_type, const char* value_type, const Model& model,
+                     RunLimits& limits) {
+  KvEvidence made_for;
+  made_for.key_type = made_for.value_type = default_kv_type(model.type());
+  made_for = model.kv_evidence().value_or(made_for);
+  const auto type = [](const char* name, Setting setting, KvType fallback) {
+    return name == nullptr ? fallback : parse_kv_type(name, setting);
+  };
+  limits.key_type = type(key_type, Setting{"key_type"}, made_for.key_type);
+  limits.value_type = type(value_type, Setting{"value_type"}, made_for.value_type);
+}
+
+SessionRequest session_request(const leq_session_options& options, const Model& model) {
+  constexpr std::int64_t kMostThreads = 1024, kMostSequences = 4096, kMostRows = 1 << 16;
+  constexpr std::int64_t kMostContext = 1 << 30;
+  SessionRequest request;
+  if (options.device != nullptr) request.device = options.device;
+  request.threads = whole(options.threads, kMostThreads, Setting{"threads"});
+  require((options.flags & ~std::uint32_t{LEQ_NO_SPECULATION}) == 0, ErrorKind::bad_setting,
+          "flags ", options.flags, ": one that this version does not know");
+  request.speculate = (options.flags & LEQ_NO_SPECULATION) == 0;
+  RunLimits& limits = request.limits;
+  limits.context = whole(options.context, kMostContext, Setting{"context"});
+  limits.sequences = std::max(1, whole(options.sequences, kMostSequences, Setting{"sequences"}));
+  limits.sequence_context = options.sequence_context > 0 ? options.sequence_context
+                                                         : std::numeric_limits<std::int64_t>::max();
+  if (options.batch_tokens != 0) limits.batch_tokens = options.batch_tokens;
+  const std::int64_t drafts = request.speculate ? kMaxDraftTokens : 0;
+  require(options.logit_rows >= 0 && options.logit_rows <= kMostRows, ErrorKind::bad_setting,
+          "logit_rows ", options.logit_rows, ": expected 0 to ", kMostRows);
+  limits.output_tokens = std::max<std::int64_t>(limits.sequences + drafts, options.logit_rows);
+  choose_kv_types(options.key_type, options.value_type, model, limits);
+  return request;
+}
+
+LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
+    : model_(std::move(model)),
+      backend_(make_backend({.device = request.device, .threads = request.threads})),
+      options_({.speculate = request.speculate}) {
+  const FittedLimits fitted = fit_limits(request.limits, model_->file(), *backend_);
+  session_ = std::make_unique<Session>(model_->file(), *backend_, fitted.limits);
+  require(session_->transformer().online().empty() || fitted.limits.sequences == 1,
+          Setting{"sequences"}, ' ', fitted.limits.sequences,
+          ": this model's activations remember one sequence; use ", Setting{"sequences"}, " 1");
+}
+
+EngineThread& LiveSession::enter_engine() {
+  const std::lock_guard lock(mutex_);
+  if (!engine_) {
+    session_->state().drop(0);
+    fed_.clear();
+    engine_ =
+        std::make_unique<EngineThread>(*session_, model().tokenizer(), options_, kMostReplies);
+  }
+  ++users_;
+  return *engine_;
+}
+
+void LiveSession::leave_engine() {
+  const std::lock_guard lock(mutex_);
+  --users_;
+}
+
+void LiveSession::with_engine(const std::function<void(EngineThread&)>& work) {
+  EngineThread& engine = enter_engine();
+  try {
+    work(engine);
+  } catch (...) {
+    leave_engine();
+    throw;
+  }
+  leave_engine();
+}
+
+void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
+  const std::lock_guard lock(mutex_);
+  require_use(users_ == 0,
+              "another thread writes replies on this session: feed tokens on one of "
+              "your own");
+  if (engine_) {
+    engine_.reset();
+    for (int i = 0; i < session_->limits().sequences; ++i) session_->state().drop(i);
+  }
+  work(fed_);
+}
+
+std::size_t LiveSession::fed_tokens() const {
+  const std::lock_guard lock(mutex_);
+  return fed_.size();
+}
+
+}  // namespace leq::capi

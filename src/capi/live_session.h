@@ -1,0 +1,81 @@
+// A model with memory and threads to run it: by an engine that several threads ask for replies, or
+// token by token. The two take turns on one KV cache.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "capi/guard.h"
+#include "generate/chat_template.h"
+#include "model/open_model.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "server/engine_thread.h"
+#include "server/generation_call.h"
+
+namespace leq::capi {
+
+// A file, and what requests to it are read against.
+class OpenModel {
+ public:
+  OpenModel(const std::string& path, const LoadOptions& options);
+
+  const Model& file() const { return model_; }
+  // Of one session's replies; `slots`: sequences. Throws Error where the file has no tokenizer.
+  ApiModel api(std::int64_t slots) const;
+
+ private:
+  Model model_;
+  std::string chat_error_;
+  std::optional<ChatTemplate> chat_;
+  mutable GrammarStore grammars_;
+};
+
+struct SessionRequest {
+  std::string device = "cpu";
+  int threads = 0;
+  RunLimits limits = {};
+  bool speculate = true;
+};
+// With the limits that the options ask for. Throws Error naming what is out of range.
+SessionRequest session_request(const leq_session_options& options, const Model& model);
+// Types of keys and values by their names; null: as the file was made for.
+void choose_kv_types(const char* key_type, const char* value_type, const Model& model,
+                     RunLimits& limits);
+
+class LiveSession {
+ public:
+  LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request);
+
+  const Model& model() const { return model_->file(); }
+  const OpenModel& opened() const { return *model_; }
+  Session& session() { return *session_; }
+  std::int64_t context() const { return session_->transformer().limits().context; }
+
+  // Calls `work` with the engine's thread, beside others who do so.
+  void with_engine(const std::function<void(EngineThread&)>& work);
+  // Calls `work` alone, with what was fed so far. Throws StatusError while others use the engine.
+  void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
+  std::size_t fed_tokens() const;
+
+ private:
+  EngineThread& enter_engine();
+  void leave_engine();
+
+  std::shared_ptr<const OpenModel> model_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Session> session_;
+  EngineOptions options_;
+  mutable std::mutex mutex_;
+  std::unique_ptr<EngineThread> engine_;
+  int users_ = 0;  // of the engine
+  std::vector<Token> fed_;
+};
+
+}  // namespace leq::capi

@@ -1,0 +1,110 @@
+// Requests as the JSON of the OpenAI API, answered as leq-server answers them, without a server.
+#include <utility>
+
+#include "capi/handles.h"
+#include "server/api_error.h"
+#include "server/api_fields.h"
+#include "server/generation.h"
+
+namespace leq::capi {
+namespace {
+
+constexpr std::string_view kData = "data: ";
+constexpr std::string_view kDone = "[DONE]";
+
+// Hands a reply, or the events of a stream, to the caller of a C function.
+class CallExchange : public HttpExchange {
+ public:
+  explicit CallExchange(const leq_request_options& options) : options_(options) {}
+
+  const HttpRequest& request() const override { return request_; }
+  void reply(const HttpReply& reply) override { reply_ = reply.body; }
+  bool begin_stream(const HttpReply&) override { return client_is_there(); }
+  bool write(std::string_view piece) override {
+    held_ += piece;
+    for (std::size_t end; (end = held_.find("\n\n")) != std::string::npos;) {
+      send(std::string_view(held_).substr(0, end));
+      held_.erase(0, end + 2);
+    }
+    return client_is_there();
+  }
+  bool end_stream() override { return !ended_; }
+  bool client_is_there() override {
+    ended_ = ended_ || is_cancelled(options_.cancel) || call(nullptr, 0);
+    return !ended_;
+  }
+
+  const std::string& reply() const { return reply_; }
+  bool ended_by_caller() const { return ended_; }
+
+ private:
+  void send(std::string_view event) {
+    if (ended_ || !event.starts_with(kData)) return;
+    event.remove_prefix(kData.size());
+    if (event != kDone) ended_ = call(std::string(event).c_str(), event.size());
+  }
+  bool call(const char* json, std::size_t bytes) {
+    return options_.on_event != nullptr && options_.on_event(options_.user, json, bytes) != 0;
+  }
+
+  const leq_request_options& options_;
+  HttpRequest request_;
+  std::string held_, reply_;
+  bool ended_ = false;
+};
+
+// The reply's JSON, or nothing of a stream.
+std::optional<std::string> answer(LiveSession& session, CallStyle style, std::string_view request,
+                                  const leq_request_options& options) {
+  check_cancel(options.cancel);
+  const ApiModel api = session.opened().api(session.session().limits().sequences);
+  require(!is_chat(style) || api.chat != nullptr, api.name, ": ", api.chat_error);
+  const JsonTree tree = parse_request_object(request);
+  GenerationCall call = read_generation_call(style, tree.root(), api);
+  const bool streams = call.stream;
+  require_use(!streams || options.on_event != nullptr, "a stream needs on_event");
+  CallExchange exchange(options);
+  const auto interrupted = [&] {
+    require(!exchange.ended_by_caller(), ErrorKind::interrupted, "the caller ended the reply");
+  };
+  try {
+    session.with_engine([&](EngineThread& engine) {
+      answer_generation(exchange, std::move(call), api, engine, {});
+    });
+  } catch (const Error&) {
+    interrupted();
+    throw;
+  }
+  interrupted();
+  if (streams) return std::nullopt;
+  return exchange.reply();
+}
+
+leq_status respond(leq_session* session, CallStyle style, const char* request, std::size_t bytes,
+                   const leq_request_options* options, char** reply, leq_error* error) {
+  if (reply != nullptr) *reply = nullptr;
+  return guarded(error, [&] {
+    require_use(reply != nullptr, "reply is NULL");
+    const auto known = options_of(options, "leq_request_options");
+    const auto text =
+        answer(session_of(session), style, text_argument(request, bytes, "request"), known);
+    if (text) *reply = new_text(*text);
+  });
+}
+
+}  // namespace
+}  // namespace leq::capi
+
+extern "C" {
+
+leq_status leq_chat_completion(leq_session* session, const char* request, size_t bytes,
+                               const leq_request_options* options, char** reply, leq_error* error) {
+  return leq::capi::respond(session, leq::CallStyle::chat, request, bytes, options, reply, error);
+}
+
+leq_status leq_completion(leq_session* session, const char* request, size_t bytes,
+                          const leq_request_options* options, char** reply, leq_error* error) {
+  return leq::capi::respond(session, leq::CallStyle::text, request, bytes, options, reply, error);
+}
+
+}  // extern "C"

@@ -1,0 +1,19 @@
+// How tokens are drawn and what ends a reply, from the JSON object that callers give as `settings`.
+#pragma once
+
+#include "server/generation_call.h"
+
+namespace leq::capi {
+
+struct DrawSettings {
+  SamplingSettings sampling;
+  bool has_seed = false;
+  StopRules stop;
+  std::vector<Token> banned;
+};
+
+// Null: the model's defaults. Throws Error naming the member that is unknown, of another type or out of
+// range.
+DrawSettings read_settings(const char* json, const ApiModel& model);
+
+}  // namespace leq::capi

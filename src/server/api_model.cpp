@@ -1,0 +1,50 @@
+#include "server/api_model.h"
+
+#include <ctime>
+
+#include "base/error.h"
+
+namespace leq {
+namespace {
+
+std::string stem(const std::string& path) {
+  const std::string name = path.substr(path.find_last_of('/') + 1);
+  return name.ends_with(".leq") ? name.substr(0, name.size() - 4) : name;
+}
+
+}  // namespace
+
+std::optional<ChatTemplate> chat_template_of(const Model& model, const std::string& name,
+                                             std::string& error) {
+  if (!name.empty()) return ChatTemplate::by_name(name);
+  if (model.chat_template().empty()) {
+    error = "the model has no chat template";
+    return std::nullopt;
+  }
+  try {
+    return ChatTemplate::of_model(model.chat_template(), model.file().name());
+  } catch (const Error& refused) {
+    error = refused.what();
+    return std::nullopt;
+  }
+}
+
+ApiModel api_model_of(const Model& model, const ChatTemplate* chat, const std::string& chat_error,
+                      bool own_template) {
+  ApiModel api = {.tokenizer = model.tokenizer()};
+  api.vocabulary = static_cast<std::size_t>(model.config().vocab);
+  api.name = stem(model.file().name());
+  api.chat = chat;
+  api.chat_error = chat_error;
+  api.style = reply_style(model.chat_template());
+  api.rendering = chat_options(model.tokenizer());
+  // Named formats know no tools; a template that shows them names the variable.
+  const std::string own = own_template ? model.chat_template() : std::string();
+  api.template_has_tools = own.find("tools") != std::string::npos;
+  api.template_has_developer = own.find("developer") != std::string::npos;
+  api.created = std::time(nullptr);
+  api.stop.end_tokens = model.end_tokens();
+  return api;
+}
+
+}  // namespace leq

@@ -1,0 +1,353 @@
+"""What the Python package gives is what the tools give, to the bit; and what it refuses."""
+
+import gc
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+
+import leq
+import numpy
+
+SOURCE = pathlib.Path(os.environ["LEQ_SOURCE"])
+TOOLS = pathlib.Path(os.environ["LEQ_TOOLS"])
+STORY = SOURCE / "examples/storyteller"
+WORK = tempfile.TemporaryDirectory()
+PATH = pathlib.Path(WORK.name) / "story.leq"
+PROMPT = "Once upon a time"
+
+
+def tool(name, *words):
+    return subprocess.run([TOOLS / name, *map(str, words)], check=True, capture_output=True,
+                          text=True).stdout
+
+
+def setUpModule():
+    tool("leq-quantize", STORY, "-o", PATH, "--type", "int8")
+
+
+def tearDownModule():
+    WORK.cleanup()
+
+
+def open_model(**options):
+    return leq.Model(PATH, **{"threads": 2, "context": 1024, **options})
+
+
+class SameAsTheTools(unittest.TestCase):
+    def test_text_of_leq_run(self):
+        with open_model() as model:
+            for settings, flags in (({"temperature": 0}, ["--temp", 0]), ({"seed": 7}, ["-s", 7]),
+                                    ({"seed": 8, "top_k": 5, "repeat_penalty": 1.2},
+                                     ["-s", 8, "--top-k", 5, "--repeat-penalty", 1.2])):
+                expected = tool("leq-run", "-m", PATH, "-p", PROMPT, "-n", 48, "--no-display-prompt",
+                                *flags)
+                self.assertEqual(model.generate(PROMPT, max_tokens=48, **settings).text.strip(),
+                                 expected.strip())
+
+    def test_perplexity_of_leq_perplexity(self):
+        text = (STORY / "heldout.txt").read_text()
+        with open_model() as model:
+            found = model.perplexity(text, window=128, chunks=4)
+        expected = json.loads(tool("leq-perplexity", "-m", PATH, "-f", STORY / "heldout.txt", "-c", 128,
+                                   "--chunks", 4, "-o", "json"))
+        self.assertEqual(found.ppl, expected["ppl"])
+        self.assertEqual(found.nll, expected["nll"])
+        self.assertEqual(found.stderr, expected["stderr"])
+        self.assertEqual(found.scored, expected["scored"])
+
+    def test_file_of_leq_quantize(self):
+        made = pathlib.Path(WORK.name) / "python.leq"
+        steps, lines = [], []
+        result = leq.quantize(STORY, made, type="int8", threads=2,
+                              progress=lambda work, done, total: steps.append((done, total)),
+                              say=lines.append)
+        self.assertEqual(made.read_bytes(), PATH.read_bytes())
+        self.assertEqual(steps[-1][0], steps[-1][1])
+        self.assertEqual(result["file_bytes"], made.stat().st_size)
+        self.assertIsNone(result["kl"])
+
+    def test_inspect_of_leq_inspect(self):
+        self.assertEqual(leq.inspect(PATH), json.loads(tool("leq-inspect", PATH, "--json")))
+
+    def test_tokens_of_leq_inspect(self):
+        text = "Once upon a time, there was \U0001f600 é"
+        file = pathlib.Path(WORK.name) / "text"
+        file.write_text(text)
+        with open_model() as model:
+            ids = model.tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+            self.assertEqual(ids, json.loads(tool("leq-inspect", PATH, "--tokenize", file)))
+            self.assertEqual(model.tokenizer.decode(ids).strip(), text)
+
+    def test_divergence_of_leq_perplexity(self):
+        text = STORY / "heldout.txt"
+        base, base_file = pathlib.Path(WORK.name) / "f32.leq", pathlib.Path(WORK.name) / "base.kl"
+        tool("leq-quantize", STORY, "-o", base, "--type", "f32")
+        measure = ["-f", text, "-c", 128, "--chunks", 2, "--kl-divergence-base", base_file, "-o", "json"]
+        tool("leq-perplexity", "-m", base, *measure)
+        expected = json.loads(tool("leq-perplexity", "-m", PATH, *measure, "--kl-divergence"))
+        with open_model() as model, leq.Model(base, context=256, threads=2) as f32:
+            found = model.kl(f32, text.read_text(), window=128, chunks=2)
+        # The file of the base holds rounded distributions.
+        self.assertAlmostEqual(found.kl_mean, expected["kl_mean"], delta=1e-6)
+        self.assertEqual(found.ppl, expected["ppl"])
+
+
+class Replies(unittest.TestCase):
+    def test_a_batch_is_what_its_replies_are_alone(self):
+        prompts = [PROMPT, "The dog", "Lily and Tom", "One day", "It was dark"]
+        with open_model() as alone, open_model(sequences=3, context=3072) as together:
+            replies = together.generate(prompts, max_tokens=24, seed=4)
+            self.assertEqual([reply.text for reply in replies],
+                             [alone.generate(one, max_tokens=24, seed=4).text for one in prompts])
+            self.assertEqual(together.generate([]), [])
+
+    def test_ids_are_a_prompt(self):
+        with open_model() as model:
+            ids = model.tokenizer.encode(PROMPT)
+            self.assertEqual(model.generate(ids, max_tokens=8, seed=1).tokens,
+                             model.generate(PROMPT, max_tokens=8, seed=1).tokens)
+
+    def test_a_stream_joins_to_the_reply(self):
+        with open_model() as model:
+            with model.stream(PROMPT, max_tokens=24, seed=1) as stream:
+                pieces = list(stream)
+            whole = model.generate(PROMPT, max_tokens=24, seed=1)
+            self.assertEqual("".join(piece.text for piece in pieces), whole.text)
+            self.assertEqual(stream.reply.tokens, whole.tokens)
+
+    def test_a_closed_or_collected_stream_is_cancelled(self):
+        before = threading.active_count()
+        with open_model(context=1024) as model:
+            stream = model.stream(PROMPT, ignore_eos=True)
+            next(stream)
+            stream.close()
+            self.assertEqual(list(stream), [])
+            stream = model.stream(PROMPT, ignore_eos=True)
+            next(stream)
+            del stream
+            gc.collect()
+            self.assertEqual(threading.active_count(), before)
+            self.assertEqual(model.generate(PROMPT, max_tokens=2, seed=1).stop, "token_limit")
+
+    def test_cancel_from_another_thread(self):
+        cancel = leq.Cancel()
+        with open_model() as model:
+            threading.Timer(0.05, cancel.request).start()
+            reply = model.generate(PROMPT, ignore_eos=True, cancel=cancel)
+        self.assertEqual(reply.stop, "interrupted")
+
+    def test_several_threads_share_a_model(self):
+        prompts = [PROMPT, "The dog", "Lily", "One day"]
+        with open_model(sequences=2, context=2048) as model:
+            expected = [model.generate(one, max_tokens=16, seed=3).text for one in prompts]
+            found = [None] * len(prompts)
+
+            def write(i):
+                found[i] = model.generate(prompts[i], max_tokens=16, seed=3).text
+            threads = [threading.Thread(target=write, args=(i,)) for i in range(len(prompts))]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            self.assertEqual(found, expected)
+
+    def test_the_gil_is_released(self):
+        ticks, done = 0, threading.Event()
+        with open_model() as model:
+            thread = threading.Thread(
+                target=lambda: (model.generate(PROMPT, max_tokens=300, ignore_eos=True), done.set()))
+            thread.start()
+            while not done.wait(0.001):
+                ticks += 1
+            thread.join()
+        self.assertGreater(ticks, 3)
+
+    def test_a_schema_holds_the_reply(self):
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"],
+                  "additionalProperties": False}
+        with open_model() as model:
+            reply = model.generate(PROMPT, schema=schema, max_tokens=40, temperature=0)
+            self.assertIsInstance(json.loads(reply.text)["a"], bool)
+            reply = model.generate(PROMPT, grammar='root ::= "yes" | "no"', temperature=0)
+            self.assertIn(reply.text, ("yes", "no"))
+
+    def test_chats_are_openais(self):
+        messages = [{"role": "user", "content": "Tell a story"}]
+        with open_model() as model:
+            whole = model.create_chat_completion(messages, max_tokens=12, seed=5)
+            self.assertEqual(whole["object"], "chat.completion")
+            text = whole["choices"][0]["message"]["content"]
+            chunks = list(model.create_chat_completion(messages, max_tokens=12, seed=5, stream=True))
+            self.assertEqual("".join(chunk["choices"][0]["delta"].get("content", "")
+                                     for chunk in chunks if chunk["choices"]), text)
+            ids = model.tokenizer.apply_chat_template(messages)
+            self.assertEqual(model.generate(ids, max_tokens=12, seed=5).text, text)
+            self.assertIn("[INST] Tell a story [/INST]",
+                          model.tokenizer.apply_chat_template(messages, tokenize=False))
+            done = model.create_completion(PROMPT, max_tokens=6, temperature=0)
+            self.assertEqual(done["choices"][0]["text"],
+                             model.generate(PROMPT, max_tokens=6, temperature=0).text)
+
+
+class Numbers(unittest.TestCase):
+    def test_logits_are_rows_without_a_copy_that_stay(self):
+        with open_model() as model:
+            ids = model.tokenizer.encode("Once upon a time there was a dog")
+            rows = model.logits(ids)
+            self.assertEqual((rows.shape, rows.dtype), ((len(ids), model.info["vocab"]), numpy.float32))
+            self.assertFalse(rows.flags.owndata)
+            kept = rows.copy()
+            model.rewind(0)
+            for i, token in enumerate(ids):
+                numpy.testing.assert_array_equal(model.feed([token]), kept[i])
+            self.assertEqual(model.position, len(ids))
+        numpy.testing.assert_array_equal(rows, kept)  # after the model was closed, too
+
+    def test_logprobs_are_those_of_the_logits(self):
+        with open_model() as model:
+            ids = model.tokenizer.encode(PROMPT)
+            reply = model.generate(ids, max_tokens=6, temperature=0, logprobs=2)
+            rows = model.logits(ids + reply.tokens[:-1])[len(ids) - 1:].astype(numpy.float64)
+            logs = rows - rows.max(1, keepdims=True)
+            logs -= numpy.log(numpy.exp(logs).sum(1, keepdims=True))
+            numpy.testing.assert_allclose(
+                [logs[i, token] for i, token in enumerate(reply.tokens)], reply.logprobs, atol=1e-5)
+            self.assertEqual([next(iter(top)) for top in reply.top_logprobs], reply.tokens)
+
+    def test_drawn_token_by_token(self):
+        with open_model() as model:
+            ids = model.tokenizer.encode(PROMPT)
+            expected = model.generate(ids, max_tokens=12, seed=21).tokens
+            context, row = list(ids), model.feed(ids)
+            for i in range(12):
+                context.append(model.sample(row, context, i, seed=21))
+                row = model.feed(context[-1:])
+            self.assertEqual(context[len(ids):], expected)
+
+    def test_embeddings(self):
+        with open_model() as model:
+            both = model.embed(["a small dog", "a big cat"])
+            self.assertEqual(both.shape, (2, model.info["width"]))
+            numpy.testing.assert_allclose((both ** 2).sum(1), 1, atol=1e-5)
+            mean = model.embed("a small dog", normalize=False)
+            numpy.testing.assert_allclose(mean / numpy.linalg.norm(mean), both[0], atol=1e-6)
+            answer = model.create_embedding("a small dog")
+            numpy.testing.assert_array_equal(numpy.float32(answer["data"][0]["embedding"]), both[0])
+
+    def test_states_in_files(self):
+        file = pathlib.Path(WORK.name) / "prompt.leqprm"
+        prompt = "Once upon a time there was a small dog who liked to sing"
+        with open_model() as model:
+            expected = model.generate(prompt, max_tokens=8, seed=1).text
+            self.assertGreater(model.save_state(prompt, file), 5)
+        with open_model() as model:
+            model.load_state(file)
+            reply = model.generate(prompt, max_tokens=8, seed=1)
+            self.assertEqual(reply.text, expected)
+            self.assertGreater(reply.cached_tokens, 5)
+
+    def test_memory_is_planned(self):
+        plan = leq.plan_memory(PATH, context=512)
+        self.assertEqual(plan["total_bytes"],
+                         plan["weight_bytes"] + plan["kv_bytes"] + plan["scratch_bytes"])
+        self.assertGreater(leq.plan_memory(PATH, context=1024)["kv_bytes"], plan["kv_bytes"])
+
+
+class Refusals(unittest.TestCase):
+    def test_errors_are_of_their_kind(self):
+        cut = pathlib.Path(WORK.name) / "cut.leq"
+        cut.write_bytes(PATH.read_bytes()[:100000])
+        with open_model(context=64) as model:
+            for kind, builtin, call in (
+                    (leq.FileError, OSError, lambda: leq.Model("/there/is/none.leq")),
+                    (leq.InputError, ValueError, lambda: leq.Model(cut)),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, key_type="int7")),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, context=2**40)),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, load="slowly")),
+                    (leq.ContextFullError, ValueError, lambda: model.generate("dog " * 100)),
+                    (leq.SettingError, ValueError, lambda: model.generate("a", temperature=-1)),
+                    (leq.SettingError, ValueError, lambda: model.generate("a", temprature=1)),
+                    (leq.InputError, ValueError, lambda: model.generate("a", schema={"type": 3})),
+                    (leq.InputError, ValueError, lambda: model.generate("a", grammar="root ::= (")),
+                    (leq.InputError, ValueError, lambda: model.generate([1, 10**6])),
+                    (leq.InputError, ValueError, lambda: model.generate("a", stop=object())),
+                    (leq.UsageError, RuntimeError, lambda: model.rewind(10)),
+                    (leq.SettingError, ValueError, lambda: model.perplexity("a", windw=3)),
+                    (leq.Error, ValueError, lambda: leq.quantize("/nowhere", "/tmp/x.leq"))):
+                with self.assertRaises(kind) as caught:
+                    call()
+                self.assertIsInstance(caught.exception, builtin)
+                self.assertIsInstance(caught.exception, leq.Error)
+                self.assertTrue(str(caught.exception))
+            with self.assertRaises(leq.SettingError) as caught:
+                model.generate("a", top_p=3)
+            self.assertEqual(caught.exception.setting, "top_p")
+
+    def test_a_closed_model_is_told(self):
+        model = open_model()
+        tokenizer = model.tokenizer
+        model.close()
+        model.close()
+        for call in (lambda: model.generate("a"), lambda: model.stream("a"),
+                     lambda: tokenizer.encode("a"), lambda: model.feed([1]), model.inspect):
+            self.assertRaises(leq.UsageError, call)
+
+    def test_a_stream_raises_what_its_reply_raises(self):
+        with open_model(context=64) as model:
+            self.assertRaises(leq.ContextFullError, list, model.stream("dog " * 100))
+
+    def test_exceptions_of_callbacks_come_out(self):
+        def fail(*_):
+            raise KeyError("mine")
+        with open_model() as model:
+            self.assertRaises(KeyError, model.perplexity, "a dog " * 300, window=64, progress=fail)
+        self.assertRaises(KeyError, leq.quantize, STORY, pathlib.Path(WORK.name) / "no.leq",
+                          type="int8", progress=fail)
+
+    def test_a_forked_process_is_told(self):
+        with open_model() as model:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Python's own, that fork() and threads do not mix
+                child = os.fork()
+            if child == 0:
+                try:
+                    model.generate("a")
+                except leq.UsageError:
+                    os._exit(7)
+                os._exit(1)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
+
+    def test_nothing_is_printed_and_interrupts_end_a_reply(self):
+        script = ("import leq, sys\n"
+                  "model = leq.Model(sys.argv[1], context=1024)\n"
+                  "open(sys.argv[2], 'w').close()\n"
+                  "try:\n"
+                  "  while True: model.generate('Once', ignore_eos=True)\n"
+                  "except KeyboardInterrupt:\n"
+                  "  assert model.generate('Once', max_tokens=3, seed=1).tokens\n"
+                  "  sys.exit(5)\n")
+        flag = pathlib.Path(WORK.name) / "begun"
+        process = subprocess.Popen([sys.executable, "-c", script, PATH, flag], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        while not flag.exists() and process.poll() is None:
+            time.sleep(0.01)
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out, err), (5, b"", b""))
+
+    def test_from_pretrained_says_what_it_needs(self):
+        try:
+            import huggingface_hub  # noqa: F401
+        except ImportError:
+            self.assertRaises(leq.UsageError, leq.Model.from_pretrained, "org/name")
+
+
+if __name__ == "__main__":
+    unittest.main()
