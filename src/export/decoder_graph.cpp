@@ -19,7 +19,7 @@ DecoderGraph::DecoderGraph(const Model& model, const ExportTarget& target,
       target_(target),
       options_(options),
       graph_(graph),
-      linears_(model.file(), graph, target, options.quantized_inputs) {}
+      linears_(model.file(), graph, target, options.quantized_inputs, options.tokens) {}
 
 void DecoderGraph::build() {
   add_inputs();

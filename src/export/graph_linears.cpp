@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "base/error.h"
 #include "export/weight_codes.h"
@@ -52,23 +53,34 @@ Value GraphLinears::vector(const std::string& name) {
 
 std::vector<Value> GraphLinears::outputs(const std::string& prefix,
                                          const std::vector<std::string>& names, Value x) {
-  const Value smooth = vector(inv_smooth_tensor(prefix + names.front()));
-  if (!smooth.empty()) x = graph_.add("Mul", {x, smooth});
-  x = quantized(x, stored(prefix + names.front()));
+  x = input(x, stored(prefix + names.front()));
   std::vector<Value> results;
   for (const std::string& name : names) {
-    Value y = multiplied(x, stored(prefix + name), false);
+    const StoredTensor& weight = stored(prefix + name);
+    Value y = multiplied(x, weight, false);
     const Value bias = vector(prefix + name + ".bias");
-    results.push_back(bias.empty() ? y : graph_.add("Add", {y, bias}));
+    if (!bias.empty()) y = graph_.add("Add", {y, bias});
+    results.push_back(output(y, weight.view.rows));
   }
   return results;
 }
 
 Value GraphLinears::logits(Value x, bool tied) {
   const StoredTensor& weight = stored(tied ? "token_embedding" : "head");
-  const Value smooth = vector(inv_smooth_tensor(weight.name));
+  return output(multiplied(input(x, weight), weight, tied), weight.view.rows);
+}
+
+// Smoothed and quantized; of a fixed shape a matrix, as some targets want it.
+Value GraphLinears::input(Value x, const StoredTensor& first) {
+  if (tokens_ > 0) x = graph_.add("Reshape", {x, graph_.integers({tokens_, first.view.columns})});
+  const Value smooth = vector(inv_smooth_tensor(first.name));
   if (!smooth.empty()) x = graph_.add("Mul", {x, smooth});
-  return multiplied(quantized(x, weight), weight, tied);
+  return quantized(x, first);
+}
+
+Value GraphLinears::output(const Value& y, std::int64_t outputs) {
+  if (tokens_ == 0) return y;
+  return graph_.add("Reshape", {y, graph_.integers({1, tokens_, outputs})});
 }
 
 // x as its linears read it: codes and back, by the act of the file.
@@ -80,6 +92,8 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
     if (!target_.dynamic_inputs) return x;  // the head alone: check_export_target
     return dynamic(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
+  // QuantizeLinear ends at -128, leq's codes at -127.
+  const Value cut = graph_.add("Max", {x, graph_.scalar(-127.0f * first.act_scale)});
   const Value scale = graph_.scalar(first.act_scale);
   const std::int8_t none = 0;
   const std::string zero_name = "const.i8.0";
@@ -87,7 +101,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
                          ? zero_name
                          : graph_.tensor(zero_name, OnnxType::i8, {},
                                          std::as_bytes(std::span(&none, 1)));
-  const Value codes = graph_.add("QuantizeLinear", {x, scale, zero});
+  const Value codes = graph_.add("QuantizeLinear", {cut, scale, zero});
   return graph_.add("DequantizeLinear", {codes, scale, zero});
 }
 
@@ -99,8 +113,10 @@ Value GraphLinears::dynamic(const Value& x, std::int64_t columns, std::int64_t g
     sizes = graph_.add("ReduceMax", {sizes, graph_.integers({-1})});
   } else {
     const std::int64_t pad = groups * group - columns;
-    if (pad > 0) sizes = graph_.add("Pad", {sizes, graph_.integers({0, 0, 0, 0, 0, pad})});
-    sizes = graph_.add("Reshape", {sizes, graph_.integers({0, 0, groups, group})});
+    std::vector<std::int64_t> pads = {0, 0, 0, 0, 0, pad}, cut = {0, 0, groups, group};
+    if (tokens_ > 0) pads = {0, 0, 0, pad}, cut = {0, groups, group};
+    if (pad > 0) sizes = graph_.add("Pad", {sizes, graph_.integers(pads)});
+    sizes = graph_.add("Reshape", {sizes, graph_.integers(cut)});
     sizes = graph_.add("ReduceMax", {sizes, graph_.integers({-1})}, {{"keepdims", std::int64_t{0}}});
   }
   const Value largest = graph_.add("Max", {sizes, graph_.scalar(kSmallestAbsmax)});
@@ -123,53 +139,66 @@ Value GraphLinears::multiplied(const Value& x, const StoredTensor& weight, bool 
   return graph_.add("MatMul", {x, matrix});
 }
 
+Value GraphLinears::as_f32(const Value& x, const WeightView& stored) {
+  const CodeKind kind = stored.scheme.kind;
+  if (target_.float_embedding || (kind != CodeKind::f16 && kind != CodeKind::bf16)) return x;
+  return graph_.add("Cast", {x}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}});
+}
+
+// Floats as they are stored; other formats without plain codes as f32. [K][N], or [V][W] of a table.
+Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
+  const WeightView& view = weight.view;
+  if (is_table) return as_f32(codes_of_table(weight), view);
+  const Dims dims = {view.columns, view.rows};
+  const CodeKind kind = view.scheme.kind;
+  if (target_.float_embedding || (kind != CodeKind::f16 && kind != CodeKind::bf16)) {
+    return graph_.floats(weight.name, dims,
+                         transposed(weight_floats(view), view.rows, view.columns));
+  }
+  std::vector<std::uint16_t> halves(static_cast<std::size_t>(view.rows * view.columns));
+  std::memcpy(halves.data(), view.codes, halves.size() * sizeof(std::uint16_t));
+  const auto turned = transposed(halves, view.rows, view.columns);
+  const OnnxType type = kind == CodeKind::f16 ? OnnxType::f16 : OnnxType::bf16;
+  return as_f32(graph_.tensor(weight.name, type, dims, std::as_bytes(std::span(turned))), view);
+}
+
 // The numbers of a weight as f32: [K][N], or [V][W] of a table.
 Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
-  const WeightView& view = weight.view;
-  if (is_table && target_.float_embedding) return codes_of_table(weight);
-  if (!has_weight_codes(view)) {
-    const Value values = is_table ? codes_of_table(weight)
-                                  : graph_.floats(weight.name, {view.columns, view.rows},
-                                                  transposed(weight_floats(view), view.rows,
-                                                             view.columns));
-    const bool half = is_table && view.scheme.is_float() && view.scheme.kind != CodeKind::f32;
-    return half ? graph_.add("Cast", {values}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}})
-                : values;
+  const bool as_floats = is_table && target_.float_embedding;
+  if (as_floats || !has_weight_codes(weight.view)) return float_matrix(weight, is_table);
+  const WeightCodes codes = weight_codes(weight.view);
+  if (is_table) return dequantized_table(weight, codes);
+  const auto turned = [&](const auto& values, std::int64_t columns) {
+    return transposed(values, codes.rows, columns);
+  };
+  const OnnxType type = code_type(codes, codes.bits);
+  const Dims dims = codes.by_row() ? Dims{codes.rows} : Dims{codes.blocks, codes.rows};
+  std::vector<Value> inputs = {
+      graph_.tensor(weight.name, type, {codes.columns, codes.rows},
+                    code_bytes(turned(codes.codes, codes.columns), codes.bits)),
+      graph_.floats(weight.name + ".scales", dims, turned(codes.scales, codes.blocks))};
+  if (!codes.is_signed) {
+    inputs.push_back(
+        graph_.tensor(weight.name + ".zeros", type, dims,
+                      code_bytes(turned(widened(codes.zeros), codes.blocks), codes.bits)));
   }
-  const WeightCodes codes = weight_codes(view);
-  const Dims scale_dims = codes.by_row() ? Dims{codes.rows}
-                          : is_table     ? Dims{codes.rows, codes.blocks}
-                                         : Dims{codes.blocks, codes.rows};
-  // The scales' axis: rows, or blocks of columns.
-  OnnxAttributes attributes = {{"axis", std::int64_t{is_table == codes.by_row() ? 0 : 1}}};
+  OnnxAttributes attributes = {{"axis", std::int64_t{codes.by_row() ? 1 : 0}}};
   if (!codes.by_row()) attributes["block_size"] = codes.block;
-  const int bits = is_table ? 8 : codes.bits;
-  const OnnxType type = code_type(codes, bits);
-  std::vector<Value> inputs;
-  if (is_table) {
-    inputs.push_back(codes_of_table(weight));
-    inputs.push_back(weight.name + ".scales");
-    if (!codes.is_signed) inputs.push_back(weight.name + ".zeros");
-    if (codes.by_row()) {  // the table's scales are [V][1]
-      for (std::size_t i = 1; i < inputs.size(); ++i) {
-        inputs[i] = graph_.add("Reshape", {inputs[i], graph_.integers({codes.rows})});
-      }
-    }
-  } else {
-    const auto turned = [&](const auto& values, std::int64_t columns) {
-      return transposed(values, codes.rows, columns);
-    };
-    inputs.push_back(graph_.tensor(weight.name, type, {codes.columns, codes.rows},
-                                   code_bytes(turned(codes.codes, codes.columns), bits)));
-    inputs.push_back(graph_.floats(weight.name + ".scales", scale_dims,
-                                   turned(codes.scales, codes.blocks)));
-    if (!codes.is_signed) {
-      inputs.push_back(
-          graph_.tensor(weight.name + ".zeros", type, scale_dims,
-                        code_bytes(turned(widened(codes.zeros), codes.blocks), bits)));
-    }
-  }
   return graph_.add("DequantizeLinear", inputs, attributes);
+}
+
+// [V][W] of a table that is looked up too; its scales are [V][blocks].
+Value GraphLinears::dequantized_table(const StoredTensor& table, const WeightCodes& codes) {
+  std::vector<Value> inputs = {codes_of_table(table), table.name + ".scales"};
+  if (!codes.is_signed) inputs.push_back(table.name + ".zeros");
+  if (codes.by_row()) {
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      inputs[i] = graph_.add("Reshape", {inputs[i], graph_.integers({codes.rows})});
+    }
+    return graph_.add("DequantizeLinear", inputs, {{"axis", std::int64_t{0}}});
+  }
+  return graph_.add("DequantizeLinear", inputs,
+                    {{"axis", std::int64_t{1}}, {"block_size", codes.block}});
 }
 
 // A table [V][W]: codes of 8 bits beside NAME.scales [V][blocks] (and NAME.zeros), or floats.
@@ -202,11 +231,7 @@ Value GraphLinears::lookup(const std::string& table, const Value& ids) {
   const StoredTensor& weight = stored(table);
   const auto rows = [&](const Value& from) { return graph_.add("Gather", {from, ids}); };
   const Value found = rows(codes_of_table(weight));
-  if (target_.float_embedding || !has_weight_codes(weight.view)) {
-    const CodeKind kind = weight.view.scheme.kind;
-    if (target_.float_embedding || (kind != CodeKind::f16 && kind != CodeKind::bf16)) return found;
-    return graph_.add("Cast", {found}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}});
-  }
+  if (target_.float_embedding || !has_weight_codes(weight.view)) return as_f32(found, weight.view);
   const QuantScheme& scheme = weight.view.scheme;
   std::vector<Value> inputs = {found, rows(weight.name + ".scales")};
   if (scheme.kind == CodeKind::uint_) inputs.push_back(rows(weight.name + ".zeros"));

@@ -64,7 +64,7 @@ void note_floats(const Model& model, std::vector<std::string>& notes) {
   std::map<std::string, int> counts;
   for (const StoredTensor& tensor : model.file().tensors()) {
     const WeightView& view = tensor.view;
-    if (view.rows == 1 || has_weight_codes(view) || view.scheme.kind == CodeKind::f32) continue;
+    if (has_weight_codes(view) || view.scheme.is_float()) continue;
     ++counts[scheme_name(view.scheme)];
   }
   for (const auto& [type, count] : counts) {

@@ -51,7 +51,7 @@ std::vector<Option> graph_options() {
            .choices = {"auto", "file", "f32"}},
           {.name = "past",
            .fallback = "true",
-           .help = "keys and values of earlier positions are inputs and outputs",
+           .help = "with keys and values of earlier positions as inputs and outputs",
            .group = kGraph},
           {.name = "tokens",
            .kind = OptionKind::integer,
