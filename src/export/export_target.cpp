@@ -74,6 +74,7 @@ void check_scheme(const StoredTensor& tensor, const ExportTarget& target) {
 
 void check_inputs(const StoredTensor& tensor, const ExportTarget& target) {
   const ActKind act = tensor.view.act;
+  if (target.contrib) return;  // quantized by the operator, in its own blocks
   if (has_moving_scale(act)) {
     fail(tensor.name, ": act online remembers earlier steps, which no graph does; export with ",
          Setting{"inputs"}, " f32");

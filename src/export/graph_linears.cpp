@@ -27,6 +27,9 @@ std::span<const std::byte> plane_of(const WeightView& view, std::uint64_t bytes)
   return {view.codes, static_cast<std::size_t>(bytes)};
 }
 
+// MatMulNBits' accuracy_level at which its inputs are int8, a scale for each block.
+constexpr std::int64_t kInt8Inputs = 4;
+
 // The largest block that divides a row with one scale; a row that none divides ends in a shorter
 // one.
 std::int64_t block_of_row(std::int64_t columns) {
@@ -86,7 +89,7 @@ Value GraphLinears::output(const Value& y, std::int64_t outputs) {
 // x as its linears read it: codes and back, by the act of the file.
 Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   const ActKind act = first.view.act;
-  if (!quantized_inputs_ || !is_coded(act)) return x;
+  if (!quantized_inputs_ || !is_coded(act) || target_.contrib) return x;
   if (!has_stored_scale(act)) {
     const std::int64_t group = scale_columns(act);
     if (!target_.dynamic_inputs) return x;  // the head alone: check_export_target
@@ -278,11 +281,12 @@ Value GraphLinears::by_blocks(const Value& x, const StoredTensor& weight) {
     inputs.push_back(graph_.tensor(name + ".zeros", OnnxType::u8,
                                    {codes.rows, std::ssize(zeros) / codes.rows}, zeros));
   }
-  return graph_.add_contrib("MatMulNBits", inputs,
-                            {{"K", codes.columns},
-                             {"N", codes.rows},
-                             {"bits", std::int64_t{codes.bits}},
-                             {"block_size", block}});
+  OnnxAttributes attributes = {{"K", codes.columns},
+                               {"N", codes.rows},
+                               {"bits", std::int64_t{codes.bits}},
+                               {"block_size", block}};
+  if (quantized_inputs_ && is_coded(weight.view.act)) attributes["accuracy_level"] = kInt8Inputs;
+  return graph_.add_contrib("MatMulNBits", inputs, attributes);
 }
 
 }  // namespace leq

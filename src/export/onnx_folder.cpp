@@ -25,15 +25,10 @@ bool has_stored_scales(const Model& model) {
 }
 
 bool quantizes_inputs(const Model& model, const OnnxOptions& options, const ExportTarget& target) {
-  if (target.contrib) {
-    require(options.inputs != ExportedInputs::file, Setting{"inputs"}, " file: MatMulNBits of ",
-            target.name, " takes f32 inputs");
-    return false;
-  }
   require(!target.static_inputs_only || options.inputs != ExportedInputs::f32, Setting{"inputs"},
           " f32: ", target.name, " computes with quantized inputs alone");
   if (options.inputs == ExportedInputs::automatic) {
-    return target.static_inputs_only || has_stored_scales(model);
+    return target.contrib || target.static_inputs_only || has_stored_scales(model);
   }
   return options.inputs == ExportedInputs::file;
 }

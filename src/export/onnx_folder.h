@@ -15,8 +15,9 @@ namespace leq {
 
 // How inputs of linears come out.
 enum class ExportedInputs : std::uint8_t {
-  automatic,  // with stored scales where the file has them, else f32
-  file,       // quantized as the file says; what a graph cannot say is refused
+  automatic,  // with stored scales where the file has them, else f32; genai: as `file`
+  file,       // quantized as the file says; what a graph cannot say is refused. genai: int8 where
+              // the file has int8, with a scale for each of the weight's blocks
   f32,        // not quantized: weights alone
 };
 

@@ -46,7 +46,8 @@ std::vector<Option> graph_options() {
            .value_name = "HOW",
            .fallback = "auto",
            .help = "inputs of linears: quantized as the file says, or f32 (weights alone are "
-                   "quantized); auto = with stored scales where the file has them, else f32",
+                   "quantized); auto = with stored scales where the file has them, else f32, "
+                   "but file for genai, whose operator quantizes by blocks of its own",
            .group = kGraph,
            .choices = {"auto", "file", "f32"}},
           {.name = "past",
