@@ -31,7 +31,7 @@ struct Kind {
   bool packed() const { return group > 0; }
 };
 
-Kind kind_of(const StoredTensor& tensor) {
+Kind kind_of(const StoredTensor& tensor, bool quantized_inputs) {
   const QuantScheme& scheme = tensor.view.scheme;
   const auto refuse = [&](const auto&... reason) { fail(tensor.name, ": ", reason...); };
   if (scheme.kind != CodeKind::int_) {
@@ -39,11 +39,12 @@ Kind kind_of(const StoredTensor& tensor) {
            ": compressed-tensors are written of int8 and int4-g* types; write floats instead");
   }
   Kind kind = {scheme.bits == 8 ? 8 : 4, scheme.scaling == Scaling::group ? scheme.group : 0,
-               tensor.view.act};
+               quantized_inputs ? tensor.view.act : ActKind::none};
   const bool fits = kind.act == ActKind::none || kind.act == ActKind::row;
   if (!fits) {
     refuse("act ", act_name(kind.act), ": compressed-tensors are written with inputs in f32 or int8 "
-           "with a scale for a row; quantize with ", Setting{"act"}, " row or none");
+           "with a scale for a row; write them with ", Setting{"inputs"},
+           " f32, or quantize with ", Setting{"act"}, " row");
   }
   if (kind.group > 0 && tensor.view.columns % kind.group != 0) {
     refuse(tensor.view.columns, " columns are no multiple of the group of ", kind.group,
@@ -121,7 +122,8 @@ Json whole_config(const std::map<Kind, std::vector<std::string>>& kinds) {
 
 }  // namespace
 
-CompressedTensors compressed_tensors(const Model& model, const Family& family) {
+CompressedTensors compressed_tensors(const Model& model, const Family& family,
+                                     bool quantized_inputs) {
   require(family.rotary, family.name,
           ": its linears are no modules of class Linear, which compressed-tensors wants; write "
           "floats instead");
@@ -135,7 +137,7 @@ CompressedTensors compressed_tensors(const Model& model, const Family& family) {
     const StoredTensor& tensor = *model.file().find(spec.name);
     require(model.file().find(inv_smooth_tensor(spec.name)) == nullptr, spec.name,
             ": a smoothing vector of its inputs has no place in compressed-tensors");
-    const Kind kind = kind_of(tensor);
+    const Kind kind = kind_of(tensor, quantized_inputs);
     const std::string name = hf_name(family, spec.name);
     const std::string module = name.substr(0, name.rfind('.'));
     kinds[kind].push_back(module);

@@ -23,14 +23,15 @@ void check_tied_head(const Model& model) {
 
 }  // namespace
 
-ExportedFolder export_hf(const Model& model, HfWeights weights,
+ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs inputs,
                          const std::filesystem::path& folder) {
   const Family& family = hf_family_of(model.config());
   check_tied_head(model);
   Json config = hf_config(model, family);
   std::vector<SafeTensor> tensors;
   if (weights == HfWeights::compressed) {
-    CompressedTensors compressed = compressed_tensors(model, family);
+    CompressedTensors compressed =
+        compressed_tensors(model, family, inputs != ExportedInputs::f32);
     tensors = std::move(compressed.tensors);
     config["quantization_config"] = std::move(compressed.config);
   } else {

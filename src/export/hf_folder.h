@@ -15,8 +15,8 @@ enum class HfWeights : std::uint8_t {
 };
 
 // Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme those
-// formats do not hold. config.json is written last.
-ExportedFolder export_hf(const Model& model, HfWeights weights,
+// formats do not hold. config.json is written last. `inputs`: of compressed linears.
+ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs inputs,
                          const std::filesystem::path& folder);
 
 }  // namespace leq

@@ -95,6 +95,7 @@ Json byte_level(bool prefix_space, bool use_regex) {
 }
 
 // Byte-level models end with ByteLevel, which has GPT-2's pattern and the prefix space within it.
+// Beside other cuts that pattern is a cut of its own: onnxruntime-genai leaves it out else.
 std::vector<Json> pre_tokenizer_steps(const TokenizerSpec& rules, std::string_view source) {
   std::vector<Json> steps;
   const auto& from = rules.pre_tokenizers;
@@ -113,7 +114,7 @@ std::vector<Json> pre_tokenizer_steps(const TokenizerSpec& rules, std::string_vi
               ": a prefix space before other cuts has no words in tokenizer.json");
       steps.push_back(byte_level(true, with_split));
       return steps;
-    } else if (last && is_gpt2_split(step)) {
+    } else if (from.size() == 1 && is_gpt2_split(step)) {
       steps.push_back(byte_level(false, true));
       ended = true;
     } else {

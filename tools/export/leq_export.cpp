@@ -85,7 +85,7 @@ ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-export";
   tool.summary = "writes a .leq file as an ONNX model or a Hugging Face folder";
-  tool.usage = {"model.leq -o DIR [--target genai]", "model.leq -o DIR --safetensors"};
+  tool.usage = {"model.leq -o DIR [--target genai]", "model.leq -o DIR --safetensors | --compressed-tensors"};
   tool.max_positionals = 1;
   tool.options = output_options();
   for (Option& option : graph_options()) tool.options.push_back(std::move(option));
@@ -101,11 +101,14 @@ ExportedFolder export_as(const Options& options, const Model& model) {
   const std::filesystem::path folder = options.text("output");
   const bool compressed = options.flag("compressed-tensors");
   if (compressed || options.flag("safetensors")) {
-    for (const char* name : {"target", "inputs", "past", "tokens", "opset", "ctx-size"}) {
+    require(compressed || !options.given("inputs"),
+            "--inputs is of quantized weights: leave it out, or --safetensors");
+    for (const char* name : {"target", "past", "tokens", "opset", "ctx-size"}) {
       require(!options.given(name), "--", name, " is of ONNX graphs: leave it out, or --",
               compressed ? "compressed-tensors" : "safetensors");
     }
-    return export_hf(model, compressed ? HfWeights::compressed : HfWeights::floats, folder);
+    return export_hf(model, compressed ? HfWeights::compressed : HfWeights::floats,
+                     inputs_of(options.text("inputs")), folder);
   }
   OnnxOptions onnx;
   onnx.target = options.text("target");
