@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "tensor/code_formats.h"
 #include "tensor/pack.h"
+#include "tensor/row_codes.h"
 
 namespace leq {
 namespace {
@@ -103,6 +104,24 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
     return static_cast<std::int8_t>(stored);
   }
   return stored - weight.scheme.bias();
+}
+
+void read_row_codes(const WeightView& weight, std::int64_t row, std::span<std::int16_t> out) {
+  ensure(weight.scheme.is_integer(), "type ", scheme_name(weight.scheme), " has no integer codes");
+  ensure(std::ssize(out) == weight.columns, "codes: expected room for ", weight.columns,
+         ", found ", out.size());
+  const bool is_signed = !weight.scheme.is_offset();
+  const int bias = weight.scheme.bias();
+  for (std::int64_t first = 0; first < weight.columns; first += kStep) {
+    Codes codes;
+    read_codes(weight, row, first, codes);
+    const std::int64_t count = std::min(kStep, weight.columns - first);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::uint8_t stored = codes[static_cast<std::size_t>(k)];
+      const int code = is_signed ? static_cast<std::int8_t>(stored) : stored - bias;
+      out[static_cast<std::size_t>(first + k)] = static_cast<std::int16_t>(code);
+    }
+  }
 }
 
 float scale_at(const WeightView& weight, std::int64_t row, std::int64_t column) {

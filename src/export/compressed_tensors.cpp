@@ -1,0 +1,150 @@
+#include "export/compressed_tensors.h"
+
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "export/hf_tensors.h"
+#include "export/weight_codes.h"
+#include "model/tensor_list.h"
+#include "model/weights.h"
+
+namespace leq {
+namespace {
+
+template <class T>
+std::vector<std::byte> bytes_of(const std::vector<T>& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+// Linears of one scheme: a group of quantization_config.
+struct Kind {
+  int bits = 8;
+  int group = 0;  // 0: a scale for a row
+  ActKind act = ActKind::none;
+  auto operator<=>(const Kind&) const = default;
+
+  bool packed() const { return group > 0; }
+};
+
+Kind kind_of(const StoredTensor& tensor, bool quantized_inputs) {
+  const QuantScheme& scheme = tensor.view.scheme;
+  const auto refuse = [&](const auto&... reason) { fail(tensor.name, ": ", reason...); };
+  if (scheme.kind != CodeKind::int_) {
+    refuse("type ", scheme_name(scheme),
+           ": compressed-tensors are written of int8 and int4-g* types; write floats instead");
+  }
+  Kind kind = {scheme.bits == 8 ? 8 : 4, scheme.scaling == Scaling::group ? scheme.group : 0,
+               quantized_inputs ? tensor.view.act : ActKind::none};
+  const bool fits = kind.act == ActKind::none || kind.act == ActKind::row;
+  if (!fits) {
+    refuse("act ", act_name(kind.act), ": compressed-tensors are written with inputs in f32 or int8 "
+           "with a scale for a row; write them with ", Setting{"inputs"},
+           " f32, or quantize with ", Setting{"act"}, " row");
+  }
+  if (kind.group > 0 && tensor.view.columns % kind.group != 0) {
+    refuse(tensor.view.columns, " columns are no multiple of the group of ", kind.group,
+           ", as compressed-tensors wants; choose a smaller group");
+  }
+  return kind;
+}
+
+// 8 / bits codes, each plus 2^(bits - 1), to a word, the first in the low bits.
+std::vector<std::int32_t> packed_words(const WeightCodes& codes) {
+  const int each = 32 / codes.bits;
+  const std::int64_t words = (codes.columns + each - 1) / each;
+  std::vector<std::uint32_t> out(static_cast<std::size_t>(codes.rows * words));
+  for (std::int64_t row = 0; row < codes.rows; ++row) {
+    for (std::int64_t k = 0; k < codes.columns; ++k) {
+      const int code = codes.codes[static_cast<std::size_t>(row * codes.columns + k)];
+      const auto biased = static_cast<std::uint32_t>(code + (1 << (codes.bits - 1)));
+      out[static_cast<std::size_t>(row * words + k / each)] |= biased << (codes.bits * (k % each));
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
+void append_linear(const StoredTensor& tensor, const std::string& module, const Kind& kind,
+                   std::vector<SafeTensor>& out) {
+  const WeightView& view = tensor.view;
+  const std::int64_t groups = kind.group > 0 ? view.columns / kind.group : 1;
+  out.push_back({module + ".weight_scale", "F32", {view.rows, groups},
+                 [&view] { return bytes_of(weight_codes(view).scales); }});
+  if (!kind.packed()) {
+    out.push_back({module + ".weight", "I8", {view.rows, view.columns},
+                   [&view] { return code_bytes(weight_codes(view).codes, 8); }});
+    return;
+  }
+  const std::int64_t words = (view.columns * kind.bits + 31) / 32;
+  out.push_back({module + ".weight_packed", "I32", {view.rows, words},
+                 [&view] { return bytes_of(packed_words(weight_codes(view))); }});
+  out.push_back({module + ".weight_shape", "I64", {2}, [&view] {
+                   return bytes_of(std::vector<std::int64_t>{view.rows, view.columns});
+                 }});
+}
+
+Json arguments(int bits, const char* strategy, int group, bool dynamic) {
+  Json json = {{"num_bits", bits},      {"type", "int"},       {"symmetric", true},
+               {"strategy", strategy},  {"dynamic", dynamic},  {"block_structure", nullptr},
+               {"actorder", nullptr}};
+  json["group_size"] = group > 0 ? Json(group) : Json();
+  return json;
+}
+
+Json group_config(const Kind& kind, const std::vector<std::string>& modules) {
+  Json json = {{"targets", modules},
+               {"format", kind.packed() ? "pack-quantized" : "int-quantized"},
+               {"output_activations", nullptr}};
+  json["weights"] = arguments(kind.bits, kind.group > 0 ? "group" : "channel", kind.group, false);
+  json["input_activations"] =
+      kind.act == ActKind::row ? arguments(8, "token", 0, true) : Json();
+  return json;
+}
+
+Json whole_config(const std::map<Kind, std::vector<std::string>>& kinds) {
+  Json groups = Json::object();
+  std::string format;
+  for (const auto& [kind, modules] : kinds) {
+    groups["group_" + std::to_string(groups.size())] = group_config(kind, modules);
+    const std::string own = kind.packed() ? "pack-quantized" : "int-quantized";
+    format = format.empty() || format == own ? own : "mixed-precision";
+  }
+  return {{"quant_method", "compressed-tensors"},
+          {"quantization_status", "compressed"},
+          {"format", format},
+          {"config_groups", groups},
+          {"ignore", Json::array({"lm_head"})}};
+}
+
+}  // namespace
+
+CompressedTensors compressed_tensors(const Model& model, const Family& family,
+                                     bool quantized_inputs) {
+  require(family.rotary, family.name,
+          ": its linears are no modules of class Linear, which compressed-tensors wants; write "
+          "floats instead");
+  CompressedTensors out;
+  std::map<Kind, std::vector<std::string>> kinds;
+  for (const TensorSpec& spec : tensor_list(model.config())) {
+    if (!is_block_linear(spec.role)) {
+      out.tensors.push_back(hf_float_tensor(model, family, spec.name));
+      continue;
+    }
+    const StoredTensor& tensor = *model.file().find(spec.name);
+    require(model.file().find(inv_smooth_tensor(spec.name)) == nullptr, spec.name,
+            ": a smoothing vector of its inputs has no place in compressed-tensors");
+    const Kind kind = kind_of(tensor, quantized_inputs);
+    const std::string name = hf_name(family, spec.name);
+    const std::string module = name.substr(0, name.rfind('.'));
+    kinds[kind].push_back(module);
+    append_linear(tensor, module, kind, out.tensors);
+  }
+  out.config = whole_config(kinds);
+  return out;
+}
+
+}  // namespace leq

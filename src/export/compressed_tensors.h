@@ -1,0 +1,25 @@
+// A model's linears as the package compressed-tensors stores them: int-quantized (W8A8, W8A16) and
+// pack-quantized (4 bits in groups).
+#pragma once
+
+#include <vector>
+
+#include "base/json.h"
+#include "export/safetensors_writer.h"
+#include "model/open_model.h"
+#include "models/family.h"
+
+namespace leq {
+
+struct CompressedTensors {
+  std::vector<SafeTensor> tensors;
+  Json config;  // quantization_config of config.json
+};
+
+// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, a scale
+// for each row; else f32. Throws Error naming the first linear whose codes or inputs the
+// formats do not hold, and what to quantize instead. `model` outlives the tensors.
+CompressedTensors compressed_tensors(const Model& model, const Family& family,
+                                     bool quantized_inputs);
+
+}  // namespace leq

@@ -1,0 +1,13 @@
+// genai_config.json, by which onnxruntime-genai finds its way in a folder.
+#pragma once
+
+#include <cstdint>
+
+#include "base/json.h"
+#include "model/open_model.h"
+
+namespace leq {
+
+Json genai_config(const Model& model, std::int64_t context);
+
+}  // namespace leq

@@ -1,0 +1,62 @@
+// Builds an ONNX graph node by node: each call gives back the name of a value.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "export/onnx_model.h"
+
+namespace leq {
+
+// A value of the graph by its name.
+using Value = std::string;
+
+class GraphBuilder {
+ public:
+  // Tensors of more than a kilobyte go to `data`, which outlives the builder.
+  GraphBuilder(OnnxModel& model, AtomicFile& data) : model_(model), data_(data) {}
+
+  // In front of the names of all nodes from now on: "layers.3.".
+  void scope(std::string prefix) { prefix_ = std::move(prefix); }
+
+  // A node with one output.
+  Value add(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes = {});
+  // One of com.microsoft.
+  Value add_contrib(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes);
+  // With several outputs, of ai.onnx or of `domain`.
+  std::vector<Value> add_many(const std::string& op, std::vector<Value> inputs,
+                              std::size_t outputs, OnnxAttributes attributes,
+                              const std::string& domain = "");
+  // The value under another name, one of the graph's outputs.
+  void output(const Value& value, const std::string& name, OnnxType type,
+              std::vector<OnnxDim> dims);
+  Value input(const std::string& name, OnnxType type, std::vector<OnnxDim> dims);
+
+  // Tensors; their bytes are written at once. Alike constants are one tensor.
+  Value tensor(const std::string& name, OnnxType type, std::vector<std::int64_t> dims,
+               std::span<const std::byte> bytes);
+  Value floats(const std::string& name, std::vector<std::int64_t> dims,
+               std::span<const float> values);
+  Value scalar(float value);
+  Value integer(std::int64_t value);                   // a scalar
+  Value integers(const std::vector<std::int64_t>& values);  // a vector
+
+  bool has_tensor(const std::string& name) const { return names_.contains(name); }
+
+ private:
+  std::string unique(const std::string& op);
+
+  OnnxModel& model_;
+  AtomicFile& data_;
+  std::string prefix_;
+  std::map<std::string, int> counts_;
+  std::map<std::string, std::size_t> names_;  // of tensors
+};
+
+}  // namespace leq

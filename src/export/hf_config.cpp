@@ -1,0 +1,179 @@
+#include "export/hf_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+#include "base/text.h"
+
+namespace leq {
+namespace {
+
+// What all layers have in common; a family of transformers has one of each.
+struct Common {
+  AttentionConfig attention;
+  DenseMlpConfig mlp;
+  std::int32_t window = 0;  // of the layers that have one
+  bool all_windows = true;  // every layer has it
+};
+
+Common common_layers(const ModelConfig& config) {
+  const auto uniform = uniform_layers(config.layers);
+  require(uniform.has_value(), config.family,
+          ": layers that differ in more than their windows have no class in transformers");
+  Common common = {uniform->attention, uniform->mlp, 0, true};
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    const std::int32_t window = config.window(layer);
+    require(window == 0 || common.window == 0 || window == common.window, "layer ", layer,
+            ": window ", window, " where another layer has ", common.window);
+    common.window = std::max(common.window, window);
+  }
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    if (config.window(layer) != common.window) common.all_windows = false;
+  }
+  return common;
+}
+
+const char* model_type_of(const ModelConfig& config, const Common& common) {
+  if (!common.mlp.gated) return "gpt2";
+  if (common.attention.qk_norm) return "qwen3";
+  const bool q_alone = common.attention.qkv_bias && !common.attention.output_bias;
+  if (q_alone) return "qwen2";
+  if (common.window > 0 && common.all_windows) return "mistral";
+  require(common.window == 0, config.family, ": windows in some layers alone");
+  return "llama";
+}
+
+void check_biases(const Family& family, const Common& common) {
+  const bool qkv = common.attention.qkv_bias, output = common.attention.output_bias;
+  const auto refuse = [&](bool wrong, const char* what) {
+    require(!wrong, family.name, ": ", what,
+            " that this file has and the class of transformers has not; quantize by a method that "
+            "adds no biases");
+  };
+  if (family.attention_bias_key == nullptr) {
+    refuse(qkv != family.qkv_bias || output != family.output_bias, "biases of attention");
+  } else {
+    refuse(qkv != output, "biases of some linears of attention alone");
+  }
+  if (family.mlp_bias_key == nullptr) {
+    refuse(common.mlp.bias != family.mlp_bias, "biases of the MLP");
+  }
+}
+
+Json rope_parameters(const ModelConfig& config) {
+  const RopeScaling& scaling = config.rope_scaling;
+  Json json = {{"rope_theta", config.rope_theta}};
+  if (scaling.kind == RopeScalingKind::none) {
+    json["rope_type"] = "default";
+    return json;
+  }
+  json["rope_type"] = rope_scaling_name(scaling.kind);
+  json["factor"] = scaling.factor;
+  if (scaling.original_context > 0) {
+    json["original_max_position_embeddings"] = scaling.original_context;
+  }
+  if (scaling.kind == RopeScalingKind::llama3) {
+    json["low_freq_factor"] = scaling.low_freq_factor;
+    json["high_freq_factor"] = scaling.high_freq_factor;
+  }
+  if (scaling.kind != RopeScalingKind::yarn) return json;
+  json["beta_fast"] = scaling.beta_fast;
+  json["beta_slow"] = scaling.beta_slow;
+  json["truncate"] = scaling.truncate;
+  if (scaling.attention_factor > 0) json["attention_factor"] = scaling.attention_factor;
+  if (scaling.mscale > 0) json["mscale"] = scaling.mscale;
+  if (scaling.mscale_all_dim > 0) json["mscale_all_dim"] = scaling.mscale_all_dim;
+  return json;
+}
+
+void add_windows(const ModelConfig& config, const Family& family, const Common& common,
+                 Json& json) {
+  if (family.windows == WindowRule::none) return;
+  json["sliding_window"] = common.window > 0 ? Json(common.window) : Json();
+  if (family.windows == WindowRule::all_layers) return;
+  json["use_sliding_window"] = common.window > 0;
+  Json types = Json::array();
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    types.push_back(config.window(layer) > 0 ? "sliding_attention" : "full_attention");
+  }
+  json["layer_types"] = types;
+}
+
+void add_special_tokens(const Model& model, Json& json) {
+  if (!model.has_tokenizer()) return;
+  const std::vector<Token> ends = model.end_tokens();
+  if (model.tokenizer().bos() >= 0) json["bos_token_id"] = model.tokenizer().bos();
+  if (!ends.empty()) json["eos_token_id"] = ends.size() == 1 ? Json(ends.front()) : Json(ends);
+}
+
+}  // namespace
+
+const Family& hf_family_of(const ModelConfig& config) {
+  require(config.rotation.block == 0, config.family,
+          ": the residual stream is rotated, which no class of transformers computes; quantize "
+          "without a rotation");
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    require(config.layer(layer).attention() != nullptr && config.layer(layer).dense_mlp() != nullptr,
+            "layer ", layer, ": exported folders hold softmax attention and dense MLPs; this layer "
+            "is of another kind");
+  }
+  const Common common = common_layers(config);
+  const Family& family = *find_family(model_type_of(config, common));
+  check_biases(family, common);
+  return family;
+}
+
+Json hf_config(const Model& model, const Family& family) {
+  const ModelConfig& config = model.config();
+  const Common common = common_layers(config);
+  const ConfigKeys& keys = family.keys;
+  Json json = {{"architectures", Json::array({family.architectures.front()})},
+               {"model_type", family.model_type},
+               {"tie_word_embeddings", config.tied},
+               {"dtype", "float32"},
+               {"torch_dtype", "float32"}};
+  const auto add = [&](const char* key, const Json& value) {
+    if (key != nullptr) json[key] = value;
+  };
+  add(keys.width, config.width);
+  add(keys.layers, config.layer_count());
+  add(keys.heads, config.heads);
+  add(keys.kv_heads, config.kv_heads);
+  add(keys.head_dim, config.head_dim);
+  add(keys.hidden, common.mlp.hidden);
+  add(keys.vocab, config.vocab);
+  add(keys.context, config.context);
+  add(keys.norm_eps, config.norm_eps);
+  add(keys.activation, family.activations.front());
+  add(family.attention_bias_key, common.attention.qkv_bias);
+  add(family.mlp_bias_key, common.mlp.bias);
+  if (family.rotary) {
+    json["rope_parameters"] = rope_parameters(config);
+    json["rope_theta"] = config.rope_theta;
+    if (config.rope_scaling.kind != RopeScalingKind::none) {
+      json["rope_scaling"] = rope_parameters(config);
+    }
+  }
+  add_windows(config, family, common, json);
+  add_special_tokens(model, json);
+  return json;
+}
+
+Json hf_generation_config(const Model& model) {
+  const Json said = generation_to_json(model.generation());
+  Json json = Json::object();
+  for (const SamplingKnob& knob : kSamplingKnobs) {
+    if (knob.config_key.empty() || !said.contains(knob.name)) continue;
+    json[knob.config_key] = said.at(knob.name);
+  }
+  if (json.contains("temperature")) {
+    const bool samples = json.at("temperature").get<double>() > 0;
+    json["do_sample"] = samples;
+    if (!samples) json.erase("temperature");
+  }
+  add_special_tokens(model, json);
+  return json;
+}
+
+}  // namespace leq

@@ -1,0 +1,54 @@
+// The integers of a stored weight and their scales, out of the panels of the file: what exported
+// formats hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tensor/weight_layout.h"
+
+namespace leq {
+
+struct WeightCodes {
+  bool is_signed = true;     // false: codes of `bits` bits with zero points
+  int bits = 8;              // 4 or 8: codes of 2 and 3 bits are codes of 4 as well
+  std::int64_t rows = 0;     // N
+  std::int64_t columns = 0;  // K
+  std::int64_t block = 0;    // columns of one scale; K where a row has one
+  std::int64_t blocks = 0;   // of a row, ceil(K / block)
+  std::vector<std::int16_t> codes;  // [N][K]
+  std::vector<float> scales;        // [N][blocks]
+  std::vector<std::uint8_t> zeros;  // [N][blocks], empty where is_signed
+
+  bool by_row() const { return blocks == 1 && block == columns; }
+  bool one_scale() const;  // all scales are equal
+};
+
+// Whether weight_codes can be asked: int and uint types, by rows or groups.
+bool has_weight_codes(const WeightView& weight);
+WeightCodes weight_codes(const WeightView& weight);
+// All numbers as f32 [N][K].
+std::vector<float> weight_floats(const WeightView& weight);
+
+// [rows][columns] -> [columns][rows]
+template <class T>
+std::vector<T> transposed(const std::vector<T>& values, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t kTile = 64;
+  std::vector<T> out(values.size());
+  for (std::int64_t first = 0; first < rows; first += kTile) {
+    const std::int64_t last = first + kTile < rows ? first + kTile : rows;
+    for (std::int64_t c = 0; c < columns; ++c) {
+      for (std::int64_t r = first; r < last; ++r) {
+        out[static_cast<std::size_t>(c * rows + r)] =
+            values[static_cast<std::size_t>(r * columns + c)];
+      }
+    }
+  }
+  return out;
+}
+
+// Codes as bytes; of 4 bits two to a byte, the first in the low half.
+std::vector<std::byte> code_bytes(const std::vector<std::int16_t>& codes, int bits);
+
+}  // namespace leq
