@@ -99,6 +99,8 @@ class Options {
   // Puts other texts in the place of those given: one, or those of a list.
   void replace_texts(std::string_view name,
                      const std::function<std::string(const std::string&)>& other);
+  // As if the command line said so.
+  void set_text(std::string_view name, const std::string& text);
   // Lines for people: words that do nothing here.
   const std::vector<std::string>& notes() const { return notes_; }
 
