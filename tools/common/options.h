@@ -35,7 +35,8 @@ struct Option {
   std::string group = {};                                     // heading in the help
   double minimum = -std::numeric_limits<double>::infinity();  // numbers: inclusive range
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};  // texts: the only values allowed, if any
+  std::vector<std::string> choices = {};      // texts: the only values allowed, if any
+  std::vector<std::string> suggestions = {};  // values that shells offer, among others
   bool required = false;
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
   bool hidden = false;         // accepted, but not in the help

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "generate/chat_template.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
 #include "tools/server/llama_server_flags.h"
@@ -188,6 +189,11 @@ std::vector<Option> limit_options() {
   };
 }
 
+std::vector<std::string> template_names() {
+  const auto names = ChatTemplate::names();
+  return {names.begin(), names.end()};
+}
+
 std::vector<Option> reply_options() {
   const std::string group = "Replies";
   return {
@@ -205,7 +211,8 @@ std::vector<Option> reply_options() {
        .kind = Kind::text,
        .value_name = "NAME",
        .help = "use this template, not the one that the model brings",
-       .group = group},
+       .group = group,
+       .suggestions = template_names()},
       {.name = "enable-thinking",
        .kind = Kind::text,
        .value_name = "on|off",
