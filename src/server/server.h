@@ -23,7 +23,7 @@ struct ServerOptions : HostOptions {
 
 class Server {
  public:
-  // Listens once it is there. `model` and `session` must outlive it, and nobody else may use the
+  // Listens once it is there. `model` and `session` must outlive it, and no one else may use the
   // session. Throws Error on settings that make no sense, and where the address is not to be had.
   Server(const Model& model, Session& session, const ServerOptions& options);
   // The models of a folder; of the options, those of hosts come with each model from the loader.

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool guesses(const Options& options) {
+bool drafts(const Options& options) {
   return options.text("speculate") != "off" && options.integer("draft-max") > 0;
 }
 
@@ -27,8 +27,8 @@ RunLimits wanted_limits(const Options& options, RunLimits limits) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // One may take what others do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const int guessing = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (guesses(options) ? guessing * kMostGuesses : 0);
+  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
+  limits.output_tokens = limits.sequences + (drafts(options) ? drafting * kMaxDraftTokens : 0);
   return limits;
 }
 
@@ -66,8 +66,8 @@ AdjustLimits server_limits(const Options& options) {
 void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host) {
   host.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
-  host.engine.speculate = guesses(options);
-  host.engine.most_guesses = options.integer("draft-max");
+  host.engine.speculate = drafts(options);
+  host.engine.max_draft_tokens = options.integer("draft-max");
   host.engine.draft = setup.draft_session.get();
 }
 
