@@ -18,7 +18,7 @@ set(leq_files_apart
   tests/model/sampling_settings_test tests/model/window_test tests/quantize/[a-z0-9_]+
   tests/server/http_server_test tests/sim/random_models_test tests/sim/ranks_test tests/tools/manual_test
   tests/tools/options_test tests/tools/quantize_resume_test tests/tools/quantize_test
-  tests/tools/run_test)
+  tests/tools/run_question_test tests/tools/run_test)
 list(JOIN leq_files_apart "|" leq_files_apart)
 
 # leq_compile_by_folder(TARGET)

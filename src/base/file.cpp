@@ -288,6 +288,18 @@ std::string read_text_file(const fs::path& path, std::uint64_t max_bytes) {
   return read_to_end(file, path, max_bytes);
 }
 
+namespace {
+
+// In a folder with the sticky bit, as /tmp, a file is replaced by its owner or the folder's alone.
+bool may_replace(const fs::path& target, const fs::path& folder) {
+  struct stat file = {}, place = {};
+  if (::lstat(target.c_str(), &file) != 0 || ::stat(folder.c_str(), &place) != 0) return true;
+  const uid_t user = ::geteuid();
+  return (place.st_mode & S_ISVTX) == 0 || user == 0 || user == file.st_uid || user == place.st_uid;
+}
+
+}  // namespace
+
 void check_output(const fs::path& target) {
   require(!target.empty(), "the name of the file to write is empty");
   const std::string name = target.string();
@@ -307,9 +319,12 @@ void check_output(const fs::path& target) {
   const fs::path folder = folder_of(target);
   require(fs::is_directory(folder, error), ErrorKind::io, name,
           ": cannot write there: ", folder.string(), " is no folder; make it first");
-  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0) return;
-  fail(ErrorKind::io, name, ": cannot write there: ", std::strerror(errno),
-       "; choose another folder");
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    fail(ErrorKind::io, name, ": cannot write there: ", std::strerror(errno),
+         "; choose another folder");
+  }
+  require(may_replace(target, folder), ErrorKind::io, name, ": belongs to another user, and in ",
+          folder.string(), " nobody replaces the files of others; choose another name");
 }
 
 void require_no_input(const fs::path& target, std::span<const fs::path> inputs) {

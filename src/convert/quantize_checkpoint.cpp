@@ -1,6 +1,7 @@
 #include "convert/quantize_checkpoint.h"
 
 #include <array>
+#include <cmath>
 #include <memory>
 #include <set>
 #include <system_error>
@@ -62,8 +63,9 @@ void choose_rotation(const CheckpointOptions& options, const ImportedModel& mode
                                                .stop = blocks.stop});
   blocks.rewrites.rotation_seed = best.seed;
   options.say("rotation    seed " + std::to_string(best.seed) + " of " +
-              std::to_string(options.rotation_seeds) + ", loss " + fixed(100 * best.loss, 3) +
-              " %, the worst " + fixed(100 * best.worst_loss, 3) + " %");
+              std::to_string(options.rotation_seeds) + ", loss " +
+              fixed(100 * std::sqrt(best.loss), 2) + " % of the outputs' norm, the worst " +
+              fixed(100 * std::sqrt(best.worst_loss), 2) + " %");
 }
 
 Json metadata_of(const ImportedModel& model, const CheckpointOptions& options,
@@ -109,8 +111,7 @@ CheckpointResult write_model(const ModelToWrite& what, LeqWriter* writer,
   const auto report = [&](std::int64_t done, std::int64_t total) {
     if (calibrated == nullptr) progress(done, total);
     require(!what.options.stop(), ErrorKind::interrupted, "interrupted; ", output.string(),
-            " is not written; the same command with ", Setting{"resume"},
-            " uses what was finished");
+            " is not written");
   };
   const QuantizeResult written = write_tensors(writer, model.tensors, what.write, report);
   CheckpointResult result;
@@ -209,9 +210,6 @@ namespace {
 // What all ranks must have alike.
 void agree(const ImportedModel& model, const CheckpointOptions& options) {
   if (options.ranks->size() == 1) return;
-  require(!options.resume, Setting{"resume"},
-          ": an interrupted run is gone on with by one rank alone; leave ", Setting{"ranks"},
-          " out, the file will be the same");
   require(options.max_ram == 0, Setting{"max_ram"},
           ": of several ranks memory is not planned; "
           "leave ",
@@ -257,8 +255,8 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
     result = write_model({model, options, blocks, write}, writer.get(), output,
                          calibrated ? &*calibrated : nullptr, progress);
     if (partial != nullptr) partial->remove();
-  } catch (const std::exception& error) {
-    if (partial != nullptr) partial->tell_kept(error);
+  } catch (const std::exception&) {
+    if (partial != nullptr) partial->tell_kept();
     throw;
   }
   return result;

@@ -116,7 +116,7 @@ std::string tensor_table(const Model& model) {
     if (has_sources) row.push_back({"source", source_text(tensor)});
     row.push_back({"act", act_text(tensor)});
     row.push_back({"bytes", with_commas(static_cast<std::int64_t>(tensor.bytes()))});
-    row.push_back({"error", exact ? Cell() : Cell(tensor.error, 8)});
+    row.push_back({"error, %", exact ? Cell() : Cell(100 * std::sqrt(tensor.error), 3)});
     row.push_back({"xxh3 of codes", hex(tensor.planes.front().xxh3)});
     table.add(row);
   }

@@ -39,8 +39,8 @@ MixedSearchResult search_in(const fs::path& work, const SearchJob& job) {
   for (std::size_t c = 0; c < kChoices; ++c) {
     const CheckpointOptions candidate = candidate_options(job.checkpoint, c, job.bits.group);
     request.candidates[c] = work / (candidate.type + ".leq");
-    // A finished file is used again where the run is resumed.
-    if (job.checkpoint.resume && file_exists(request.candidates[c])) continue;
+    // One that is there is of the interrupted run that this one goes on with.
+    if (file_exists(request.candidates[c])) continue;
     quantize_imported(job.model, request.candidates[c], candidate,
                       [&](std::int64_t done, std::int64_t total) {
                         job.progress(static_cast<std::int64_t>(c) * total + done, kChoices * total);
@@ -48,8 +48,7 @@ MixedSearchResult search_in(const fs::path& work, const SearchJob& job) {
   }
   if (request.options.log.empty()) request.options.log = work / "log.json";
   request.options.progress = [&](int done, double best) {
-    require(!job.checkpoint.stop(), ErrorKind::interrupted, "interrupted; go on with ",
-            Setting{"resume"});
+    require(!job.checkpoint.stop(), ErrorKind::interrupted, "interrupted");
     if (job.bits.search.options.progress) job.bits.search.options.progress(done, best);
   };
   return search_mixed_model(request, job.output);
@@ -95,14 +94,16 @@ MixedSearchResult quantize_by_search(
         checkpoint_identity(model, candidate_options(checkpoint, c, bits.group)), "identity"));
   }
   const fs::path work = output.string() + ".search";
-  PartialRun kept(work, identity.dump(), checkpoint.resume, checkpoint.say);
+  PartialRun kept(work, identity.dump(),
+                  checkpoint.resume ? UnfinishedRun::resume : UnfinishedRun::replace,
+                  checkpoint.say);
   try {
     MixedSearchResult result =
         search_in(kept.folder(), {model, output, checkpoint, bits, base, progress});
     kept.remove();
     return result;
-  } catch (const std::exception& error) {
-    kept.tell_kept(error);
+  } catch (const std::exception&) {
+    kept.tell_kept();
     throw;
   }
 }

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "base/error.h"
@@ -159,6 +161,29 @@ void follow(const QuantizeJob& job, const ImportedModel& model) {
   quantize_imported(model, job.output, checkpoint, [](auto, auto) {});
 }
 
+// The file is whole whatever becomes of its gate: no memory for that is no failure.
+std::optional<GateResult> judge_written(const QuantizeJob& job, const ImportedModel& model,
+                                        std::int64_t gate_windows, BaseFile& base) {
+  const auto no_memory = [&](const std::string& why) {
+    job.checkpoint.say("warning     " + why + ": " + job.output.string() +
+                       " is complete and was not judged; judge it with less beside it, or by "
+                       "leq-perplexity");
+    return std::nullopt;
+  };
+  try {
+    return judge(job, model, gate_windows, base);
+  } catch (const std::bad_alloc&) {
+    return no_memory("out of memory");
+  } catch (const std::length_error&) {
+    return no_memory("out of memory");
+  } catch (const Error& error) {
+    require(!job.checkpoint.stop(), ErrorKind::interrupted, "interrupted; ", job.output.string(),
+            " is complete, without its gate");
+    if (error.kind() == ErrorKind::no_memory) return no_memory(std::string(error.marked()));
+    throw;
+  }
+}
+
 std::optional<GateResult> lead(const QuantizeJob& job, const ImportedModel& model) {
   Communicator& ranks = *job.checkpoint.ranks;
   check_job(job, model);
@@ -174,13 +199,7 @@ std::optional<GateResult> lead(const QuantizeJob& job, const ImportedModel& mode
         model, job.output, checkpoint,
         [&](std::int64_t done, std::int64_t total) { job.progress("quantize", done, total, ""); }));
   }
-  try {
-    return judge(job, model, gate_windows, base);
-  } catch (const Error&) {
-    require(!checkpoint.stop(), ErrorKind::interrupted, "interrupted; ", job.output.string(),
-            " is complete, without its gate");
-    throw;
-  }
+  return judge_written(job, model, gate_windows, base);
 }
 
 }  // namespace

@@ -11,12 +11,12 @@
 #include "base/text.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
-#include "server/foreign_chat.h"
-#include "server/generation.h"
 #include "server/page.h"
 
 namespace leq {
 namespace {
+
+constexpr std::string_view kSlotPath = "/slots/ID";
 
 // Headers that the reply to a page of an allowed site has too.
 class SiteExchange : public HttpExchange {
@@ -48,9 +48,18 @@ class SiteExchange : public HttpExchange {
 
 }  // namespace
 
+// Answered by the server, or with the model that the request names.
 struct Api::Route {
+  constexpr Route(std::string_view how, std::string_view where,
+                  void (Api::*answers)(HttpExchange&) const, bool key = true)
+      : method(how), path(where), answer(answers), needs_key(key) {}
+  constexpr Route(std::string_view how, std::string_view where,
+                  void (ModelApi::*answers)(HttpExchange&, JsonNode) const)
+      : method(how), path(where), with_model(answers) {}
+
   std::string_view method, path;
-  void (Api::*answer)(HttpExchange&) const;
+  void (Api::*answer)(HttpExchange&) const = nullptr;
+  void (ModelApi::*with_model)(HttpExchange&, JsonNode) const = nullptr;
   bool needs_key = true;
 };
 
@@ -61,43 +70,39 @@ std::span<const Api::Route> Api::routes() {
       Route{"GET", "/v1/health", &Api::health, false},
       Route{"GET", "/v1/models", &Api::models},
       Route{"GET", "/models", &Api::models},
-      Route{"POST", "/v1/chat/completions", &Api::chat},
-      Route{"POST", "/chat/completions", &Api::chat},
-      Route{"POST", "/v1/completions", &Api::completions},
-      Route{"POST", "/completion", &Api::native},
-      Route{"POST", "/completions", &Api::native},
-      Route{"POST", "/v1/responses", &Api::responses},
-      Route{"POST", "/responses", &Api::responses},
-      Route{"POST", "/v1/responses/input_tokens", &Api::count_responses_tokens},
+      Route{"GET", "/v1/models/NAME", &Api::one_model},
+      Route{"POST", "/v1/chat/completions", &ModelApi::chat},
+      Route{"POST", "/chat/completions", &ModelApi::chat},
+      Route{"POST", "/v1/completions", &ModelApi::completions},
+      Route{"POST", "/completion", &ModelApi::native},
+      Route{"POST", "/completions", &ModelApi::native},
+      Route{"POST", "/v1/responses", &ModelApi::responses},
+      Route{"POST", "/responses", &ModelApi::responses},
+      Route{"POST", "/v1/responses/input_tokens", &ModelApi::count_responses_tokens},
       Route{"GET", "/v1/responses/ID", &Api::no_stored_response},
-      Route{"POST", "/v1/messages", &Api::messages},
-      Route{"POST", "/v1/messages/count_tokens", &Api::count_messages_tokens},
-      Route{"POST", "/v1/rerank", &Api::rerank},
-      Route{"POST", "/v1/reranking", &Api::rerank},
-      Route{"POST", "/rerank", &Api::rerank},
-      Route{"POST", "/v1/embeddings", &Api::embeddings},
-      Route{"POST", "/embeddings", &Api::embeddings},
-      Route{"POST", "/tokenize", &Api::tokenize},
-      Route{"POST", "/detokenize", &Api::detokenize},
-      Route{"POST", "/apply-template", &Api::apply_template},
-      Route{"POST", "/v1/chat/completions/input_tokens", &Api::count_tokens},
-      Route{"GET", "/props", &Api::props},
+      Route{"POST", "/v1/messages", &ModelApi::messages},
+      Route{"POST", "/v1/messages/count_tokens", &ModelApi::count_messages_tokens},
+      Route{"POST", "/v1/rerank", &ModelApi::rerank},
+      Route{"POST", "/v1/reranking", &ModelApi::rerank},
+      Route{"POST", "/rerank", &ModelApi::rerank},
+      Route{"POST", "/v1/embeddings", &ModelApi::embeddings},
+      Route{"POST", "/embeddings", &ModelApi::embeddings},
+      Route{"POST", "/tokenize", &ModelApi::tokenize},
+      Route{"POST", "/detokenize", &ModelApi::detokenize},
+      Route{"POST", "/apply-template", &ModelApi::apply_template},
+      Route{"POST", "/v1/chat/completions/input_tokens", &ModelApi::count_tokens},
+      Route{"GET", "/props", &ModelApi::props},
       Route{"GET", "/slots", &Api::slots},
-      Route{"POST", "/slots/ID", &Api::slot_action},
+      Route{"POST", kSlotPath, &ModelApi::slot_action},
       Route{"GET", "/metrics", &Api::metrics},
   };
   return kRoutes;
 }
 
-Api::Api(const ApiModel& model, const Model& facts, const RunLimits& limits, EngineThread& engine,
-         const ApiOptions& options)
-    : model_(model), facts_(facts), limits_(limits), engine_(engine), options_(options) {}
-
 // The path as the table of routes has it.
-std::string_view Api::pattern_of(const HttpRequest& request) const {
-  // /v1/models/NAME is answered as /v1/models: there is one.
-  if (request.path == "/v1/models/" + model_.name) return "/v1/models";
-  if (request.path.starts_with("/slots/")) return "/slots/ID";
+std::string_view Api::pattern_of(const HttpRequest& request) {
+  if (request.path.starts_with("/v1/models/")) return "/v1/models/NAME";
+  if (request.path.starts_with("/slots/")) return kSlotPath;
   constexpr std::string_view kResponses = "/v1/responses/";
   if (request.path.starts_with(kResponses) && request.path != "/v1/responses/input_tokens") {
     return "/v1/responses/ID";
@@ -120,10 +125,6 @@ const Api::Route& Api::route_of(const HttpRequest& request) const {
                    "method " + request.method + " is not allowed for " + printable(request.path) +
                        " (allowed: " + allowed + ")",
                    "method_not_allowed", {{"Allow", allowed}});
-  }
-  if (request.path.starts_with("/v1/models/")) {
-    throw ApiError(404, "there is no model " + printable(request.path.substr(11)) + " here",
-                   "model_not_found");
   }
   throw ApiError(404, "unknown path " + printable(request.path) + " (see docs/server.md)",
                  "not_found");
@@ -181,13 +182,28 @@ void Api::answer_checked(HttpExchange& exchange) const {
   }
   const Route& route = route_of(request);
   if (route.needs_key) check_key(request, options_.access);
+  if (route.with_model != nullptr) return answer_with_model(exchange, route);
   (this->*route.answer)(exchange);
 }
 
-void Api::send(HttpExchange& exchange, const Json& json) const {
-  HttpReply reply;
-  reply.body = json.dump_any();
-  exchange.reply(reply);
+// As the body or "?model=NAME" says; empty: the default model.
+std::string Api::wanted_model(const HttpRequest& request, JsonNode body) const {
+  if (models_.has_one_model()) return "";
+  if (std::string name = request.query_value("model"); !name.empty()) return name;
+  return body ? text_field(body, "model").value_or("") : "";
+}
+
+void Api::answer_with_model(HttpExchange& exchange, const Route& route) const {
+  const HttpRequest& request = exchange.request();
+  const bool has_body = route.path != kSlotPath ? route.method == "POST" : !request.body.empty();
+  JsonTree tree;
+  if (has_body) tree = parse_request_object(request.body);
+  const JsonNode body = has_body ? tree.root() : JsonNode();
+  const ModelPool::Lease lease =
+      models_.lease(wanted_model(request, body), [&] { return exchange.client_is_there(); });
+  if (lease == nullptr) throw ApiError(503, "the client went away", "");  // nobody reads it
+  (ModelApi(*lease, {options_.most_seconds, options_.ping_seconds}).*route.with_model)(exchange,
+                                                                                       body);
 }
 
 void Api::page(HttpExchange& exchange) const {
@@ -200,26 +216,6 @@ void Api::page(HttpExchange& exchange) const {
                    {"Referrer-Policy", "no-referrer"},
                    {"Cache-Control", "no-cache"}};
   exchange.reply(reply);
-}
-
-void Api::generate(HttpExchange& exchange, CallStyle style) const {
-  const JsonTree body = parse_request_body(exchange.request().body);
-  const bool is_foreign = style == CallStyle::responses || style == CallStyle::messages;
-  ForeignChat foreign;
-  if (style == CallStyle::responses) foreign = chat_of_responses(body.root());
-  if (style == CallStyle::messages) foreign = chat_of_messages(body.root());
-  const JsonNode chat = is_foreign ? foreign.body.root() : body.root();
-  GenerationCall call = read_generation_call(style, chat, model_);
-  call.asked = body.root();
-  call.notes.insert(call.notes.begin(), foreign.notes.begin(), foreign.notes.end());
-  for (std::string& note : call.notes) note = spelled(note);
-  answer_generation(exchange, std::move(call), model_, engine_,
-                    {options_.most_seconds, options_.ping_seconds});
-}
-
-void Api::no_stored_response(HttpExchange& exchange) const {
-  throw ApiError(404, printable(exchange.request().path) + ": responses are not stored here",
-                 "not_found");
 }
 
 HttpReply api_fault_reply(const HttpFault& fault) {

@@ -9,10 +9,10 @@
 
 #include "base/json.h"
 #include "base/json_tree.h"
-#include "server/api.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
 #include "server/base64.h"
+#include "server/model_api.h"
 
 namespace leq {
 namespace {
@@ -49,7 +49,8 @@ std::string document_text(JsonNode node) {
 
 }  // namespace
 
-std::vector<float> Api::embed(const std::vector<Token>& tokens, std::string_view member) const {
+std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
+                                   std::string_view member) const {
   if (tokens.empty()) field_error(member, "a text of at least one token");
   if (std::ssize(tokens) > engine_.context()) {
     throw ApiError(400,
@@ -66,9 +67,7 @@ std::vector<float> Api::embed(const std::vector<Token>& tokens, std::string_view
 }
 
 // The first `dimensions` numbers, where so many are asked for, scaled to a length of 1.
-void Api::embeddings(HttpExchange& exchange) const {
-  const JsonTree tree = parse_request_object(exchange.request().body);
-  const JsonNode body = tree.root();
+void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
   const std::string format = text_field(body, "encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     field_error("encoding_format", "float or base64", body.find("encoding_format"));
@@ -89,16 +88,15 @@ void Api::embeddings(HttpExchange& exchange) const {
         {{"object", "embedding"}, {"index", data.size()}, {"embedding", std::move(embedding)}});
     if (!exchange.client_is_there()) return;
   }
-  send(exchange, {{"object", "list"},
-                  {"data", std::move(data)},
-                  {"model", model_.name},
-                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+  send_json(exchange, {{"object", "list"},
+                       {"data", std::move(data)},
+                       {"model", model_.name},
+                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
 // By the cosine between embeddings of query and document.
-void Api::rerank(HttpExchange& exchange) const {
-  const JsonTree tree = parse_request_object(exchange.request().body);
-  const JsonNode body = tree.root(), documents = given_field(body, "documents");
+void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
+  const JsonNode documents = given_field(body, "documents");
   const auto query = text_field(body, "query");
   if (!query) field_error("query", "a text", JsonNode());
   if (!documents || !documents.is_array() || documents.size() == 0 ||
@@ -134,10 +132,10 @@ void Api::rerank(HttpExchange& exchange) const {
     if (with_texts) result["document"] = Json::object({{"text", texts[i]}});
     results.push_back(std::move(result));
   }
-  send(exchange, {{"object", "list"},
-                  {"model", model_.name},
-                  {"results", std::move(results)},
-                  {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
+  send_json(exchange, {{"object", "list"},
+                       {"model", model_.name},
+                       {"results", std::move(results)},
+                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
 }  // namespace leq

@@ -1,18 +1,18 @@
 #include "server/api_model.h"
 
 #include <ctime>
+#include <string_view>
 
 #include "base/error.h"
 
 namespace leq {
-namespace {
-
-std::string stem(const std::string& path) {
+std::string model_name_of(const std::string& path) {
   const std::string name = path.substr(path.find_last_of('/') + 1);
-  return name.ends_with(".leq") ? name.substr(0, name.size() - 4) : name;
+  for (const std::string_view ending : {".leq", ".gguf"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
 }
-
-}  // namespace
 
 std::optional<ChatTemplate> chat_template_of(const Model& model, const std::string& name,
                                              std::string& error) {
@@ -33,7 +33,7 @@ ApiModel api_model_of(const Model& model, const ChatTemplate* chat, const std::s
                       bool own_template) {
   ApiModel api = {.tokenizer = model.tokenizer()};
   api.vocabulary = static_cast<std::size_t>(model.config().vocab);
-  api.name = stem(model.file().name());
+  api.name = model_name_of(model.file().name());
   api.chat = chat;
   api.chat_error = chat_error;
   api.style = reply_style(model.chat_template());

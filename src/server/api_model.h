@@ -10,6 +10,9 @@
 
 namespace leq {
 
+// "folder/story.leq" -> "story"; the same of a GGUF file.
+std::string model_name_of(const std::string& path);
+
 // The format of this name, or the model's own template where there is none. A model whose template
 // cannot be used still completes texts; `error` says why it does not chat.
 std::optional<ChatTemplate> chat_template_of(const Model& model, const std::string& name,

@@ -8,23 +8,22 @@
 #include "base/json_tree.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "server/api.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
+#include "server/model_api.h"
 
 namespace leq {
 namespace {
 
-std::string file_name_of(const HttpExchange& exchange) {
-  const JsonTree tree = parse_request_body(exchange.request().body);
-  const auto name = tree.root().is_object() ? text_field(tree.root(), "filename") : std::nullopt;
+std::string file_name_of(JsonNode body) {
+  const auto name = body ? text_field(body, "filename") : std::nullopt;
   if (!name) field_error("filename", "the name of a file");
   return *name;
 }
 
 }  // namespace
 
-std::size_t Api::slot_of(const HttpRequest& request) const {
+std::size_t ModelApi::slot_of(const HttpRequest& request) const {
   const auto slot =
       parse_int(std::string_view(request.path).substr(std::string_view("/slots/").size()));
   if (!slot || *slot < 0 || *slot >= limits_.sequences) {
@@ -35,29 +34,29 @@ std::size_t Api::slot_of(const HttpRequest& request) const {
   return static_cast<std::size_t>(*slot);
 }
 
-void Api::slot_action(HttpExchange& exchange) const {
-  if (!options_.slot_files) {
+void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
+  if (!hosted_.slot_files()) {
     throw ApiError(501, "slots are saved nowhere: start the server with a folder for them",
                    "not_supported");
   }
   const HttpRequest& request = exchange.request();
   const std::size_t slot = slot_of(request);
   const std::string action = request.query_value("action");
-  if (action == "save") return send(exchange, save_slot(slot, file_name_of(exchange)));
-  if (action == "restore") return send(exchange, restore_slot(slot, file_name_of(exchange)));
-  if (action == "erase") return send(exchange, erase_slot(slot));
+  if (action == "save") return send_json(exchange, save_slot(slot, file_name_of(body)));
+  if (action == "restore") return send_json(exchange, restore_slot(slot, file_name_of(body)));
+  if (action == "erase") return send_json(exchange, erase_slot(slot));
   field_error("action", "expected ?action=save, restore or erase");
 }
 
-Json Api::save_slot(std::size_t slot, const std::string& name) const {
+Json ModelApi::save_slot(std::size_t slot, const std::string& name) const {
   const Stopwatch watch;
-  (void)options_.slot_files->file(name);  // refused before anything is done
+  (void)hosted_.slot_files()->file(name);  // refused before anything is done
   SavedPrompt prompt;
   engine_.with_idle_sequence(
       [&](Engine& engine) { prompt = engine.save_prompt(engine_.slot_texts()[slot]); });
   const std::size_t tokens = prompt.tokens.size();
   if (tokens == 0) throw ApiError(400, "slot " + std::to_string(slot) + " is empty", "slot_empty");
-  const std::uint64_t bytes = options_.slot_files->write(name, std::move(prompt));
+  const std::uint64_t bytes = hosted_.slot_files()->write(name, std::move(prompt));
   return {{"id_slot", slot},
           {"filename", name},
           {"n_saved", tokens},
@@ -65,9 +64,9 @@ Json Api::save_slot(std::size_t slot, const std::string& name) const {
           {"timings", {{"save_ms", 1e3 * watch.seconds()}}}};
 }
 
-Json Api::restore_slot(std::size_t slot, const std::string& name) const {
+Json ModelApi::restore_slot(std::size_t slot, const std::string& name) const {
   const Stopwatch watch;
-  SavedPrompt prompt = options_.slot_files->read(name);
+  SavedPrompt prompt = hosted_.slot_files()->read(name);
   bool fits = false;
   engine_.with_idle_sequence([&](Engine& engine) {
     fits = engine.load_prompt(prompt, name);
@@ -82,11 +81,11 @@ Json Api::restore_slot(std::size_t slot, const std::string& name) const {
   return {{"id_slot", slot},
           {"filename", name},
           {"n_restored", prompt.tokens.size()},
-          {"n_read", std::filesystem::file_size(options_.slot_files->file(name))},
+          {"n_read", std::filesystem::file_size(hosted_.slot_files()->file(name))},
           {"timings", {{"restore_ms", 1e3 * watch.seconds()}}}};
 }
 
-Json Api::erase_slot(std::size_t slot) const {
+Json ModelApi::erase_slot(std::size_t slot) const {
   std::size_t tokens = 0;
   engine_.between_steps([&](Engine& engine) {
     const std::vector<Token> text = std::exchange(engine_.slot_texts()[slot], {});

@@ -1,7 +1,9 @@
 #include "server/foreign_chat.h"
 
+#include <array>
 #include <utility>
 
+#include "server/api_fields.h"
 #include "server/json_text.h"
 
 namespace leq {
@@ -15,6 +17,25 @@ std::string message(std::string_view role, std::string_view text) {
 }
 
 }  // namespace
+
+void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat) {
+  for (const CopiedMember& member : members) {
+    chat.add_given(member.as, given_field(body, member.name));
+  }
+}
+
+std::string function_of(JsonNode tool, std::span<const CopiedMember> members) {
+  JsonObjectText function, whole;
+  copy_members(tool, members, function);
+  whole.add_text("type", "function");
+  whole.add_raw("function", std::move(function).finish());
+  return std::move(whole).finish();
+}
+
+std::string chosen_function(JsonNode choice) {
+  static constexpr std::array kName = {CopiedMember{"name", "name"}};
+  return function_of(choice, kName);
+}
 
 void ChatText::add(std::string_view text) {
   if (!std::exchange(has_lead_, true) && !lead_.empty()) messages_ = message("system", lead_);

@@ -1,10 +1,13 @@
 // Requests of other chat APIs as bodies of /v1/chat/completions, which all that follows reads.
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/json_tree.h"
+#include "server/json_text.h"
 
 namespace leq {
 
@@ -18,6 +21,17 @@ struct ForeignChat {
 ForeignChat chat_of_responses(JsonNode body);
 // Of /v1/messages, as Anthropic has it.
 ForeignChat chat_of_messages(JsonNode body);
+
+// A member of a request, and its name in a chat's.
+struct CopiedMember {
+  std::string_view name, as;
+};
+// Those that are given.
+void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
+// {"type": "function", "function": {...}} with some of a tool's or a choice's members.
+std::string function_of(JsonNode tool, std::span<const CopiedMember> members);
+// {"type": "function", "function": {"name": ...}}, which a choice of tools says.
+std::string chosen_function(JsonNode choice);
 
 // Puts a conversation together: what the assistant thinks, says and calls in a row is one message,
 // so is what the user says in a row, and what the system says before all others. Many templates

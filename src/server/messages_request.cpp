@@ -12,16 +12,23 @@
 namespace leq {
 namespace {
 
-constexpr std::array<std::array<std::string_view, 2>, 9> kKeptOfMessages = {
-    {{"temperature", "temperature"},
-     {"top_p", "top_p"},
-     {"top_k", "top_k"},
-     {"min_p", "min_p"},
-     {"seed", "seed"},
-     {"stop_sequences", "stop"},
-     {"stream", "stream"},
-     {"max_tokens", "max_tokens"},
-     {"chat_template_kwargs", "chat_template_kwargs"}}};
+constexpr std::array kKeptOfMessages = {
+    CopiedMember{"temperature", "temperature"},
+    CopiedMember{"top_p", "top_p"},
+    CopiedMember{"top_k", "top_k"},
+    CopiedMember{"min_p", "min_p"},
+    CopiedMember{"seed", "seed"},
+    CopiedMember{"stop_sequences", "stop"},
+    CopiedMember{"stream", "stream"},
+    CopiedMember{"max_tokens", "max_tokens"},
+    CopiedMember{"chat_template_kwargs", "chat_template_kwargs"},
+};
+constexpr std::array kKeptOfTool = {
+    CopiedMember{"name", "name"},
+    CopiedMember{"description", "description"},
+    CopiedMember{"input_schema", "parameters"},
+    CopiedMember{"strict", "strict"},
+};
 
 [[noreturn]] void no_such_block(std::string_view member, const std::string& type) {
   field_error(member, "a block of the type " + printable(type) +
@@ -43,6 +50,12 @@ std::string type_of_block(JsonNode block, std::string_view member) {
   return text_field(block, "type").value_or("text");
 }
 
+// A block that Claude Code puts in front of the system prompt: no text for the model, and other for
+// each request, so that no beginning would have been read before.
+bool is_billing_header(std::string_view text) {
+  return text.starts_with("x-anthropic-billing-header:");
+}
+
 // A text, or blocks of texts, a line end between them.
 std::string texts_of(JsonNode content, std::string_view member) {
   if (!content || content.is_null()) return "";
@@ -53,6 +66,7 @@ std::string texts_of(JsonNode content, std::string_view member) {
     const std::string type = type_of_block(block, member);
     const auto text = block_text(block, type);
     if (!text) no_such_block(member, type);
+    if (member == "system" && is_billing_header(*text)) continue;
     all += (all.empty() ? "" : "\n") + *text;
   }
   return all;
@@ -66,7 +80,7 @@ class MessagesReader {
     read_messages();
     read_tools();
     read_thinking();
-    for (const auto& [name, as] : kKeptOfMessages) chat_.add_given(as, given_field(body_, name));
+    copy_members(body_, kKeptOfMessages, chat_);
     const JsonNode servers = given_field(body_, "mcp_servers");
     if (servers.size() > 0)
       field_error("mcp_servers", "is not supported: the server asks no other");
@@ -151,14 +165,7 @@ class MessagesReader {
                          printable(type));
         continue;
       }
-      JsonObjectText function, whole;
-      function.add_given("name", given_field(tool, "name"));
-      function.add_given("description", given_field(tool, "description"));
-      function.add_given("parameters", given_field(tool, "input_schema"));
-      function.add_given("strict", given_field(tool, "strict"));
-      whole.add_text("type", "function");
-      whole.add_raw("function", std::move(function).finish());
-      list.add(std::move(whole).finish());
+      list.add(function_of(tool, kKeptOfTool));
     }
     const bool any = !list.empty();
     if (any) chat_.add_raw("tools", std::move(list).finish());
@@ -176,11 +183,7 @@ class MessagesReader {
     if (type == "auto" || type == "none") return chat_.add_text("tool_choice", type);
     if (type == "any") return chat_.add_text("tool_choice", "required");
     if (type != "tool") field_error("tool_choice", "the type auto, any, tool or none", choice);
-    JsonObjectText name, whole;
-    name.add_given("name", given_field(choice, "name"));
-    whole.add_text("type", "function");
-    whole.add_raw("function", std::move(name).finish());
-    chat_.add_raw("tool_choice", std::move(whole).finish());
+    chat_.add_raw("tool_choice", chosen_function(choice));
   }
 
   void read_thinking() {

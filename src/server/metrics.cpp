@@ -2,7 +2,10 @@
 
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <string_view>
+
+#include "base/text.h"
 
 namespace leq {
 namespace {
@@ -23,7 +26,62 @@ double share(std::int64_t part, std::int64_t whole) {
 
 struct Metric {
   std::string_view name, type, help;
-  double value;
+  double (*value)(const EngineStatus&);
+};
+
+double whole(auto count) { return static_cast<double>(count); }
+
+constexpr Metric kMetrics[] = {
+    {"prompt_tokens_total", "counter", "tokens of prompts fed",
+     [](const EngineStatus& s) { return whole(s.counts.prompt_tokens); }},
+    {"prompt_tokens_cached_total", "counter", "tokens of prompts that were there already",
+     [](const EngineStatus& s) { return whole(s.counts.cached_tokens); }},
+    {"tokens_predicted_total", "counter", "tokens of replies",
+     [](const EngineStatus& s) { return whole(s.counts.reply_tokens); }},
+    {"prompt_seconds_total", "counter", "time of feeding prompts",
+     [](const EngineStatus& s) { return s.prompt_seconds; }},
+    {"tokens_predicted_seconds_total", "counter", "time of writing replies",
+     [](const EngineStatus& s) { return s.reply_seconds; }},
+    {"n_decode_total", "counter", "steps of the engine",
+     [](const EngineStatus& s) { return whole(s.counts.steps); }},
+    {"requests_total", "counter", "replies asked for",
+     [](const EngineStatus& s) { return whole(s.requests); }},
+    {"requests_refused_total", "counter", "calls refused while the queue was full",
+     [](const EngineStatus& s) { return whole(s.refused); }},
+    {"requests_failed_total", "counter", "replies that failed",
+     [](const EngineStatus& s) { return whole(s.failed); }},
+    {"requests_cancelled_total", "counter", "requests cancelled because the client closed the connection",
+     [](const EngineStatus& s) { return whole(s.cancelled); }},
+    {"evictions_total", "counter", "times that a reply gave up its pages",
+     [](const EngineStatus& s) { return whole(s.counts.evictions); }},
+    {"draft_tokens_total", "counter", "draft tokens checked",
+     [](const EngineStatus& s) { return whole(s.counts.draft_tokens); }},
+    {"accepted_tokens_total", "counter", "draft tokens accepted",
+     [](const EngineStatus& s) { return whole(s.counts.accepted_tokens); }},
+    {"prompt_tokens_seconds", "gauge", "tokens of prompts in a second, mean over replies",
+     [](const EngineStatus& s) { return rate(s.prompt_fed, s.prompt_seconds); }},
+    {"predicted_tokens_seconds", "gauge", "tokens of replies in a second, mean over replies",
+     [](const EngineStatus& s) { return rate(s.reply_decoded, s.reply_seconds); }},
+    {"kv_cache_usage_ratio", "gauge", "share of the KV cache's pages in use",
+     [](const EngineStatus& s) { return share(s.pages - s.free_pages - s.idle_pages, s.pages); }},
+    {"requests_processing", "gauge", "replies being written",
+     [](const EngineStatus& s) { return whole(s.running); }},
+    {"requests_deferred", "gauge", "replies that wait for a sequence",
+     [](const EngineStatus& s) { return whole(s.waiting); }},
+};
+
+// vLLM's names, which dashboards know.
+struct HistogramMetric {
+  std::string_view name, help;
+  TimeHistogram EngineStatus::*value;
+};
+constexpr HistogramMetric kHistograms[] = {
+    {"time_to_first_token_seconds", "from a request to its first token",
+     &EngineStatus::first_token},
+    {"inter_token_latency_seconds", "from one token of a reply to its next",
+     &EngineStatus::next_token},
+    {"e2e_request_latency_seconds", "from a request to its reply's end",
+     &EngineStatus::whole_reply},
 };
 
 std::string head(std::string_view name, std::string_view type, std::string_view help) {
@@ -32,69 +90,66 @@ std::string head(std::string_view name, std::string_view type, std::string_view 
          '\n';
 }
 
+// `model="NAME"`, with what Prometheus wants escaped; empty where there is no name.
+std::string label_of(const std::string& model) {
+  if (model.empty()) return "";
+  return "model=\"" +
+         replace_all(replace_all(replace_all(model, "\\", "\\\\"), "\"", "\\\""), "\n", "\\n") +
+         '"';
+}
+
+std::string sample(std::string_view name, const std::string& labels, const std::string& value) {
+  return "leq:" + std::string(name) + (labels.empty() ? "" : "{" + labels + "}") + ' ' + value +
+         '\n';
+}
+
 // Each bound counts all that is below it.
-std::string histogram_text(std::string_view name, std::string_view help,
-                           const TimeHistogram& histogram) {
-  std::string text = head(name, "histogram", help);
-  const std::string full = "leq:" + std::string(name);
+std::string histogram_samples(std::string_view name, const std::string& labels,
+                              const TimeHistogram& histogram) {
+  std::string text;
   std::int64_t below = 0;
   for (std::size_t i = 0; i < histogram.counts.size(); ++i) {
     below += histogram.counts[i];
     const std::string bound =
         i < TimeHistogram::kBounds.size() ? number(TimeHistogram::kBounds[i]) : std::string("+Inf");
-    text += full + "_bucket{le=\"" + bound + "\"} " + std::to_string(below) + '\n';
+    text +=
+        sample(std::string(name) + "_bucket",
+               labels + (labels.empty() ? "" : ",") + "le=\"" + bound + '"', std::to_string(below));
   }
-  return text + full + "_sum " + number(histogram.sum) + '\n' + full + "_count " +
-         std::to_string(below) + '\n';
+  return text + sample(std::string(name) + "_sum", labels, number(histogram.sum)) +
+         sample(std::string(name) + "_count", labels, std::to_string(below));
 }
 
 }  // namespace
 
-std::string metrics_text(const EngineStatus& status) {
-  const EngineCounts& counts = status.counts;
-  const auto whole = [](auto count) { return static_cast<double>(count); };
-  const std::int64_t used = status.pages - status.free_pages - status.idle_pages;
-  const Metric metrics[] = {
-      {"prompt_tokens_total", "counter", "tokens of prompts fed", whole(counts.prompt_tokens)},
-      {"prompt_tokens_cached_total", "counter", "tokens of prompts that were there already",
-       whole(counts.cached_tokens)},
-      {"tokens_predicted_total", "counter", "tokens of replies", whole(counts.reply_tokens)},
-      {"prompt_seconds_total", "counter", "time of feeding prompts", status.prompt_seconds},
-      {"tokens_predicted_seconds_total", "counter", "time of writing replies",
-       status.reply_seconds},
-      {"n_decode_total", "counter", "steps of the engine", whole(counts.steps)},
-      {"requests_total", "counter", "replies asked for", whole(status.requests)},
-      {"requests_refused_total", "counter", "calls refused while the queue was full",
-       whole(status.refused)},
-      {"requests_failed_total", "counter", "replies that failed", whole(status.failed)},
-      {"requests_cancelled_total", "counter",
-       "requests cancelled because the client closed the connection", whole(status.cancelled)},
-      {"evictions_total", "counter", "times that a reply gave up its pages",
-       whole(counts.evictions)},
-      {"draft_tokens_total", "counter", "draft tokens checked", whole(counts.draft_tokens)},
-      {"accepted_tokens_total", "counter", "draft tokens accepted", whole(counts.accepted_tokens)},
-      {"prompt_tokens_seconds", "gauge", "tokens of prompts in a second, mean over replies",
-       rate(status.prompt_fed, status.prompt_seconds)},
-      {"predicted_tokens_seconds", "gauge", "tokens of replies in a second, mean over replies",
-       rate(status.reply_decoded, status.reply_seconds)},
-      {"kv_cache_usage_ratio", "gauge", "share of the KV cache's pages in use",
-       share(used, status.pages)},
-      {"requests_processing", "gauge", "replies being written", whole(status.running)},
-      {"requests_deferred", "gauge", "replies that wait for a sequence", whole(status.waiting)},
-  };
+std::string metrics_text(std::span<const ModelMetrics> models) {
   std::string text;
-  for (const Metric& metric : metrics) {
-    text += head(metric.name, metric.type, metric.help) + "leq:" + std::string(metric.name) + ' ' +
-            number(metric.value) + '\n';
+  for (const Metric& metric : kMetrics) {
+    text += head(metric.name, metric.type, metric.help);
+    for (const ModelMetrics& one : models) {
+      text += sample(metric.name, label_of(one.model), number(metric.value(one.status)));
+    }
   }
-  // vLLM's names, which dashboards know.
-  return text +
-         histogram_text("time_to_first_token_seconds", "from a request to its first token",
-                        status.first_token) +
-         histogram_text("inter_token_latency_seconds", "from one token of a reply to its next",
-                        status.next_token) +
-         histogram_text("e2e_request_latency_seconds", "from a request to its reply's end",
-                        status.whole_reply);
+  for (const HistogramMetric& metric : kHistograms) {
+    text += head(metric.name, "histogram", metric.help);
+    for (const ModelMetrics& one : models) {
+      text += histogram_samples(metric.name, label_of(one.model), one.status.*metric.value);
+    }
+  }
+  return text;
+}
+
+std::string pool_metrics_text(const PoolCounts& counts) {
+  const auto metric = [](std::string_view name, std::string_view type, std::string_view help,
+                         auto value) {
+    return head(name, type, help) + sample(name, "", number(whole(value)));
+  };
+  return metric("models_loaded", "gauge", "models in memory", counts.loaded) +
+         metric("models_memory_bytes", "gauge", "memory of loaded models", counts.memory_bytes) +
+         metric("model_loads_total", "counter", "models loaded", counts.loads) +
+         metric("model_unloads_total", "counter", "models unloaded for others", counts.drops) +
+         metric("model_load_failures_total", "counter", "models that could not be loaded",
+                counts.failures);
 }
 
 }  // namespace leq

@@ -1,12 +1,21 @@
 // Numbers of the server as Prometheus reads them, under llama-server's names with a prefix of ours.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "server/engine_thread.h"
+#include "server/model_pool.h"
 
 namespace leq {
 
-std::string metrics_text(const EngineStatus& status);
+struct ModelMetrics {
+  std::string model;  // a label of each sample; empty: none
+  EngineStatus status;
+};
+
+std::string metrics_text(std::span<const ModelMetrics> models);
+// Beside it, of many models.
+std::string pool_metrics_text(const PoolCounts& counts);
 
 }  // namespace leq

@@ -12,23 +12,26 @@
 namespace leq {
 namespace {
 
-struct KeptMember {
-  std::string_view name, as;
-};
 constexpr std::array kKept = {
-    KeptMember{"temperature", "temperature"},
-    KeptMember{"top_p", "top_p"},
-    KeptMember{"top_k", "top_k"},
-    KeptMember{"min_p", "min_p"},
-    KeptMember{"seed", "seed"},
-    KeptMember{"stop", "stop"},
-    KeptMember{"stream", "stream"},
-    KeptMember{"max_output_tokens", "max_tokens"},
-    KeptMember{"parallel_tool_calls", "parallel_tool_calls"},
-    KeptMember{"chat_template_kwargs", "chat_template_kwargs"},
-    KeptMember{"thinking_budget_tokens", "thinking_budget_tokens"},
-    KeptMember{"frequency_penalty", "frequency_penalty"},
-    KeptMember{"presence_penalty", "presence_penalty"},
+    CopiedMember{"temperature", "temperature"},
+    CopiedMember{"top_p", "top_p"},
+    CopiedMember{"top_k", "top_k"},
+    CopiedMember{"min_p", "min_p"},
+    CopiedMember{"seed", "seed"},
+    CopiedMember{"stop", "stop"},
+    CopiedMember{"stream", "stream"},
+    CopiedMember{"max_output_tokens", "max_tokens"},
+    CopiedMember{"parallel_tool_calls", "parallel_tool_calls"},
+    CopiedMember{"chat_template_kwargs", "chat_template_kwargs"},
+    CopiedMember{"thinking_budget_tokens", "thinking_budget_tokens"},
+    CopiedMember{"frequency_penalty", "frequency_penalty"},
+    CopiedMember{"presence_penalty", "presence_penalty"},
+};
+constexpr std::array kKeptOfFunction = {
+    CopiedMember{"name", "name"},
+    CopiedMember{"description", "description"},
+    CopiedMember{"parameters", "parameters"},
+    CopiedMember{"strict", "strict"},
 };
 // They need what an earlier request left, and nothing is kept here.
 constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
@@ -75,9 +78,7 @@ class ResponsesReader {
     read_input();
     read_tools();
     read_format();
-    for (const KeptMember& member : kKept) {
-      chat_.add_given(member.as, given_field(body_, member.name));
-    }
+    copy_members(body_, kKept, chat_);
     const JsonNode reasoning = object_field(body_, "reasoning");
     chat_.add_given("reasoning_effort", given_field(reasoning, "effort"));
     return {parse_json_tree(std::move(chat_).finish(), "the request", kBodyLimits),
@@ -157,13 +158,7 @@ class ResponsesReader {
         continue;
       }
       if (allowed && !is_allowed(allowed, tool)) continue;
-      JsonObjectText function, whole;
-      for (const char* name : {"name", "description", "parameters", "strict"}) {
-        function.add_given(name, given_field(tool, name));
-      }
-      whole.add_text("type", "function");
-      whole.add_raw("function", std::move(function).finish());
-      list.add(std::move(whole).finish());
+      list.add(function_of(tool, kKeptOfFunction));
     }
     const bool any = !list.empty();
     if (any) chat_.add_raw("tools", std::move(list).finish());
@@ -191,11 +186,7 @@ class ResponsesReader {
     if (type != "function") {
       field_error("tool_choice", "none, auto, required, a function or allowed_tools", choice);
     }
-    JsonObjectText name, whole;
-    name.add_given("name", given_field(choice, "name"));
-    whole.add_text("type", "function");
-    whole.add_raw("function", std::move(name).finish());
-    chat_.add_raw("tool_choice", std::move(whole).finish());
+    chat_.add_raw("tool_choice", chosen_function(choice));
   }
 
   void read_format() {

@@ -283,7 +283,7 @@ TEST(RequireNoInput, KnowsAFileByAnyName) {
   EXPECT_NO_THROW(require_no_input(folder.path() / "new", inputs));
 }
 
-// A file of another owner in a folder like /tmp: the reason is that of the rename.
+// A file of another owner in a folder like /tmp: it is told before the work.
 TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   const test::TemporaryFolder folder;
   if (::getuid() != 0) GTEST_SKIP() << "needs two users, and so to be root";
@@ -292,13 +292,13 @@ TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   write_text(sticky / "a", "another's");
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(sticky.c_str(), 01777), 0);
-  const auto replace = [&] {
-    AtomicFile file(sticky / "a");
-    file.append(as_bytes("mine"));
-    file.commit();
-  };
-  EXPECT_EXIT(end_with_error_of(replace), testing::ExitedWithCode(1),
-              "cannot rename into place: Operation not permitted");
+  EXPECT_EXIT(end_with_error_of([&] { check_output(sticky / "a"); }), testing::ExitedWithCode(1),
+              "a: belongs to another user, and in .*sticky nobody replaces the files of others");
+  EXPECT_EXIT(end_with_error_of([&] {
+                check_output(sticky / "b");
+                throw Error("a new name will do");
+              }),
+              testing::ExitedWithCode(1), "a new name will do");
 }
 
 TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {

@@ -245,9 +245,11 @@ class Run {
     return true;
   }
 
-  // What an interrupted run keeps for --resume is named by the message that tells of it.
+  // What an interrupted run keeps for the next one is named by the message that tells of it.
   static void forget_kept(Outcome& outcome, const Scenario& scenario) {
-    if (!scenario.resumable || outcome.ended.err.find("--resume") == std::string::npos) return;
+    if (!scenario.resumable ||
+        outcome.ended.err.find("the same command goes on") == std::string::npos)
+      return;
     std::erase_if(outcome.changed.made, [](const std::string& path) {
       return path.find(".leq.partial") != std::string::npos ||
              path.find(".leq.search") != std::string::npos;
@@ -314,7 +316,7 @@ class Run {
       }
       if (Verdict verdict = judge_outputs(scenario, killed, contents); !verdict) return verdict;
     }
-    const Outcome resumed = run_scenario(place_, scenario, place, nullptr, {"--resume"});
+    const Outcome resumed = run_scenario(place_, scenario, place, nullptr, {});
     said += resumed.ended.err;
     if (resumed.ended.status != 0) return {"resume", "cannot be resumed"};
     const Outcome& whole = whole_.at(scenario.name);
@@ -332,7 +334,7 @@ class Run {
                           scenario.outputs.end();
       if (!known && !output) left += " " + path;
     }
-    if (!left.empty()) return {"litter", "left after --resume:" + left};
+    if (!left.empty()) return {"litter", "left after the run that went on:" + left};
     return {};
   }
 

@@ -22,7 +22,7 @@ struct Scenario {
   std::vector<std::string> before_its_last_step = {};
   std::string input = {};
   bool same_out = true;    // what it prints does not depend on time
-  bool resumable = false;  // --resume goes on with it
+  bool resumable = false;  // the same command goes on with it
   // leq-server: what it is asked before it is told to end. It goes on without what fails, and says
   // so in an answer or a message that names the output.
   std::vector<hostile::Question> questions = {};

@@ -117,8 +117,8 @@ Verdict judge_files(const Ended& ended, const FolderChanges& changed,
   if (!touched.empty()) return {"changed", "changed: " + listed(touched)};
   if (!changed.gone.empty()) return {"changed", "gone: " + listed(changed.gone)};
   auto made = without(changed.made, allowed);
-  // What --resume goes on with may stay, where the tool says so.
-  if (ended.status != 0 && ended.err.find("--resume") != std::string::npos) {
+  // What the next run goes on with may stay, where the tool says so.
+  if (ended.status != 0 && ended.err.find("the same command goes on") != std::string::npos) {
     std::erase_if(made, [](const std::string& path) {
       return path.find(".leq.partial") != std::string::npos ||
              path.find(".leq.search") != std::string::npos;

@@ -301,7 +301,6 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
     EXPECT_THROW(run_bytes(source, output, stopped), Error) << method;
     EXPECT_TRUE(one_block());
     EXPECT_FALSE(std::filesystem::exists(output));
-    options.resume = true;
     CheckpointOptions other = options;
     other.calibration.seed = 10;
     EXPECT_THROW(run_bytes(source, output, other), Error) << method;
@@ -351,7 +350,6 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
     return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
   };
   EXPECT_THROW(run_bytes(source, output, stopped), Error);
-  options.resume = true;
   said.clear();
   EXPECT_EQ(run_bytes(source, output, options), whole);
   EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;

@@ -142,8 +142,14 @@ TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {
       });
   EXPECT_TRUE(stopped[0].starts_with("interrupted")) << stopped[0];
   EXPECT_TRUE(stopped[1].starts_with("rank 0 of 2: interrupted")) << stopped[1];
-  const auto resumed = quantize_on(2, source, folder / "n.leq", options,
-                                   [](int, CheckpointOptions& own) { own.resume = true; });
+  const auto after_a_block =
+      quantize_on(2, source, folder / "n.leq", options, [&](int rank, CheckpointOptions& own) {
+        const auto block = folder / "n.leq.partial/block-00000.leq";
+        if (rank == 0) own.stop = [block] { return std::filesystem::exists(block); };
+      });
+  EXPECT_TRUE(after_a_block[0].starts_with("interrupted")) << after_a_block[0];
+  const auto resumed =
+      quantize_on(2, source, folder / "n.leq", options, [](int, CheckpointOptions&) {});
   EXPECT_NE(resumed[0].find("one rank"), std::string::npos) << resumed[0];
   EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
 }

@@ -163,13 +163,73 @@ TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   EXPECT_THROW(run_job(job), Error);
   EXPECT_FALSE(fs::exists(job.output));
   job.checkpoint.stop = [] { return false; };
-  job.checkpoint.resume = job.fit_windows = true;
+  job.fit_windows = true;
   job.checkpoint.calibration.samples = 32;
   run_job(job);
   EXPECT_TRUE(said("resume      2 of 3 blocks are done")) << said_;
   EXPECT_FALSE(said("on this machine")) << said_;
   EXPECT_TRUE(bytes_of(job.output) == whole);
   expect_tidy();
+}
+
+// Flags that changed by mistake do not cost the work of hours.
+TEST_F(Job, ARunOfOtherSettingsKeepsTheWorkUntilItIsToldToRestart) {
+  QuantizeJob job = recipe_job(64);
+  job.gate_mode = GateMode::none;
+  job.fit_windows = false;
+  job.checkpoint.calibration.samples = 12;
+  const fs::path block = job.output.string() + ".partial/block-00001.leq";
+  job.checkpoint.stop = [&] { return fs::exists(block); };
+  EXPECT_THROW(run_job(job), Error);
+  EXPECT_TRUE(said("kept        what is finished stays in " + block.parent_path().string()))
+      << said_;
+  job.checkpoint.stop = [] { return false; };
+  job.checkpoint.calibration.samples = 13;
+  try {
+    run_job(job);
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("other flags"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(fs::exists(block));
+  job.checkpoint.resume = false;
+  said_.clear();
+  run_job(job);
+  EXPECT_TRUE(said("restarting  removed the partial results in ")) << said_;
+  expect_tidy();
+}
+
+TEST_F(Job, SaysNothingOfAFolderThatIsNotThere) {
+  QuantizeJob job = recipe_job(64);
+  job.fit_windows = false;
+  job.checkpoint.calibration.samples = 12;
+  job.checkpoint.stop = [] { return true; };
+  try {
+    run_job(job);
+    FAIL() << "not interrupted";
+  } catch (const Error& error) {
+    EXPECT_EQ(std::string(error.what()), "interrupted");
+  }
+  EXPECT_FALSE(said("kept")) << said_;
+  EXPECT_FALSE(fs::exists(job.output.string() + ".partial"));
+}
+
+// Memory that ends in the gate says nothing of the file, which is whole.
+TEST_F(Job, NoMemoryForTheGateIsAWarning) {
+  const auto throws = {+[] { throw std::bad_alloc(); },
+                       +[] { throw Error("no room", ErrorKind::no_memory); }};
+  for (const auto& fails : throws) {
+    QuantizeJob job = recipe_job(64);
+    said_.clear();
+    job.progress = [&](std::string_view work, auto, auto, const auto&) {
+      if (work == "gate") fails();
+    };
+    EXPECT_FALSE(run_job(job).has_value());
+    EXPECT_TRUE(said("warning     ") && said("model.leq is complete and was not judged")) << said_;
+    EXPECT_FALSE(provenance().contains("gate"));
+    LeqReader(job.output, {.mode = LoadMode::map}).verify([](auto, auto) {});
+    expect_tidy();
+  }
 }
 
 TEST_F(Job, AnInterruptedGateLeavesTheFile) {

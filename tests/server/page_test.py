@@ -302,6 +302,31 @@ def locked(tools):
             browser.close()
 
 
+def choose(tools, shots):
+    """Two models: the choice is in the heading, is sent, and is kept."""
+    with tempfile.TemporaryDirectory(prefix="leq-page-") as folder, Served(tools) as one:
+        shutil.copy(one.model, pathlib.Path(folder) / "second.leq")
+        with Served(tools, "--models-dir", folder, "-n", "8") as served:
+            browser = Browser()
+            try:
+                browser.open(served.url)
+                names = "[...document.querySelectorAll('#models option')].map((o) => o.value).join()"
+                browser.wait(names + " == 'storyteller,second'", "a choice of models")
+                browser.run("const all = document.getElementById('models'); all.value = 'second';"
+                            "all.dispatchEvent(new Event('change'));")
+                browser.keys("Once")
+                browser.click("#send")
+                browser.wait("document.querySelector('article:not(.user) .body')?.textContent.length > 3",
+                             "a reply")
+                metrics = urllib.request.urlopen(served.url + "/metrics").read().decode()
+                check('leq:requests_total{model="second"} 1' in metrics, "by the chosen model")
+                browser.shoot(shots, "models")
+                browser.open(served.url)
+                browser.wait("document.getElementById('models').value == 'second'", "the choice is kept")
+            finally:
+                browser.close()
+
+
 def main():
     tools, shots = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     for program in ("chromium", "chromedriver"):
@@ -327,6 +352,7 @@ def main():
         finally:
             browser.close()
     locked(tools)
+    choose(tools, shots)
 
 
 if __name__ == "__main__":

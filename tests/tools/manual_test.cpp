@@ -86,6 +86,13 @@ TEST(Completion, OfBashOffersOptionsChoicesAndFiles) {
   EXPECT_EQ(offered(script, "leq-run", {"--enable-thinking", "=", "of"}), "off|");
   EXPECT_EQ(offered(script, "leq-run", {"--enable-thinking", "="}), "on|off|");
   EXPECT_EQ(offered(script, "leq-run", {"--temp", ""}), "|");
+  EXPECT_EQ(offered(script, "leq-run", {"-ctk", "f"}), "f32|f16|");
+  EXPECT_EQ(offered(script, "leq-run", {"-dev", "cu"}), "cuda|cuda:0|");
+  EXPECT_EQ(offered(script, "leq-run", {"--chat-template", "chat"}), "chatml|");
+  const std::string quantize =
+      folder.write("quantize", output_of("leq-quantize", {"--completion", "bash"}));
+  EXPECT_EQ(offered(quantize, "leq-quantize", {"--type", "int4"}), "int4-g128|int4-g64|int4-g32|");
+  EXPECT_EQ(offered(quantize, "leq-quantize", {"--smooth", "o"}), "o1|o2|o3|");
   const std::string models = folder / "models";
   std::filesystem::create_directory(models);
   for (const char* name : {"a model.leq", "b.leq", "c.txt"}) {

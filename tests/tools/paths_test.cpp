@@ -180,7 +180,7 @@ TEST_F(Paths, TwoWritersOfOneOutputAreOneTooMany) {
   EXPECT_EQ(names(), (Words{"out.leq", "text"}));
 }
 
-TEST_F(Paths, ARunThatRemovesAnotherOnesWorkSaysSo) {
+TEST_F(Paths, TheSameCommandGoesOnAndARestartSaysWhatItRemoves) {
   const std::string out = (folder_ / "out.leq").string();
   const Words words = {kStoryteller, "-o", out,        "--method", "gptq",      "--bits", "4",
                        "--samples",  "8",  "--length", "64",       "--no-gate", "-t",     "1"};
@@ -192,10 +192,21 @@ TEST_F(Paths, ARunThatRemovesAnotherOnesWorkSaysSo) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   process.signal(SIGKILL);
   process.finish();
+  Words other = words;
+  other[6] = "3";
+  const ToolRun refused = run_program("leq-quantize", other);
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find("or --restart to remove it"), std::string::npos) << refused.err;
+  other.push_back("--restart");
+  fs::copy(out + ".partial", out + ".kept", fs::copy_options::recursive);
+  const ToolRun restarted = run_program("leq-quantize", other);
+  EXPECT_EQ(restarted.status, 0) << restarted.err;
+  EXPECT_NE(restarted.err.find("restarting  removed the partial results in "), std::string::npos)
+      << restarted.err;
+  fs::rename(out + ".kept", out + ".partial");
   const ToolRun again = run_program("leq-quantize", words);
   EXPECT_EQ(again.status, 0) << again.err;
-  EXPECT_NE(again.err.find("out.leq.partial; --resume would have gone on"), std::string::npos)
-      << again.err;
+  EXPECT_NE(again.err.find("blocks are done"), std::string::npos) << again.err;
 }
 
 TEST_F(Paths, AFullDiskLeavesWhatAResumedRunTakes) {
@@ -209,11 +220,9 @@ TEST_F(Paths, AFullDiskLeavesWhatAResumedRunTakes) {
   EXPECT_EQ(run.status, 1);
   EXPECT_NE(run.err.find("File too large"), std::string::npos) << run.err;
   EXPECT_EQ(run.err.find("nothing is left"), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("--resume goes on with it"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("the same command goes on with it"), std::string::npos) << run.err;
   EXPECT_EQ(names(), Words{"out.leq.partial"});
-  Words resumed = words;
-  resumed.push_back("--resume");
-  const ToolRun rest = run_program("leq-quantize", resumed);
+  const ToolRun rest = run_program("leq-quantize", words);
   EXPECT_EQ(rest.status, 0) << rest.err;
   EXPECT_NE(rest.err.find("blocks are done"), std::string::npos) << rest.err;
   EXPECT_EQ(names(), Words{"out.leq"});

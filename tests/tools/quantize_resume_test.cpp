@@ -61,8 +61,7 @@ class QuantizeResume : public testing::Test {
     return status;
   }
 
-  void expect_resumed(Words flags, const std::string& bytes) const {
-    flags.push_back("--resume");
+  void expect_resumed(const Words& flags, const std::string& bytes) const {
     const ToolRun run = run_program("leq-quantize", words(flags));
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_TRUE(read_bytes(file()) == bytes) << flags[1];
@@ -82,12 +81,32 @@ TEST_F(QuantizeResume, CalibrationGoesOnBehindTheFinishedBlocks) {
     const std::string bytes = whole(flags);
     std::string said;
     EXPECT_EQ(stop(flags, SIGINT, ".partial/block-00000.leq", &said), kInterrupted);
-    EXPECT_NE(said.find("--resume"), std::string::npos) << said;
-    Words again = flags;
-    again.push_back("--resume");
-    EXPECT_EQ(stop(again, SIGKILL, ".partial/block-00002.leq"), kKilled);
+    EXPECT_NE(said.find("the same command goes on"), std::string::npos) << said;
+    EXPECT_EQ(stop(flags, SIGKILL, ".partial/block-00002.leq"), kKilled);
     expect_resumed(flags, bytes);
   }
+}
+
+TEST_F(QuantizeResume, OtherSignalsSayTheSameAsCtrlC) {
+  const Words flags = {"--method", "gptq"};
+  const std::string bytes = whole(flags);
+  for (const int signal : {SIGTERM, SIGHUP}) {
+    std::string said;
+    EXPECT_EQ(stop(flags, signal, ".partial/block-00000.leq", &said), 128 + signal);
+    EXPECT_NE(said.find("model.leq.partial: the same command goes on with it"), std::string::npos)
+        << said;
+    EXPECT_TRUE(fs::exists(file() + ".partial/block-00000.leq"));
+    expect_resumed(flags, bytes);
+  }
+}
+
+// Before anything is finished there is nothing to name.
+TEST_F(QuantizeResume, AnEarlyEndNamesNoFolder) {
+  std::string said;
+  EXPECT_EQ(stop({"--method", "gptq"}, SIGINT, ".partial", &said), kInterrupted);
+  const bool kept = fs::exists(file() + ".partial");
+  EXPECT_EQ(said.find(".partial") != std::string::npos, kept) << said;
+  EXPECT_NE(said.find("leq-quantize: interrupted"), std::string::npos) << said;
 }
 
 TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
@@ -98,10 +117,8 @@ TEST_F(QuantizeResume, EverySearchEndsWithTheSamePlan) {
     // Between two candidates, then between two measurements.
     std::string said;
     EXPECT_EQ(stop(flags, SIGINT, ".search/int2-g64.leq", &said), kInterrupted);
-    EXPECT_NE(said.find("--resume"), std::string::npos) << said;
-    Words again = flags;
-    again.push_back("--resume");
-    EXPECT_EQ(stop(again, SIGKILL, ".search/log.json"), kKilled);
+    EXPECT_NE(said.find("the same command goes on"), std::string::npos) << said;
+    EXPECT_EQ(stop(flags, SIGKILL, ".search/log.json"), kKilled);
     expect_resumed(flags, bytes);
   }
 }
@@ -110,7 +127,6 @@ TEST_F(QuantizeResume, ASearchDoesNotTakeCandidatesOfOtherFlags) {
   Words flags = {"--search", "entropy", "--method", "rtn", "--target-bpw", "3.5", "--group", "64"};
   EXPECT_EQ(stop(flags, SIGINT, ".search/int2-g64.leq"), kInterrupted);
   flags[3] = "absmax";
-  flags.push_back("--resume");
   const ToolRun run = run_program("leq-quantize", words(flags));
   EXPECT_EQ(run.status, 1);
   EXPECT_NE(run.err.find("other flags"), std::string::npos) << run.err;

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "server/raw_client.h"
@@ -33,8 +35,8 @@ struct Running {
   int port = 0;
 };
 
-Running start(std::vector<std::string> words) {
-  words.insert(words.begin(), {std::string(LEQ_TOOLS_DIR) + "/leq-server", "-m", story_file()});
+Running start_with(std::vector<std::string> words) {
+  words.insert(words.begin(), std::string(LEQ_TOOLS_DIR) + "/leq-server");
   Running running = {std::make_unique<Process>(words, Process::Input::pipe)};
   constexpr std::string_view kAddress = "listening on http://127.0.0.1:";
   EXPECT_TRUE(running.process->wait_for_error(std::string(kAddress)));
@@ -42,6 +44,11 @@ Running start(std::vector<std::string> words) {
   const std::string& said = running.process->err;
   running.port = std::atoi(said.c_str() + said.find(kAddress) + kAddress.size());
   return running;
+}
+
+Running start(std::vector<std::string> words) {
+  words.insert(words.begin(), {"-m", story_file()});
+  return start_with(words);
 }
 
 std::string health(int port) {
@@ -125,6 +132,56 @@ TEST(LeqServer, SaysWhatItCannotDo) {
   expect_error({"--max-body", "much"}, "--max-body much");
   expect_error({"--chat-template", "nothing"}, "nothing");
   expect_error({"--temp", "-1"}, "--temp");
+}
+
+std::string ask(int port, const std::string& body) {
+  RawClient client(port);
+  client.send(plain_request("POST", "/v1/completions", body));
+  return client.read_all(60);
+}
+
+// Of real plans: memory for one model and a part of another's.
+TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
+  const TemporaryFolder models;
+  std::filesystem::copy_file(story_file(), models / "one.leq");
+  std::filesystem::copy_file(story_file(), models / "two.leq");
+  std::ofstream(models / "three.leq") << "nothing";
+  const Running running = start_with({"--models-dir", models.path().string(), "--models-memory",
+                                      "20M", "-np", "2", "--port", "0"});
+  EXPECT_NE(running.process->err.find("3 models, loaded on demand within 21"), std::string::npos);
+  for (const char* name : {"one", "two", "one"}) {
+    const std::string answer = ask(
+        running.port, R"({"prompt":"Once","max_tokens":3,"model":")" + std::string(name) + "\"}");
+    EXPECT_NE(answer.find("\"model\":\"" + std::string(name) + '"'), std::string::npos) << answer;
+  }
+  EXPECT_NE(ask(running.port, R"({"prompt":"Once","model":"three"})").find("500"),
+            std::string::npos);
+  EXPECT_NE(ask(running.port, R"({"prompt":"Once","model":"four"})").find("model_not_found"),
+            std::string::npos);
+  running.process->signal(SIGTERM);
+  EXPECT_EQ(running.process->finish(), 0) << running.process->err;
+  const std::string& said = running.process->err;
+  EXPECT_NE(said.find("one: unloaded"), std::string::npos) << said;
+  EXPECT_NE(said.find("three cannot be loaded"), std::string::npos) << said;
+}
+
+TEST(LeqServer, RefusesAFolderThatDoesNotGoWithOtherFlags) {
+  const auto error_of = [](std::vector<std::string> words) {
+    const ToolRun run = run_program("leq-server", words);
+    EXPECT_EQ(run.status, 1);
+    return run.err;
+  };
+  const std::string here = folder().path().string();
+  EXPECT_NE(error_of({}).find("missing option -m, --model FILE or --models-dir DIR"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", "/no/such"}).find("--models-dir /no/such: expected a folder"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", here, "--tp", "2"}).find("--tp 2"), std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", here, "-md", story_file()}).find("-md"), std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", here, "--models-memory", "much"}).find("as 16G"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--models-dir", here, "-m", "nope.leq"}).find("no such file"),
+            std::string::npos);
 }
 
 TEST(LeqServer, KnowsTheFlagsOfLlamaServer) {

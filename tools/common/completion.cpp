@@ -12,9 +12,13 @@ namespace {
 
 enum class ValueKind { none, file, choice, other };
 
+const std::vector<std::string>& offered_values(const Option& option) {
+  return option.choices.empty() ? option.suggestions : option.choices;
+}
+
 ValueKind value_kind(const Option& option) {
   if (option.kind == OptionKind::flag) return ValueKind::none;
-  if (!option.choices.empty()) return ValueKind::choice;
+  if (!offered_values(option).empty()) return ValueKind::choice;
   const bool file = option.value_name.find("FILE") != std::string::npos ||
                     option.value_name.find("DIR") != std::string::npos;
   return file ? ValueKind::file : ValueKind::other;
@@ -48,8 +52,8 @@ std::string bash_script(const ToolSpec& tool) {
         action = "compopt -o filenames; mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")";
         break;
       case ValueKind::choice:
-        action =
-            "mapfile -t COMPREPLY < <(compgen -W '" + join(option.choices, " ") + "' -- \"$cur\")";
+        action = "mapfile -t COMPREPLY < <(compgen -W '" + join(offered_values(option), " ") +
+                 "' -- \"$cur\")";
         break;
       case ValueKind::other:
         action = ":";
@@ -94,7 +98,7 @@ std::string zsh_script(const ToolSpec& tool) {
     if (const ValueKind kind = value_kind(option); kind != ValueKind::none) {
       value = ":" + escaped(option.value_name) + ":";
       if (kind == ValueKind::file) value += "_files";
-      if (kind == ValueKind::choice) value += "(" + join(option.choices, " ") + ")";
+      if (kind == ValueKind::choice) value += "(" + join(offered_values(option), " ") + ")";
     }
     // A list may be given again; of the others one word excludes its other spellings.
     const std::string before = option.kind == OptionKind::list ? "*" : "(" + join(words, " ") + ")";
@@ -119,7 +123,8 @@ std::string fish_script(const ToolSpec& tool) {
     const ValueKind kind = value_kind(option);
     if (kind == ValueKind::file) out += " -r -F";
     if (kind == ValueKind::other) out += " -x";
-    if (kind == ValueKind::choice) out += " -x -a " + quoted(join(option.choices, " "), "\\'");
+    if (kind == ValueKind::choice)
+      out += " -x -a " + quoted(join(offered_values(option), " "), "\\'");
     const std::string text = replace_all(explanation(option), "\\", "\\\\");
     out += " -d " + quoted(text, "\\'") + "\n";
   }

@@ -9,17 +9,26 @@ namespace {
 
 // What a signal handler may touch: lock-free atomics.
 std::atomic<bool> g_caught = false;
+std::atomic<int> g_signal = SIGINT;
 std::atomic<bool> g_watching = false;
 std::atomic<const char*> g_report = "";
 std::atomic<std::size_t> g_report_size = 0;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-void on_interrupt(int) {
+void on_interrupt(int signal) {
+  g_signal = signal;
   if (g_watching.load() && !g_caught.exchange(true)) return;
   // Nothing can be done where these fail: the program ends either way.
   if (write(STDOUT_FILENO, g_report.load(), g_report_size.load()) < 0) _exit(1);
   if (write(STDERR_FILENO, "\n", 1) < 0) _exit(1);
-  _exit(kInterruptedStatus);
+  _exit(interrupted_status());
+}
+
+void watch(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;  // writes go on; poll() returns all the same
+  sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -27,11 +36,16 @@ void on_interrupt(int) {
 void watch_interrupts(std::string_view abort_report) {
   g_report = abort_report.data();
   g_report_size = abort_report.size();
-  struct sigaction action = {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;  // writes go on; poll() returns all the same
-  sigaction(SIGINT, &action, nullptr);
+  watch(SIGINT);
 }
+
+void watch_ends() {
+  watch(SIGTERM);
+  struct sigaction now = {};
+  if (sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) watch(SIGHUP);
+}
+
+int interrupted_status() { return 128 + g_signal.load(); }
 
 InterruptScope::InterruptScope() {
   g_caught = false;

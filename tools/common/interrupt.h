@@ -8,10 +8,14 @@
 namespace leq::run {
 
 inline constexpr int kInterruptedStatus = 130;  // exit status, 128 + SIGINT as shells have it
+// The same for the signal that came last.
+int interrupted_status();
 
 // From now on the rules above hold. `abort_report`: what a terminal needs when the program ends in
 // the middle of a reply (colours off); must outlive the program.
 void watch_interrupts(std::string_view abort_report);
+// The same for SIGTERM and, unless it is ignored as under nohup, SIGHUP.
+void watch_ends();
 
 // While it lives, the first Ctrl-C sets flag() instead of ending the program.
 class InterruptScope {

@@ -11,6 +11,13 @@ std::optional<int> number_of(const Options& options, std::string_view name) {
   return static_cast<int>(options.integer(name));
 }
 
+std::vector<std::string> kv_words() {
+  const std::string names = kv_type_names(" ");
+  std::vector<std::string> words;
+  for (const std::string_view word : split(names, " ")) words.emplace_back(word);
+  return words;
+}
+
 }  // namespace
 
 std::vector<Option> kv_options(const std::string& group) {
@@ -20,13 +27,15 @@ std::vector<Option> kv_options(const std::string& group) {
                                   .value_name = "T",
                                   .help = "keys in the KV cache: " + kv_type_names(" | ") +
                                           " (default f32 for models of type f32, else f16)",
-                                  .group = group},
+                                  .group = group,
+                                  .suggestions = kv_words()},
                                  {.name = "cache-type-v",
                                   .spellings = "-ctv",
                                   .kind = OptionKind::text,
                                   .value_name = "T",
                                   .help = "values in the KV cache, likewise",
-                                  .group = group}};
+                                  .group = group,
+                                  .suggestions = kv_words()}};
   for (Option& option : kv_detail_options(group)) options.push_back(std::move(option));
   return options;
 }

@@ -165,6 +165,18 @@ void load(const Options& options, const AdjustLimits& adjust,
 
 }  // namespace
 
+std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust,
+                            std::uint64_t most) {
+  check_model_file("-m", options.text("model"));
+  const Model probe(options.text("model"), {.mode = LoadMode::map});
+  const std::string device = device_name(options);
+  const auto layout = make_layout({device, resolve_threads(options)});
+  const MemoryPlanner planner(probe, *layout);
+  const RunLimits wanted = wanted_limits(options, probe, adjust);
+  if (device == "cpu") return planner.plan(resolve_limits(wanted, probe.config())).total();
+  return planner.plan(planner.fit(wanted, DeviceRoom{most}, device).limits).total();
+}
+
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
                         const std::optional<std::filesystem::path>& draft) {
   ModelSetup setup;

@@ -1,6 +1,7 @@
 // From the common options to a model that is ready to run: backend, opened file, session.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -39,4 +40,9 @@ struct FollowedToTheEnd {};
 // the process that leads returns; in the others it throws FollowedToTheEnd (run_tool knows it).
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
                         const std::optional<std::filesystem::path>& draft = {});
+
+// Bytes of weights, KV cache and scratch that set_up_model would take, of the file's header alone;
+// one rank, no draft model. `most`: of a GPU's memory, to which a default context is cut.
+std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust, std::uint64_t most);
+
 }  // namespace leq

@@ -248,6 +248,13 @@ void Options::replace_texts(std::string_view name,
   for (std::string& text : found->second.texts) text = other(text);
 }
 
+void Options::set_text(std::string_view name, const std::string& text) {
+  const auto found = values_.find(name);
+  ensure(found != values_.end(), "no option is declared as '", name, "'");
+  found->second.given = true;
+  found->second.texts = {text};
+}
+
 std::int64_t Options::integer(std::string_view name) const {
   return *parse_int(value(name, OptionKind::integer).texts[0]);
 }

@@ -35,7 +35,8 @@ struct Option {
   std::string group = {};                                     // heading in the help
   double minimum = -std::numeric_limits<double>::infinity();  // numbers: inclusive range
   double maximum = std::numeric_limits<double>::infinity();
-  std::vector<std::string> choices = {};  // texts: the only values allowed, if any
+  std::vector<std::string> choices = {};      // texts: the only values allowed, if any
+  std::vector<std::string> suggestions = {};  // values that shells offer, among others
   bool required = false;
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
   bool hidden = false;         // accepted, but not in the help
@@ -99,6 +100,8 @@ class Options {
   // Puts other texts in the place of those given: one, or those of a list.
   void replace_texts(std::string_view name,
                      const std::function<std::string(const std::string&)>& other);
+  // As if the command line said so.
+  void set_text(std::string_view name, const std::string& text);
   // Lines for people: words that do nothing here.
   const std::vector<std::string>& notes() const { return notes_; }
 

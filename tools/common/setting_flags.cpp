@@ -53,7 +53,7 @@ constexpr SettingFlag kFlags[] = {
     {"protocol", "--protocol"},
     {"ranks", "--tp"},
     {"receipt", "--receipt"},
-    {"resume", "--resume"},
+    {"restart", "--restart"},
     {"rotation_seed", "--hadamard"},
     {"rotation_seeds", "--hadamard-seeds"},
     {"samples", "--samples"},

@@ -73,6 +73,7 @@ ToolSpec tool_spec() {
 int quantize(const Options& options) {
   QuantizeJob job = quantize_job(options);
   run::watch_interrupts("");
+  run::watch_ends();
   const run::InterruptScope interrupt;
   const Stopwatch watch;
   WorkProgress progress;
@@ -98,7 +99,7 @@ int quantize(const Options& options) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::interrupted) throw;
     std::cerr << "\nleq-quantize: " << with_flags(error) << '\n';
-    return run::kInterruptedStatus;
+    return run::interrupted_status();
   }
   return 0;
 }

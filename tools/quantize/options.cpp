@@ -84,14 +84,17 @@ std::vector<Option> scheme_flags() {
        .help = "how numbers are stored: f32, f16, bf16, int8 (one scale per row), int8-tensor, "
                "int or uint of 8, 4, 3, 2 bits with -g32, -g64 or -g128 (one scale for so many "
                "columns), nf4, b1; default int8, or what suits the method",
-       .group = "Quantization"},
+       .group = "Quantization",
+       .suggestions = {"f32", "f16", "bf16", "int8", "int8-g128", "int4-g128", "int4-g64",
+                       "int4-g32", "int3-g64", "int2-g64", "uint4-g128", "uint4-g64", "nf4"}},
       {.name = "bits",
        .kind = OptionKind::integer,
        .value_name = "B",
        .help = "instead of --type: bits of a weight, 8, 4, 3 or 2",
        .group = "Quantization",
        .minimum = 2,
-       .maximum = 8},
+       .maximum = 8,
+       .suggestions = {"8", "4", "3", "2"}},
       {.name = "group",
        .kind = OptionKind::integer,
        .value_name = "G",
@@ -99,7 +102,8 @@ std::vector<Option> scheme_flags() {
                "(default: a row for 8 bits, 128 for fewer)",
        .group = "Quantization",
        .minimum = 0,
-       .maximum = 128},
+       .maximum = 128,
+       .suggestions = {"0", "32", "64", "128"}},
       {.name = "method",
        .kind = OptionKind::text,
        .value_name = "NAME",
@@ -123,7 +127,8 @@ std::vector<Option> scheme_flags() {
                "0 to 1 (one alpha), o1, o2, o3 (the paper's settings), equalize (by weights "
                "alone); or awq (the scales of that method); default search with --method "
                "smoothquant, else none",
-       .group = "Quantization"},
+       .group = "Quantization",
+       .suggestions = {"none", "search", "0.5", "o1", "o2", "o3", "equalize", "awq"}},
       {.name = "tensor-type",
        .kind = OptionKind::list,
        .value_name = "REGEX=TYPE",
@@ -208,7 +213,15 @@ std::vector<Option> calibration_flags() {
        .fallback = "true",
        .help = "biases take up the mean error of the rounded weights",
        .group = "Calibration"},
-      {.name = "resume", .help = "go on with an interrupted run (OUTPUT.partial)", .group = "Run"},
+      {.name = "resume",
+       .help = "go on with an interrupted run (OUTPUT.partial): done anyway",
+       .group = "Run",
+       .hidden = true},
+      {.name = "restart",
+       .help =
+           "remove what an interrupted run of this output has finished, and begin anew; without "
+           "it the same command goes on after a Ctrl-C or a lost machine",
+       .group = "Run"},
       {.name = "threads",
        .spellings = "-t",
        .kind = OptionKind::integer,
@@ -380,7 +393,9 @@ CheckpointOptions checkpoint_options(const Options& options) {
   checkpoint.threads = static_cast<int>(options.integer("threads"));
   checkpoint.true_sequential = options.flag("true-sequential");
   checkpoint.correct_bias = options.flag("bias-correction");
-  checkpoint.resume = options.flag("resume");
+  checkpoint.resume = !options.flag("restart");
+  require(checkpoint.resume || !options.flag("resume"),
+          "--restart removes what --resume goes on with: give one of them");
   set_smoothing(options, checkpoint);
   set_overrides(options, checkpoint);
   set_calibration(options, checkpoint);

@@ -11,6 +11,7 @@
 #include "generate/chat_file.h"
 #include "generate/settings.h"
 #include "tools/common/interrupt.h"
+#include "tools/common/option_words.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/prompt.h"
 
@@ -109,12 +110,19 @@ bool ChatLoop::handle(const std::string& message) {
   }
 }
 
+void ChatLoop::fail_unknown(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Command& command : commands()) known.emplace_back(command.name);
+  const auto nearest = nearest_word(std::string(name), known);
+  fail("unknown command ", printable(name), ": ", nearest ? "did you mean " + *nearest + "? " : "",
+       "/help lists them; ", "a message may begin with a slash after a space");
+}
+
 bool ChatLoop::run_command(std::string_view line) {
   const std::size_t space = std::min(line.find_first_of(" \t\n"), line.size());
   const std::string_view name = line.substr(0, space);
   const auto found = std::ranges::find(commands(), name, &Command::name);
-  require(found != commands().end(), "unknown command ", printable(name),
-          ": /help lists them; a message may begin with a slash after a space");
+  if (found == commands().end()) fail_unknown(name);
   const std::string_view argument = trim(line.substr(space));
   require(!found->argument.empty() || argument.empty(), name, " takes no argument, found '",
           printable(argument), "'");

@@ -43,6 +43,7 @@ class ChatLoop {
   bool read_message(std::string& message);
   bool handle(const std::string& message);
   bool run_command(std::string_view line);
+  [[noreturn]] static void fail_unknown(std::string_view name);
   void turn(const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write);
   void say(const std::string& message);
   void greet();

@@ -17,6 +17,7 @@
 #include "engine/receipt.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_file.h"
+#include "tools/common/model_path.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
 #include "tools/common/setting_flags.h"
@@ -48,7 +49,7 @@ std::optional<std::string> given_prompt(const RunArgs& args) {
 bool wants_chat(const RunArgs& args, const std::optional<std::string>& prompt, const Model& model) {
   if (args.mode != Mode::automatic) return args.mode == Mode::chat;
   const bool has_template = !model.chat_template().empty() || !args.chat_template.empty();
-  return !prompt && has_template;
+  return has_template && (!prompt || args.is_question);
 }
 
 ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
@@ -120,10 +121,15 @@ void report_end(const Run& run, const RunTotals& totals) {
   for (const auto& line : draft_lines(run.generator.counts())) note(line);
 }
 
-void explain_stop(const FinishedReply& reply, const Generator& generator) {
+void explain_stop(const Run& run, const FinishedReply& reply, bool has_text) {
   if (reply.stopped == StopReason::context_full) {
-    note("stopped: the context of " + with_commas(generator.context()) +
+    note("stopped: the context of " + with_commas(run.generator.context()) +
          " positions is full; a larger -c holds more");
+  }
+  if (reply.stopped == StopReason::end_token && !has_text && !run.model().chat_template().empty()) {
+    note(
+        "the model ended its reply at once: it is made for chats, and -p is completed as it "
+        "stands; ask it with -cnv, or leave -p out before the text");
   }
 }
 
@@ -187,7 +193,11 @@ int complete(const Run& run, const std::string& prompt) {
   request.stop = run.ending.stop;
   request.grammar = run.args.grammar;
   request.on_prompt = [&](std::int64_t fed, std::int64_t all) { printer.feeding(fed, all); };
-  request.on_text = [&](std::string_view text) { printer.reply(text); };
+  bool has_text = false;
+  request.on_text = [&](std::string_view text) {
+    has_text = has_text || !trim(text).empty();
+    printer.reply(text);
+  };
   request.interrupted = &scope.flag();
   LogitDigests digests;
   if (run.args.receipt) {
@@ -205,7 +215,7 @@ int complete(const Run& run, const std::string& prompt) {
     if (cache->with_reply) tokens.insert(tokens.end(), reply.tokens.begin(), reply.tokens.end());
     save_prompt_cache(*cache, owner, run.generator, tokens, known);
   }
-  explain_stop(reply, run.generator);
+  explain_stop(run, reply, has_text);
   RunTotals totals;
   totals.add(reply);
   report_end(run, totals);
@@ -243,7 +253,8 @@ ToolSpec tool_spec() {
 }
 
 int run_with(const Options& options) {
-  const RunArgs args = read_args(options);
+  RunArgs args = read_args(options);
+  check_model_file("-m", options.text("model"));  // before a prompt is waited for
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
   const auto adjust = [&](const Model&, RunLimits& limits) {
@@ -258,6 +269,7 @@ int run_with(const Options& options) {
   const Model& model = *setup.model;
   (void)model.tokenizer();  // its error names what to do
   const bool chats = !args.many && wants_chat(args, prompt, model);
+  if (args.is_question && args.mode == Mode::automatic) args.single_turn = true;
   require(
       !chats || !args.prompt_cache,
       "--prompt-cache: keeps the prompt of a completion, give one with -p TEXT or -f FILE; in a "

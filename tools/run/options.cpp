@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -77,6 +78,11 @@ std::vector<Option> spelling_options() {
   };
 }
 
+std::vector<std::string> template_names() {
+  const auto names = ChatTemplate::names();
+  return {names.begin(), names.end()};
+}
+
 std::vector<Option> chat_options() {
   return {
       {.name = "conversation",
@@ -110,7 +116,8 @@ std::vector<Option> chat_options() {
        .kind = Kind::text,
        .value_name = "NAME",
        .help = "use this template, not the one that the model brings",
-       .group = "Chat"},
+       .group = "Chat",
+       .suggestions = template_names()},
       {.name = "enable-thinking",
        .kind = Kind::text,
        .value_name = "on|off",
@@ -207,6 +214,15 @@ void read_text(const Options& options, RunArgs& args) {
           "-p and -f both give a prompt: use one of them");
   if (options.given("prompt")) args.prompt = text_of(options, options.text("prompt"), "-p");
   if (options.given("file")) args.prompt_file = options.text("file");
+  if (const auto& words = options.positionals(); !words.empty()) {
+    require(words.size() == 1, "found ", words.size(), " words without a flag ('",
+            printable(words[0]), "', '", printable(words[1]),
+            "' ...): a prompt of several words stands in quotation marks");
+    require(!args.prompt && !args.prompt_file, "'", printable(words[0]),
+            "' is a prompt beside that of ", args.prompt ? "-p" : "-f", ": use one of them");
+    args.prompt = text_of(options, words[0], "the prompt");
+    args.is_question = !options.given("receipt") && !options.given("prompt-cache");
+  }
   require(!options.given("system-prompt") || !options.given("system-prompt-file"),
           "-sys and -sysf both give a system prompt: use one of them");
   if (options.given("system-prompt")) {
@@ -245,7 +261,9 @@ ToolSpec run_tool_spec() {
   spec.name = "leq-run";
   spec.summary = "completes a text or chats with a model";
   spec.foreign = llama_flags();
-  spec.usage = {"-m model.leq -p \"Once upon a time\"", "-m model.leq -f prompt.txt -n 200",
+  spec.max_positionals = std::numeric_limits<std::size_t>::max();  // the error says what to do
+  spec.usage = {"-m model.leq \"Why is the sky blue?\"", "-m model.leq -p \"Once upon a time\"",
+                "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
   for (const auto& group :
        {model_options({}), text_options(), spelling_options(), grammar_options(),
@@ -281,6 +299,8 @@ RunArgs read_args(const Options& options) {
   }
   require(!args.many || args.prompt_file, options.given("parallel") ? "-np" : "-o jsonl",
           ": is for many prompts at once, one in each line of -f FILE (- for standard input)");
+  require(!args.many || !args.prompt,
+          "-np and -o jsonl read prompts from -f FILE: leave out the other one");
   require(!args.many || args.mode != Mode::chat,
           "-np and -cnv contradict each other: leave one out");
   if (options.given("prompt-cache")) {

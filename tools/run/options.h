@@ -25,7 +25,8 @@ enum class Mode : std::uint8_t {
 struct RunArgs {
   std::filesystem::path model;
   Mode mode = Mode::automatic;
-  std::optional<std::string> prompt;  // -p, escapes processed
+  std::optional<std::string> prompt;  // -p or the word without a flag, escapes processed
+  bool is_question = false;           // the latter: a message, where the model has a chat template
   std::optional<std::filesystem::path> prompt_file;
   std::optional<std::string> system;
   bool single_turn = false;

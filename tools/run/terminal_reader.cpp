@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "tools/common/interrupt.h"
+#include "tools/run/history_file.h"
 
 namespace leq::run {
 namespace {
@@ -110,8 +111,10 @@ class TerminalReader : public LineReader {
     history_.reset(history_init());
     require(edit_ != nullptr && history_ != nullptr, "libedit: cannot set up line editing");
     HistEvent event;
-    constexpr int kHistoryLines = 1000;
-    history(history_.get(), &event, H_SETSIZE, kHistoryLines);
+    history(history_.get(), &event, H_SETSIZE, static_cast<int>(kHistoryLines));
+    for (const std::string& line : read_history(history_path())) {
+      history(history_.get(), &event, H_ENTER, line.c_str());
+    }
     el_set(edit_.get(), EL_CLIENTDATA, this);
     el_set(edit_.get(), EL_EDITOR, "emacs");
     el_set(edit_.get(), EL_HIST, history, history_.get());
@@ -271,6 +274,7 @@ class TerminalReader : public LineReader {
 
   void remember(const std::string& text) {
     if (text.empty()) return;
+    append_history(history_path(), text);
     HistEvent event;
     history(history_.get(), &event, H_ENTER, text.c_str());
   }

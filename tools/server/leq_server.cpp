@@ -1,14 +1,13 @@
-// leq-server: a model behind the OpenAI API, and a page to chat with it.
+// leq-server: models behind the OpenAI API, and a page to chat with it.
 #include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <iostream>
-#include <limits>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -18,8 +17,8 @@
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
 #include "tools/common/rank_choice.h"
-#include "tools/common/reply_options.h"
 #include "tools/common/setting_flags.h"
+#include "tools/server/models.h"
 #include "tools/server/options.h"
 
 namespace leq::server_tool {
@@ -42,7 +41,6 @@ void watch_signals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
 }
 
 bool signal_came(int milliseconds) {
@@ -62,15 +60,6 @@ void raise_descriptor_limit() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-void finish_options(const Options& options, const ModelSetup& setup, ServerOptions& server) {
-  server.sampling =
-      choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
-  server.engine.speculate = options.text("speculate") != "off" && options.integer("draft-max") > 0;
-  server.engine.max_draft_tokens = options.integer("draft-max");
-  server.engine.draft = setup.draft_session.get();
-  server.say = [](const std::string& line) { note(with_flags(line)); };
 }
 
 std::string url_of(const ServerOptions& options, int port) {
@@ -94,49 +83,57 @@ int serve(Server& server, double drain_seconds) {
   return 0;
 }
 
-RunLimits wanted_limits(const Options& options, RunLimits limits) {
-  limits.context = options.integer("ctx-size");
-  limits.sequences = static_cast<int>(options.integer("parallel"));
-  // One may take what others do not need.
-  limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const bool drafts = options.text("speculate") != "off" && options.integer("draft-max") > 0;
-  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (drafts ? drafting * kMaxDraftTokens : 0);
-  return limits;
+void warn_of_address(const ServerOptions& wanted, int port) {
+  if (!wanted.access.addresses || !wanted.access.keys.empty()) return;
+  note("warning: no API key: anyone who can reach " + wanted.http.host + ":" +
+       std::to_string(port) +
+       " can use this server, and a web page that somebody opens there may try to (set "
+       "--api-key)");
 }
 
-int run_with(const Options& options) {
-  require(!ranks_are_processes(options, rank_count(options)), "--tp ", options.integer("tp"),
-          ": the server's ranks are threads of one process; start it without mpirun");
-  ServerOptions wanted = read_server_options(options);
+int serve_from(Server& server, const Options& options, const ServerOptions& wanted) {
+  watch_signals();
+  warn_of_address(wanted, server.port());
+  note("listening on " + url_of(wanted, server.port()));
+  return serve(server, options.real("drain"));
+}
+
+int run_with_one(const Options& options, ServerOptions wanted) {
   std::optional<std::filesystem::path> draft;
   if (options.given("model-draft")) draft = options.text("model-draft");
-  const ModelSetup setup = set_up_model(
-      options, [&](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); },
-      draft);
-  finish_options(options, setup, wanted);
-  raise_descriptor_limit();
-  return_large_blocks();
-  watch_signals();
+  const ModelSetup setup = set_up_model(options, server_limits(options), draft);
+  finish_host_options(options, setup, wanted);
   Server server(*setup.model, *setup.session, wanted);
   const RunLimits& limits = setup.session->limits();
   if (!setup.note.empty()) note(with_flags(setup.note));
   if (options.flag("verbose")) {
     for (const auto& line : plan_lines(*setup.model, *setup.session)) note(line);
   }
-  if (!server.chat_error().empty()) {
-    note("no chats, only completions: " + with_flags(server.chat_error()));
-  }
-  if (wanted.access.addresses && wanted.access.keys.empty()) {
-    note("warning: no API key: anyone who can reach " + wanted.http.host + ":" +
-         std::to_string(server.port()) +
-         " can use this server, and a web page that somebody opens there may try to (set "
-         "--api-key)");
-  }
   note(setup.model->file().name() + ": " + std::to_string(limits.sequences) +
        " parallel sequences, " + with_commas(limits.context) + " tokens of context in total");
-  note("listening on " + url_of(wanted, server.port()));
-  return serve(server, options.real("drain"));
+  return serve_from(server, options, wanted);
+}
+
+int run_with_folder(const Options& options, const ServerOptions& wanted) {
+  const PoolOptions pool = pool_options(options, wanted);
+  Server server(pool, folder_loader(options, wanted, pool.memory_bytes), wanted);
+  note(pool.folder.string() + ": " + std::to_string(server.models().list().size()) +
+       " models, loaded on demand within " + human_bytes(pool.memory_bytes));
+  return serve_from(server, options, wanted);
+}
+
+int run_with(const Options& options) {
+  const bool has_folder = options.given("models-dir");
+  require(has_folder || options.given("model"),
+          "missing option -m, --model FILE or --models-dir DIR; see leq-server --help");
+  require(!ranks_are_processes(options, rank_count(options)), "--tp ", options.integer("tp"),
+          ": the server's ranks are threads of one process; start it without mpirun");
+  ServerOptions wanted = read_server_options(options);
+  wanted.say = [](const std::string& line) { note(with_flags(line)); };
+  raise_descriptor_limit();
+  return_large_blocks();
+  std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
+  return has_folder ? run_with_folder(options, wanted) : run_with_one(options, std::move(wanted));
 }
 
 ToolSpec tool_spec() {
@@ -151,6 +148,8 @@ ToolSpec tool_spec() {
 int main(int argc, char** argv) {
   return leq::run_tool("leq-server", leq::server_tool::tool_spec, argc, argv,
                        [](const leq::Options& options) {
-                         return leq::with_model_files(options, leq::server_tool::run_with);
+                         return options.given("models-dir")
+                                    ? leq::server_tool::run_with(options)
+                                    : leq::with_model_files(options, leq::server_tool::run_with);
                        });
 }

@@ -27,8 +27,10 @@ std::vector<ForeignOption> own_flags() {
       {"--path --api-prefix --media-path --webui-config --webui-config-file", kRefused,
        "the page and the paths are as docs/server.md has them; a proxy in front can change them",
        1},
-      {"--models-dir --models-max --models-preset", kRefused,
-       "one server has one model: start another on another --port", 1},
+      {"--models-preset", kRefused,
+       "the models of --models-dir are all served with the flags of the command line", 1},
+      {.words = "--models-autoload"},
+      {"--no-models-autoload", kTold, "does nothing: a model is loaded when a request names it"},
   };
 }
 

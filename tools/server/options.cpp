@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "generate/chat_template.h"
 #include "tools/common/model_options.h"
 #include "tools/common/reply_options.h"
 #include "tools/server/llama_server_flags.h"
@@ -68,6 +69,32 @@ std::vector<Option> address_options() {
        .fallback = "true",
        .help = "no list of replies under /slots",
        .group = group},
+  };
+}
+
+std::vector<Option> folder_options() {
+  const std::string group = "Models";
+  return {
+      {.name = "models-dir",
+       .kind = Kind::text,
+       .value_name = "DIR",
+       .help = "a folder of .leq and GGUF files: a request's model chooses among them; each is "
+               "loaded when it is first asked for. With -m, that file is the default",
+       .group = group},
+      {.name = "models-memory",
+       .kind = Kind::text,
+       .value_name = "SIZE",
+       .help = "memory of all loaded models together, as 16G; idle ones are unloaded for others "
+               "(default: 90 % of what the machine has free, or a GPU's memory)",
+       .group = group},
+      {.name = "models-max",
+       .kind = Kind::integer,
+       .value_name = "N",
+       .fallback = "4",
+       .help = "maximum number of loaded models; 0: any number",
+       .group = group,
+       .minimum = 0,
+       .maximum = 1024},
   };
 }
 
@@ -162,6 +189,11 @@ std::vector<Option> limit_options() {
   };
 }
 
+std::vector<std::string> template_names() {
+  const auto names = ChatTemplate::names();
+  return {names.begin(), names.end()};
+}
+
 std::vector<Option> reply_options() {
   const std::string group = "Replies";
   return {
@@ -179,7 +211,8 @@ std::vector<Option> reply_options() {
        .kind = Kind::text,
        .value_name = "NAME",
        .help = "use this template, not the one that the model brings",
-       .group = group},
+       .group = group,
+       .suggestions = template_names()},
       {.name = "enable-thinking",
        .kind = Kind::text,
        .value_name = "on|off",
@@ -207,6 +240,7 @@ std::vector<Option> reply_options() {
 std::vector<Option> adapted(std::vector<Option> options) {
   for (Option& option : options) {
     if (option.name == "parallel") option.fallback = "4";
+    if (option.name == "model") option.required = false;  // --models-dir will do
     if (option.name == "seed") {
       option.help = "of the random numbers where a request has none, -1 = a new one each time";
     }
@@ -260,12 +294,13 @@ void read_http(const Options& options, HttpOptions& http) {
 ToolSpec server_tool_spec() {
   ToolSpec spec;
   spec.name = "leq-server";
-  spec.summary = "answers the OpenAI API with a model, and serves a page to chat with";
+  spec.summary = "answers the APIs of OpenAI and Anthropic, and serves a page to chat with";
   spec.foreign = llama_server_flags();
-  spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY"};
-  for (const auto& group :
-       {adapted(model_options()), address_options(), access_options(), limit_options(),
-        reply_options(), speculation_options("Replies"), adapted(sampling_options())}) {
+  spec.usage = {"-m model.leq", "-m model.leq -np 8 -c 32768 --host 0.0.0.0 --api-key KEY",
+                "--models-dir models --models-memory 16G"};
+  for (const auto& group : {adapted(model_options()), folder_options(), address_options(),
+                            access_options(), limit_options(), reply_options(),
+                            speculation_options("Replies"), adapted(sampling_options())}) {
     spec.options.insert(spec.options.end(), group.begin(), group.end());
   }
   return spec;

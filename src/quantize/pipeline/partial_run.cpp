@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -67,8 +68,8 @@ void write_identity(const std::filesystem::path& path, const std::string& identi
 
 }  // namespace
 
-PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity, bool resume,
-                       const Say& say)
+PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity,
+                       UnfinishedRun earlier, const Say& say)
     : work_(std::move(folder)), say_(say) {
   const auto identity_file = work_.path() / kIdentityFile;
   const std::string name = work_.path().string();
@@ -77,17 +78,22 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
   require(has_run || lying.empty(), name,
           ": is no folder of an interrupted run, but that is where one is "
           "kept; move it away");
-  if (has_run && resume) {
-    require(read_file(identity_file, kMaxIdentityBytes) == identity, name,
-            ": the interrupted run had another model, text or other flags; give the same ones, or "
-            "leave out ",
-            Setting{"resume"}, " to start over");
+  if (has_run && earlier == UnfinishedRun::resume &&
+      read_file(identity_file, kMaxIdentityBytes) == identity) {
     while (file_exists(file_of(finished_))) ++finished_;
     return;
   }
   if (holds_work()) {
-    say("restarting  removed the partial results in " + name + "; " + Setting{"resume"}.marked() +
-        " would have gone on with it");
+    require(earlier != UnfinishedRun::resume, name,
+            ": holds what an interrupted run with another model, text or other flags has finished; "
+            "give the same ones to go on with it, or ",
+            Setting{"restart"}, " to remove it");
+    require(earlier != UnfinishedRun::refuse, name,
+            ": holds what an interrupted run has finished, which one rank alone can go on with: "
+            "leave ",
+            Setting{"ranks"}, " out, the file will be the same, or give ", Setting{"restart"},
+            " to remove it");
+    say("restarting  removed the partial results in " + name);
   }
   work_.clear();
   write_identity(identity_file, identity);
@@ -97,7 +103,7 @@ PartialRun::~PartialRun() {
   try {
     if (folder().empty()) return;
     if (!holds_work()) work_.clear();
-    if (!told_) tell_kept(Error("", ErrorKind::internal));
+    tell_kept();
   } catch (const std::exception&) {  // it stays, as after any run that is cut off
   }
 }
@@ -106,12 +112,10 @@ bool PartialRun::holds_work() const {
   return std::ranges::any_of(work_.names(), [](const auto& name) { return name != kIdentityFile; });
 }
 
-void PartialRun::tell_kept(const std::exception& error) {
-  told_ = true;
-  const auto* known = dynamic_cast<const Error*>(&error);
-  if ((known != nullptr && known->kind() == ErrorKind::interrupted) || !holds_work()) return;
-  say_("kept        what is finished stays in " + folder().string() + ": the same command with " +
-       Setting{"resume"}.marked() + " goes on with it");
+void PartialRun::tell_kept() {
+  if (std::exchange(told_, true) || !holds_work()) return;
+  say_("kept        what is finished stays in " + folder().string() +
+       ": the same command goes on with it");
 }
 
 std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {

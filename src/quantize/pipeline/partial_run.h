@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -23,15 +22,22 @@ struct BlockTensor {
   QuantizedTensor quantized;
 };
 
+// What becomes of an interrupted run.
+enum class UnfinishedRun : std::uint8_t {
+  resume,   // it is gone on with
+  replace,  // its work is removed
+  refuse,   // it is an error: of several ranks, who do not resume
+};
+
 class PartialRun {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // Goes on with the run in `folder` where `resume` and there is one; else starts anew, and what
-  // lies in the folder from an earlier run is removed, which `say` hears. `identity` says all that
-  // the blocks depend on. Throws Error where the run in the folder was another one, or still goes
+  // Goes on with the run in `folder`, where there is one; or, as `earlier` says, removes what it
+  // finished, which `say` hears, or refuses to. `identity` says all that the blocks depend on.
+  // Throws Error where the run in the folder finished something and was another one, or still goes
   // on.
-  PartialRun(std::filesystem::path folder, const std::string& identity, bool resume,
+  PartialRun(std::filesystem::path folder, const std::string& identity, UnfinishedRun earlier,
              const Say& say);
   ~PartialRun();  // removes the folder where nothing was finished in it
   PartialRun(PartialRun&&) noexcept = default;
@@ -46,8 +52,8 @@ class PartialRun {
   void save(const std::vector<BlockTensor>& block);  // block number finished()
   // A finished block, its checksums checked.
   std::vector<BlockTensor> load(std::int64_t layer) const;
-  // Says what stays for a run that resumes, where `error` ends this one and does not say so itself.
-  void tell_kept(const std::exception& error);
+  // Says where what is finished stays, where there is something: an error ends this run.
+  void tell_kept();
   // All that was kept, at the end; the folder goes with this object.
   void remove();
 

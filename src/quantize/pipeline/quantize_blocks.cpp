@@ -108,9 +108,7 @@ class Pipeline {
 void Pipeline::step(std::int64_t units) {
   done_ += units;
   options_.progress(std::min(done_, total_), total_);
-  require(!options_.stop(), ErrorKind::interrupted, "interrupted; the finished blocks are kept in ",
-          options_.partial.string(), ": give the same command with ", Setting{"resume"},
-          " to go on");
+  require(!options_.stop(), ErrorKind::interrupted, "interrupted");
 }
 
 StatisticsIdentity Pipeline::identity_of_data() const {
@@ -364,6 +362,11 @@ void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
   report();
 }
 
+UnfinishedRun unfinished_run(const BlockOptions& options) {
+  if (!options.resume) return UnfinishedRun::replace;
+  return options.ranks->size() > 1 ? UnfinishedRun::refuse : UnfinishedRun::resume;
+}
+
 std::optional<PartialRun> Pipeline::run() {
   open_statistics();
   const CalibrationMemory memory = plan_memory();  // may refuse: before anything is written
@@ -372,11 +375,11 @@ std::optional<PartialRun> Pipeline::run() {
     return std::nullopt;
   }
   PartialRun partial(options_.partial, run_identity(config_, weights_, options_, calibration()),
-                     options_.resume, options_.say);
+                     unfinished_run(options_), options_.say);
   try {
     run_with(&partial, memory);
-  } catch (const std::exception& error) {
-    partial.tell_kept(error);
+  } catch (const std::exception&) {
+    partial.tell_kept();
     throw;
   }
   return partial;

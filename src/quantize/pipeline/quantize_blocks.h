@@ -48,7 +48,9 @@ struct RunOptions {
   double max_static_error = 0;
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core
-  bool resume = false;        // goes on with an interrupted run
+  // Goes on with an interrupted run that had the same model, text and settings; false: removes what
+  // it finished.
+  bool resume = true;
   // That divide the work among them: all make the same call, with the same checkpoint and the same
   // of all else; the leader writes what is written, and speaks.
   Communicator* ranks = &one_rank();

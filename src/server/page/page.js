@@ -264,6 +264,7 @@ function requestBody(past, goesOn) {
     .map(({role, content}) => ({role, content}));
   if (state.settings.system) messages.unshift({role: 'system', content: state.settings.system});
   const body = {messages, stream: true, stream_options: {include_usage: true}};
+  if (!$('models').hidden) body.model = $('models').value;
   for (const [name] of FIELDS) {
     if (typeof state.settings[name] === 'number') body[name] = state.settings[name];
   }
@@ -521,6 +522,24 @@ function grow() {
   input.style.height = input.scrollHeight + 2 + 'px';
 }
 
+// A heading for one model, a choice among several: the one that was chosen last.
+function showModels(names) {
+  const last = kept.read('model', '');
+  const name = names.includes(last) ? last : names[0] || 'no model';
+  $('model').textContent = name;
+  document.title = name + ' – leq';
+  $('models').replaceChildren(...names.map((one) => node('option', {}, one)));
+  $('models').value = name;
+  $('models').hidden = names.length < 2;
+  $('model').classList.toggle('visually-hidden', names.length > 1);
+}
+
+function chooseModel() {
+  kept.write('model', $('models').value);
+  $('model').textContent = $('models').value;
+  document.title = $('models').value + ' – leq';
+}
+
 async function loadModel() {
   try {
     const response = await fetch('v1/models', {headers: headers()});
@@ -529,9 +548,7 @@ async function loadModel() {
       openSettings();
       return;
     }
-    const [model] = (await response.json()).data;
-    $('model').textContent = model.id;
-    document.title = model.id + ' – leq';
+    showModels((await response.json()).data.map((model) => model.id));
   } catch {
     $('model').textContent = 'No server';
   }
@@ -564,6 +581,7 @@ $('close-menu').addEventListener('click', closeMenu);
 document.querySelector('main').addEventListener('click', (event) => {
   if (event.target.id !== 'menu') closeMenu();
 });
+$('models').addEventListener('change', chooseModel);
 $('theme').addEventListener('click', turnTheme);
 $('settings-button').addEventListener('click', openSettings);
 $('settings').addEventListener('close', closeSettings);

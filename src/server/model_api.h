@@ -1,0 +1,81 @@
+// What is answered with one model: replies, texts as tokens, embeddings, slots.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "base/json_tree.h"
+#include "server/generation.h"
+#include "server/hosted_model.h"
+#include "server/http_server.h"
+
+namespace leq {
+
+class ModelApi {
+ public:
+  // `hosted` must outlive it.
+  ModelApi(HostedModel& hosted, const ReplyTimes& times)
+      : model_(hosted.api()),
+        facts_(hosted.model()),
+        limits_(hosted.limits()),
+        engine_(hosted.engine()),
+        hosted_(hosted),
+        times_(times) {}
+
+  // Each answers a request; `body`: its JSON object, none where the path takes none. They throw
+  // Error, and Busy, as long as nothing was sent.
+  void props(HttpExchange& exchange, JsonNode body) const;
+  void slot_action(HttpExchange& exchange, JsonNode body) const;
+  void chat(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, CallStyle::chat);
+  }
+  void completions(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, CallStyle::text);
+  }
+  void native(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, CallStyle::native);
+  }
+  void responses(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, CallStyle::responses);
+  }
+  void messages(HttpExchange& exchange, JsonNode body) const {
+    generate(exchange, body, CallStyle::messages);
+  }
+  void embeddings(HttpExchange& exchange, JsonNode body) const;
+  void rerank(HttpExchange& exchange, JsonNode body) const;
+  void tokenize(HttpExchange& exchange, JsonNode body) const;
+  void detokenize(HttpExchange& exchange, JsonNode body) const;
+  void apply_template(HttpExchange& exchange, JsonNode body) const;
+  void count_tokens(HttpExchange& exchange, JsonNode body) const;
+  void count_responses_tokens(HttpExchange& exchange, JsonNode body) const;
+  void count_messages_tokens(HttpExchange& exchange, JsonNode body) const;
+
+  // For lists of models and of slots.
+  Json facts() const;
+  std::vector<Json> slots() const;
+
+ private:
+  void generate(HttpExchange& exchange, JsonNode body, CallStyle style) const;
+  std::size_t slot_of(const HttpRequest& request) const;
+  Json save_slot(std::size_t slot, const std::string& name) const;
+  Json restore_slot(std::size_t slot, const std::string& name) const;
+  Json erase_slot(std::size_t slot) const;
+  std::vector<float> embed(const std::vector<Token>& tokens, std::string_view member) const;
+  std::size_t tokens_of(JsonNode chat) const;
+
+  const ApiModel& model_;
+  const Model& facts_;
+  const RunLimits& limits_;
+  EngineThread& engine_;
+  HostedModel& hosted_;
+  ReplyTimes times_;
+};
+
+// A reply of JSON.
+void send_json(HttpExchange& exchange, const Json& json);
+
+}  // namespace leq

@@ -1,0 +1,369 @@
+// Many models in one server: which one a request gets, when they are loaded and unloaded, and what
+// one that cannot be loaded does to the others.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "server/raw_client.h"
+#include "server/served_model.h"
+#include "temporary_folder.h"
+
+namespace leq::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kBytesOfOne = 100;  // that the tests' loader plans for each model
+const char* const kStory =
+    "{\"model\": \"int8\", \"prompt\": \"Once upon a time\", \"seed\": 3, "
+    "\"max_tokens\": 24}";
+
+fs::path file_of(const std::string& type) {
+  return quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", type);
+}
+
+struct RunningModel {
+  explicit RunningModel(const fs::path& path)
+      : model(path, {}),
+        backend(make_backend({.device = "cpu", .threads = 1})),
+        session(model, *backend, limits(model)) {}
+  static RunLimits limits(const Model& model) {
+    RunLimits limits = story_limits(2);
+    return resolve_limits(limits, model.config());
+  }
+  Model model;
+  std::unique_ptr<Backend> backend;
+  Session session;
+};
+
+// A server with the models of a folder of its own: int8, int4 and f16 are the storyteller's.
+class FolderServer {
+ public:
+  explicit FolderServer(std::uint64_t models_in_memory = 2, const std::string& file = "",
+                        std::size_t waiting = 64) {
+    fs::copy_file(file_of("int8"), folder / "int8.leq");
+    fs::copy_file(file_of("int4-g64"), folder / "int4.leq");
+    fs::copy_file(file_of("f16"), folder / "f16.leq");
+    ServerOptions options = story_options();
+    PoolOptions pool;
+    pool.folder = folder.path();
+    pool.memory_bytes = models_in_memory * kBytesOfOne;
+    pool.requests = waiting;
+    if (!file.empty()) pool.file = folder / file;
+    server = std::make_unique<Server>(pool, loader(options), options);
+  }
+
+  ModelLoader loader(const HostOptions& options) {
+    ModelLoader loader;
+    loader.plan = [this](const fs::path& path) {
+      const Model probe(path, {.mode = LoadMode::map});
+      return path.stem() == "f16" ? f16_bytes.load() : kBytesOfOne;
+    };
+    loader.load = [this, options](const fs::path& path) {
+      const std::lock_guard lock(mutex);
+      ++loads[path.stem()];
+      auto running = std::make_shared<RunningModel>(path);
+      RunnableModel runnable = {running, &running->model, &running->session, options};
+      return runnable;
+    };
+    return loader;
+  }
+
+  httplib::Client client() const {
+    httplib::Client client("127.0.0.1", server->port());
+    client.set_read_timeout(60);
+    client.set_tcp_nodelay(true);
+    return client;
+  }
+  std::pair<int, Json> post(const std::string& path, const std::string& body) const {
+    const auto result = client().Post(path, body, "application/json");
+    if (!result) return {0, Json(nullptr)};
+    return {result->status, parse_json(result->body, "the answer")};
+  }
+  std::pair<int, Json> complete(const std::string& model, std::int64_t tokens = 24) const {
+    return post(
+        "/v1/completions",
+        Json{{"model", model}, {"prompt", "Once upon a time"}, {"seed", 3}, {"max_tokens", tokens}}
+            .dump());
+  }
+  std::string text(const std::string& path) const { return client().Get(path)->body; }
+  // By the name of each model.
+  std::map<std::string, std::string> states() const {
+    std::map<std::string, std::string> states;
+    const Json list = parse_json(text("/v1/models"), "models");
+    for (std::size_t i = 0; i < list["data"].size(); ++i) {
+      const Json& one = list["data"][i];
+      states[one["id"].text()] = one["status"]["value"].text();
+    }
+    return states;
+  }
+  int loads_of(const std::string& name) {
+    const std::lock_guard lock(mutex);
+    return loads[name];
+  }
+
+  TemporaryFolder folder;
+  std::atomic<std::uint64_t> f16_bytes = kBytesOfOne;
+  std::mutex mutex;
+  std::map<std::string, int> loads;
+  std::unique_ptr<Server> server;
+};
+
+std::string text_of(const std::pair<int, Json>& answer) {
+  EXPECT_EQ(answer.first, 200) << answer.second.dump();
+  return answer.first == 200 ? answer.second["choices"][0]["text"].text() : "";
+}
+
+// What a server writes that has this model alone.
+std::string alone(const std::string& type) {
+  const Model model(file_of(type), {});
+  const ServedModel served(2, story_options(), model);
+  const auto answer = served.post("/v1/completions", kStory);
+  return answer.json["choices"][0]["text"].text();
+}
+
+TEST(ModelsOfAFolder, ARequestsModelChooses) {
+  const FolderServer models;
+  const auto int8 = models.complete("int8"), int4 = models.complete("int4");
+  EXPECT_EQ(text_of(int8), alone("int8"));
+  EXPECT_EQ(text_of(int4), alone("int4-g64"));
+  EXPECT_NE(text_of(int8), text_of(int4));
+  EXPECT_EQ(int4.second["model"].text(), "int4");
+  EXPECT_EQ(text_of(models.complete("int8.leq")), text_of(int8));  // the file's name will do
+}
+
+TEST(ModelsOfAFolder, ListsAllWithTheirStates) {
+  const FolderServer models;
+  using States = std::map<std::string, std::string>;
+  EXPECT_EQ(models.states(),
+            (States{{"int8", "unloaded"}, {"int4", "unloaded"}, {"f16", "unloaded"}}));
+  (void)models.complete("int4");
+  EXPECT_EQ(models.states(),
+            (States{{"int8", "unloaded"}, {"int4", "loaded"}, {"f16", "unloaded"}}));
+  const Json one = parse_json(models.text("/v1/models/int4"), "a model");
+  EXPECT_EQ(one["status"]["memory_bytes"].dump(), "100");
+  EXPECT_EQ(one["max_model_len"].dump(), "1024");
+  EXPECT_EQ(models.client().Get("/v1/models/other")->status, 404);
+  fs::copy_file(file_of("int8"), models.folder / "late.leq");
+  EXPECT_EQ(models.states()["late"], "unloaded");
+  EXPECT_EQ(text_of(models.complete("late")), text_of(models.complete("int8")));
+}
+
+TEST(ModelsOfAFolder, AnUnknownModelIsNotFound) {
+  const FolderServer models;
+  const auto [status, json] = models.complete("nope");
+  EXPECT_EQ(status, 404);
+  EXPECT_EQ(json["error"]["code"].text(), "model_not_found");
+  EXPECT_EQ(models.complete("../int8").first, 404);
+  EXPECT_EQ(models.complete("").first, 400);  // which of three?
+  EXPECT_EQ(models.post("/v1/messages", R"({"model": "nope", "max_tokens": 5, "messages": []})")
+                .second["error"]["type"]
+                .text(),
+            "not_found_error");
+  EXPECT_EQ(models.post("/tokenize", R"({"content": "x", "model": 7})").first, 400);
+}
+
+TEST(ModelsOfAFolder, TheDefaultModelIsLoadedAtOnce) {
+  FolderServer models(2, "int4.leq");
+  EXPECT_EQ(models.states()["int4"], "loaded");
+  EXPECT_EQ(models.loads_of("int4"), 1);
+  const auto answer = models.complete("");
+  EXPECT_EQ(answer.second["model"].text(), "int4");
+  EXPECT_EQ(text_of(answer), alone("int4-g64"));
+  EXPECT_EQ(parse_json(models.text("/v1/models"), "models")["data"][0]["id"].text(), "int4");
+}
+
+TEST(ModelsOfAFolder, ConcurrentFirstRequestsLoadAModelOnce) {
+  FolderServer models;
+  std::vector<std::thread> clients;
+  std::atomic<int> answered = 0;
+  for (int i = 0; i < 12; ++i) {
+    clients.emplace_back([&, i] {
+      if (models.complete(i % 3 == 0 ? "int4" : "int8", 6).first == 200) ++answered;
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 12);
+  EXPECT_EQ(models.loads_of("int8"), 1);
+  EXPECT_EQ(models.loads_of("int4"), 1);
+}
+
+TEST(ModelsOfAFolder, UnloadsTheOneUsedLongestAgo) {
+  FolderServer models(2);
+  for (const char* name : {"int8", "int4", "int8", "f16"}) (void)models.complete(name, 2);
+  EXPECT_EQ(models.states()["int4"], "unloaded");
+  EXPECT_EQ(models.states()["int8"], "loaded");
+  EXPECT_EQ(models.states()["f16"], "loaded");
+  (void)models.complete("int4", 2);
+  EXPECT_EQ(models.states()["int8"], "unloaded");
+  EXPECT_EQ(models.loads_of("int4"), 2);
+  EXPECT_NE(models.text("/metrics").find("leq:model_unloads_total 2"), std::string::npos);
+}
+
+constexpr const char* kLongStream =
+    R"({"model": "int8", "prompt": "Once", "ignore_eos": true, "max_tokens": 900, "stream": true,)"
+    R"( "seed": 5, "temperature": 0.9})";
+
+TEST(ModelsOfAFolder, ARunningReplyKeepsItsModel) {
+  FolderServer models(1);
+  RawClient stream(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  std::pair<int, Json> other;
+  std::thread waits([&] { other = models.complete("int4", 4); });
+  const std::string reply = stream.read_all(60);
+  waits.join();
+  EXPECT_NE(reply.find("\"finish_reason\":\"length\""), std::string::npos) << reply.substr(0, 2000);
+  EXPECT_NE(reply.find("data: [DONE]"), std::string::npos);
+  EXPECT_EQ(other.first, 200) << other.second.dump();
+  EXPECT_EQ(models.states()["int8"], "unloaded");
+}
+
+// Small replies of one model follow each other without a gap; the other gets its turn.
+TEST(ModelsOfAFolder, ABusyModelDoesNotKeepOthersOutForEver) {
+  FolderServer models(1);
+  (void)models.complete("int8", 1);
+  std::atomic<bool> over = false;
+  std::vector<std::thread> busy;
+  for (int i = 0; i < 8; ++i) {
+    busy.emplace_back([&] {
+      while (!over) (void)models.complete("int8", 60);
+    });
+  }
+  EXPECT_EQ(models.complete("int4", 4).first, 200);
+  over = true;
+  for (std::thread& one : busy) one.join();
+}
+
+TEST(ModelsOfAFolder, WhoGoesAwayWhileItWaitsLoadsNothing) {
+  FolderServer models(1);
+  RawClient stream(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  {
+    RawClient gone(models.server->port());
+    gone.send(plain_request("POST", "/v1/completions", R"({"model": "int4", "prompt": "x"})"));
+    while (models.states()["int4"] != "loading") std::this_thread::yield();
+  }
+  while (models.states()["int4"] != "unloaded") std::this_thread::yield();
+  EXPECT_NE(stream.read_all(60).find("data: [DONE]"), std::string::npos);
+  EXPECT_EQ(models.loads_of("int4"), 0);
+}
+
+TEST(ModelsOfAFolder, ADamagedFileSaysSoAndHurtsNoOther) {
+  const FolderServer models;
+  fs::copy_file(file_of("int8"), models.folder / "cut.leq");
+  fs::resize_file(models.folder / "cut.leq", 100000);
+  std::ofstream(models.folder / "none.gguf") << "not a model";
+  (void)models.complete("int8", 2);
+  for (const char* name : {"cut", "cut", "none"}) {
+    const auto [status, json] = models.complete(name);
+    EXPECT_EQ(status, 500) << name;
+    EXPECT_EQ(json["error"]["code"].text(), "model_load_failed");
+    EXPECT_EQ(json["error"]["message"].text().find(models.folder.path().string()),
+              std::string::npos);
+  }
+  EXPECT_NE(models.complete("cut").second["error"]["message"].text().find("cut off"),
+            std::string::npos);
+  EXPECT_EQ(models.states()["cut"], "failed");
+  EXPECT_EQ(models.states()["int8"], "loaded");
+  EXPECT_EQ(text_of(models.complete("int8")), alone("int8"));
+  // A whole file in its place is read.
+  fs::copy_file(file_of("int8"), models.folder / "whole");
+  fs::rename(models.folder / "whole", models.folder / "cut.leq");
+  EXPECT_EQ(text_of(models.complete("cut")), alone("int8"));
+}
+
+TEST(ModelsOfAFolder, AFileThatIsReplacedIsReadAgain) {
+  FolderServer models;
+  const std::string before = text_of(models.complete("int8"));
+  fs::copy_file(file_of("int4-g64"), models.folder / "new");
+  fs::last_write_time(models.folder / "new",
+                      fs::last_write_time(models.folder / "int8.leq") + std::chrono::seconds(1));
+  fs::rename(models.folder / "new", models.folder / "int8.leq");
+  EXPECT_EQ(text_of(models.complete("int8")), alone("int4-g64"));
+  EXPECT_EQ(models.loads_of("int8"), 2);
+}
+
+TEST(ModelsOfAFolder, AModelLargerThanAllMemoryIsRefused) {
+  FolderServer models(2);
+  models.f16_bytes = 3 * kBytesOfOne;
+  (void)models.complete("int8", 2);
+  const auto [status, json] = models.complete("f16");
+  EXPECT_EQ(status, 500);
+  EXPECT_EQ(json["error"]["code"].text(), "model_too_large");
+  EXPECT_EQ(models.states()["int8"], "loaded");  // nothing was dropped for it
+}
+
+TEST(ModelsOfAFolder, TooManyThatWaitAreTold) {
+  FolderServer models(1, "", 1);  // 4 requests of all models together
+  RawClient stream(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  std::vector<RawClient> waiting;
+  for (int i = 0; i < 5; ++i) {
+    waiting.emplace_back(models.server->port());
+    waiting.back().send(
+        plain_request("POST", "/v1/completions", R"({"model": "int4", "prompt": "x"})"));
+  }
+  const bool told = std::ranges::any_of(waiting, [](RawClient& one) {
+    return one.read_until("\r\n\r\n", 1).find("503") != std::string::npos;
+  });
+  EXPECT_TRUE(told);
+  EXPECT_NE(models.text("/health").find("ok"), std::string::npos);
+}
+
+TEST(ModelsOfAFolder, MetricsAndSlotsNameTheModel) {
+  const FolderServer models;
+  (void)models.complete("int8", 3);
+  (void)models.complete("int4", 5);
+  const std::string metrics = models.text("/metrics");
+  EXPECT_NE(metrics.find("leq:tokens_predicted_total{model=\"int8\"} 3\n"), std::string::npos);
+  EXPECT_NE(metrics.find("leq:tokens_predicted_total{model=\"int4\"} 5\n"), std::string::npos);
+  EXPECT_NE(metrics.find("leq:models_loaded 2\n"), std::string::npos);
+  EXPECT_NE(metrics.find("_bucket{model=\"int4\",le=\"+Inf\"} 1\n"), std::string::npos);
+  const Json slots = parse_json(models.text("/slots"), "slots");
+  ASSERT_EQ(slots.size(), 4u);
+  EXPECT_EQ(slots[0]["model"].text(), "int4");
+  EXPECT_EQ(slots[3]["model"].text(), "int8");
+  EXPECT_NE(models.text("/props?model=int8").find("\"model_alias\":\"int8\""), std::string::npos);
+}
+
+TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
+  FolderServer models(1);
+  RawClient stream(models.server->port()), waits(models.server->port());
+  stream.send(plain_request("POST", "/v1/completions", kLongStream));
+  stream.read_until("data: ");
+  waits.send(plain_request("POST", "/v1/completions", R"({"model": "int4", "prompt": "x"})"));
+  while (models.states()["int4"] != "loading") std::this_thread::yield();
+  models.server->stop(60);
+  EXPECT_NE(stream.read_all().find("data: [DONE]"), std::string::npos);
+  const std::string refused = waits.read_all();
+  EXPECT_NE(refused.find("shutting_down"), std::string::npos) << refused;
+}
+
+TEST(ModelFolder, NamesFilesAndPartsOfFiles) {
+  const TemporaryFolder folder;
+  for (const char* name : {"a.leq", "a.gguf", "b.gguf", "c-00001-of-00002.gguf",
+                           "c-00002-of-00002.gguf", "d-00002-of-00002.gguf", "e.txt", ".f.leq"}) {
+    std::ofstream(folder / name) << "12345";
+  }
+  fs::create_directory(folder / "g.leq");
+  std::map<std::string, std::pair<std::string, std::uint64_t>> found;
+  for (const ModelFile& file : models_in(folder.path())) {
+    found[file.name] = {file.path.filename(), file.bytes};
+  }
+  EXPECT_EQ(found, (decltype(found){{"a", {"a.leq", 5}},
+                                    {"a.gguf", {"a.gguf", 5}},
+                                    {"b", {"b.gguf", 5}},
+                                    {"c", {"c-00001-of-00002.gguf", 10}}}));
+  EXPECT_THROW((void)models_in(folder / "nope"), Error);
+}
+
+}  // namespace
+}  // namespace leq::test

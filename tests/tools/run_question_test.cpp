@@ -1,0 +1,128 @@
+// leq-run as a person types it who has read nothing: a question without a flag, a model that is not
+// there, a reply that is empty, a command with a slip, and what was typed yesterday.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "models_fixture.h"
+#include "tools/process.h"
+#include "tools/tool_runner.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Process;
+using test::run_program;
+using test::ToolRun;
+using Words = std::vector<std::string>;
+
+// The storyteller, which has a chat template.
+std::string story() {
+  return test::quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8");
+}
+
+ToolRun tell(Words words, const std::string& input = "") {
+  words.insert(words.begin(), {"-m", story(), "--temp", "0", "-t", "1", "-n", "12"});
+  return run_program("leq-run", words, input);
+}
+
+TEST(RunQuestion, AWordWithoutAFlagIsAskedInAChat) {
+  const ToolRun asked = tell({"Who is there?"});
+  EXPECT_EQ(asked.status, 0) << asked.err;
+  EXPECT_EQ(asked.out, tell({"-st", "-p", "Who is there?"}).out);
+  EXPECT_NE(asked.out, tell({"-p", "Who is there?", "--no-display-prompt"}).out);
+  // The flags that say how count as before.
+  EXPECT_EQ(tell({"Who is there?", "-no-cnv"}).out, tell({"-p", "Who is there?"}).out);
+  EXPECT_EQ(tell({"--", "-p"}).status, 0);
+}
+
+TEST(RunQuestion, SeveralWordsWantQuotationMarks) {
+  const ToolRun run = tell({"Who", "is", "there?"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("found 3 words without a flag ('Who', 'is' ...)"), std::string::npos)
+      << run.err;
+  EXPECT_NE(tell({"-p", "a", "b"}).err.find("'b' is a prompt beside that of -p"),
+            std::string::npos);
+}
+
+TEST(RunQuestion, AModelThatIsNotThereIsToldBeforeAnEmptyPrompt) {
+  const ToolRun run = run_program("leq-run", {"-m", "nope.leq"}, "");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("nope.leq: no such file"), std::string::npos) << run.err;
+}
+
+// Token 2 is what ends a text.
+TEST(RunQuestion, AnEmptyCompletionOfAChatModelSaysWhy) {
+  const ToolRun run = tell({"-p", "Who is there?", "-l", "2+1000"});
+  EXPECT_EQ(run.status, 0);
+  EXPECT_NE(run.err.find("it is made for chats"), std::string::npos) << run.err;
+  EXPECT_EQ(tell({"-p", "Who is there?"}).err.find("made for chats"), std::string::npos);
+}
+
+TEST(RunQuestion, ACommandWithASlipIsGuessed) {
+  const ToolRun run = tell({"-cnv"}, "/rest\n");
+  EXPECT_EQ(run.status, 1);
+  EXPECT_NE(run.err.find("unknown command /rest: did you mean /reset? /help lists them"),
+            std::string::npos)
+      << run.err;
+  EXPECT_EQ(tell({"-cnv"}, "/something\n").err.find("did you mean"), std::string::npos);
+}
+
+class RunHistory : public testing::Test {
+ protected:
+  Process chat(const std::string& history) const {
+    return Process({std::string(LEQ_TOOLS_DIR) + "/leq-run", "-m", story(), "-n", "2", "-t", "1"},
+                   Process::Input::terminal, {"TERM=xterm", "LEQ_HISTORY=" + history});
+  }
+  // Arrow up, as often as said; the message that is sent then.
+  std::string recalled(const std::string& history, int ups) const {
+    const std::string saved = (folder_ / "saved.json").string();
+    Process process = chat(history);
+    EXPECT_TRUE(process.wait_for_error("> ")) << process.err;
+    for (int i = 0; i < ups; ++i) process.write("\033[A");
+    process.write("\r");
+    EXPECT_TRUE(process.wait_for_output("\n")) << process.err;
+    process.write("/save " + saved + "\r/exit\r");
+    EXPECT_EQ(process.finish(), 0);
+    return parse_json(read_file(saved, kMaxJsonBytes), saved)["messages"][0]["content"].text();
+  }
+  void type(const std::string& history, const std::string& message) const {
+    Process process = chat(history);
+    EXPECT_TRUE(process.wait_for_error("> ")) << process.err;
+    process.write(message + "\r");
+    EXPECT_TRUE(process.wait_for_output("\n")) << process.err;
+    process.write("/exit\r");
+    EXPECT_EQ(process.finish(), 0);
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(RunHistory, IsKeptFromOneChatToTheNext) {
+  const std::string history = (folder_ / "state/history").string();
+  type(history, "Hello \xc3\xa9 you.");
+  EXPECT_EQ(recalled(history, 2), "Hello \xc3\xa9 you.");  // after /exit
+  EXPECT_EQ(fs::status(history).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(RunHistory, IsCutWhereItIsLongAndSurvivesDamage) {
+  std::string lines = "\"cut of\nnot json\n";
+  for (int i = 0; i < 2500; ++i) lines += "\"line " + std::to_string(i) + "\"\n";
+  const std::string history = folder_.write("history", lines);
+  EXPECT_EQ(recalled(history, 1), "line 2499");
+  const std::string left = test::read_bytes(history);
+  EXPECT_EQ(std::ranges::count(left, '\n'), 1000 + 3);  // and the message, /save, /exit
+  EXPECT_TRUE(left.starts_with("\"line 1500\"\n"));
+}
+
+TEST_F(RunHistory, IsKeptNowhereWhereItIsSwitchedOff) {
+  type("", "Hello.");
+  EXPECT_TRUE(folder_.names().empty());
+}
+
+}  // namespace
+}  // namespace leq

@@ -1,0 +1,127 @@
+#include "tools/server/models.h"
+
+#include <algorithm>
+#include <limits>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "format/gguf_source.h"
+#include "format/loaded_file.h"
+#include "tools/common/model_file.h"
+#include "tools/common/model_path.h"
+#include "tools/common/rank_choice.h"
+#include "tools/common/reply_options.h"
+
+namespace leq::server_tool {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool drafts(const Options& options) {
+  return options.text("speculate") != "off" && options.integer("draft-max") > 0;
+}
+
+RunLimits wanted_limits(const Options& options, RunLimits limits) {
+  limits.context = options.integer("ctx-size");
+  limits.sequences = static_cast<int>(options.integer("parallel"));
+  // One may take what others do not need.
+  limits.sequence_context = std::numeric_limits<std::int64_t>::max();
+  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
+  limits.output_tokens = limits.sequences + (drafts(options) ? drafting * kMaxDraftTokens : 0);
+  return limits;
+}
+
+// What all loaded models may take together: as --models-memory says, else a GPU's memory, or what
+// the machine has now, less a share for everything else.
+std::uint64_t memory_of_models(const Options& options) {
+  if (options.given("models-memory")) {
+    const auto bytes = parse_bytes(options.text("models-memory"));
+    require(bytes && *bytes > 0, "--models-memory ", options.text("models-memory"),
+            ": expected a size as 16G");
+    return *bytes;
+  }
+  if (const auto room = chosen_backend(options, 1)->memory().room()) return room->bytes;
+  constexpr std::uint64_t kShareForOthers = 10;
+  const auto available = available_memory();
+  if (!available) return std::numeric_limits<std::uint64_t>::max();
+  return *available - *available / kShareForOthers;
+}
+
+// The options with one file of the folder in the place of -m.
+Options with_model(const Options& options, const fs::path& file) {
+  require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
+          ": is a GGUF file, which is converted into the cache; leave --no-cache out");
+  Options one = options;
+  one.set_text("model", file.string());
+  return one;
+}
+
+}  // namespace
+
+AdjustLimits server_limits(const Options& options) {
+  return [options](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); };
+}
+
+void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host) {
+  host.sampling =
+      choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
+  host.engine.speculate = drafts(options);
+  host.engine.max_draft_tokens = options.integer("draft-max");
+  host.engine.draft = setup.draft_session.get();
+}
+
+PoolOptions pool_options(const Options& options, const HostOptions& host) {
+  require(!options.given("model-draft"),
+          "-md: a draft model belongs to one model; start that one without --models-dir");
+  require(rank_count(options) == 1, "--tp ", options.integer("tp"),
+          ": the models of --models-dir run on one rank each");
+  PoolOptions pool;
+  pool.folder = options.text("models-dir");
+  std::error_code error;
+  require(fs::is_directory(pool.folder, error), "--models-dir ",
+          printable(options.text("models-dir"), 4096), ": expected a folder");
+  if (options.given("model")) {
+    check_model_file("-m", options.text("model"));
+    pool.file = options.text("model");
+    pool.file_name = host.name;
+  } else {
+    require(host.name.empty(), "-a ", host.name, ": names the model of -m, and there is none");
+  }
+  pool.memory_bytes = memory_of_models(options);
+  pool.models = static_cast<std::size_t>(options.integer("models-max"));
+  if (pool.models == 0) pool.models = std::numeric_limits<std::size_t>::max();
+  pool.requests = static_cast<std::size_t>(options.integer("parallel")) + host.most_waiting;
+  pool.say = host.say;
+  return pool;
+}
+
+ModelLoader folder_loader(const Options& options, const HostOptions& host,
+                          std::uint64_t memory_bytes) {
+  ModelLoader loader;
+  loader.plan = [=](const fs::path& file) {
+    std::uint64_t bytes = 0;
+    with_model_files(with_model(options, file), [&](const Options& one) {
+      bytes = planned_bytes(one, server_limits(one), memory_bytes);
+      return 0;
+    });
+    return bytes;
+  };
+  loader.load = [=](const fs::path& file) {
+    RunnableModel runnable;
+    runnable.options = host;
+    with_model_files(with_model(options, file), [&](const Options& one) {
+      auto setup = std::make_shared<ModelSetup>(set_up_model(one, server_limits(one)));
+      if (!setup->note.empty()) host.say(setup->note);
+      finish_host_options(one, *setup, runnable.options);
+      runnable.model = setup->model.get();
+      runnable.session = setup->session.get();
+      runnable.owner = std::move(setup);
+      return 0;
+    });
+    return runnable;
+  };
+  return loader;
+}
+
+}  // namespace leq::server_tool
