@@ -59,11 +59,11 @@ struct AttentionShape {
   const Norm* q_norm = nullptr;  // over each head, Qwen3
   const Norm* k_norm = nullptr;
   bool rotary = true;
-  int rotary_dims = 0;       // RoPE turns the first so many numbers of a head; 0 = all
-  bool output_gate = false;  // rows hold H d gates after v: out * sigmoid(gate)
+  int rotary_dims = 0;                // RoPE turns the first so many numbers of a head; 0 = all
+  bool output_gate = false;           // rows hold H d gates after v: out * sigmoid(gate)
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   // By what keys are turned that were coded before RoPE; null: they are coded after it.
-  const RopeTable* key_turns = nullptr;
+  const RopeTable* key_rope = nullptr;
   // Where ranks share the heads of a model, those of one rank need not begin or end with a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // of the first kv head's group, which query head is the first here
@@ -82,11 +82,11 @@ std::int64_t qkv_width(const AttentionShape& shape);
 //   S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q, for each value head
 //   out = rms_norm(o) * silu(z), the norm over each value head
 struct DeltaShape {
-  int key_heads = 0;    // H_k
-  int value_heads = 0;  // H_v, a multiple: value head h reads key head h / (H_v / H_k)
-  int key_dim = 0;      // d_k
-  int value_dim = 0;    // d_v
-  int taps = 0;         // of the convolution
+  int key_heads = 0;               // H_k
+  int value_heads = 0;             // H_v, a multiple: value head h reads key head h / (H_v / H_k)
+  int key_dim = 0;                 // d_k
+  int value_dim = 0;               // d_v
+  int taps = 0;                    // of the convolution
   const float* conv = nullptr;     // [taps][channels]
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
@@ -99,8 +99,8 @@ struct DeltaShape {
 };
 
 // A layer's part of a state, in f32: S of each value head, then the last inputs of the convolution
-// [taps - 1][channels], oldest first. S [d_k][d_v] lies in blocks of 32 columns, each [d_k][32], the
-// last one as narrow as what is left.
+// [taps - 1][channels], oldest first. S [d_k][d_v] lies in blocks of 32 columns, each [d_k][32],
+// the last one as narrow as what is left.
 inline constexpr int kDeltaColumns = 32;
 std::int64_t delta_state_numbers(const DeltaShape& shape);
 

@@ -130,7 +130,7 @@ std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token>
     // A state of its own needs a place of its own.
     if (state_.fixed() != nullptr) continue;
     if (common == std::ssize(tokens)) return 0;
-    if (common == std::ssize(known.tokens)) {  // fewer than a page: nobody comes after it
+    if (common == std::ssize(known.tokens)) {  // fewer than a page: no child can follow
       drop(child);
       break;
     }

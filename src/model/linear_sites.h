@@ -1,7 +1,7 @@
-// The linear sites of a layer: the places where linears read one input. Whoever needs the linears
-// of a model goes over its sites: the list of tensors, binding, workspace, calibration, folds,
-// quantizing, sharding, plans and synthetic models. A kind of layer lists its sites in
-// linear_sites.cpp and nowhere else.
+// The linear sites of a layer: the places where linears read one input. All that
+// works on the linears of a model iterates over its sites: the list of tensors, binding, workspace,
+// calibration, folds, quantizing, sharding, plans and synthetic models. A kind of layer lists its
+// sites in linear_sites.cpp and nowhere else.
 #pragma once
 
 #include <cstddef>
@@ -58,7 +58,7 @@ struct LinearSite {
   // The linear of an earlier site whose rows the input's columns are proportional to ("v", "up"),
   // so that a scale of a column can move there; empty: none.
   std::string producer;
-  std::vector<NormSpec> head_norms;  // of the outputs, over each head: "q_norm", "k_norm"
+  std::vector<NormSpec> head_norms;      // of the outputs, over each head: "q_norm", "k_norm"
   std::vector<VectorSpec> vectors = {};  // that the operation after the linears computes with
 };
 

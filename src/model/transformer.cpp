@@ -165,7 +165,7 @@ Step Transformer::step_of(const Batch& batch, const KvLayers& kv) {
           config_.has_rope() ? &work_.rope : nullptr,
           limits_.context,
           {work_.x.values, kv[0].keys},
-          kv.pages.zones().copies() ? kv.copies : std::span<const std::int32_t>()};
+          kv.pages.residual().copies() ? kv.copies : std::span<const std::int32_t>()};
 }
 
 Embedding Transformer::embedding(const Batch& batch) const {
@@ -179,9 +179,8 @@ namespace {
 void give_states(const FixedStates& fixed, std::span<SequenceRun> runs) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const FixedStates::StepStates states = fixed.step_states(runs[i].sequence);
-    const bool is_later = std::ranges::any_of(runs.first(i), [&](const SequenceRun& run) {
-      return run.sequence == runs[i].sequence;
-    });
+    const bool is_later = std::ranges::any_of(
+        runs.first(i), [&](const SequenceRun& run) { return run.sequence == runs[i].sequence; });
     runs[i].state_from = is_later ? states.to : states.from;
     runs[i].state_to = states.to;
   }

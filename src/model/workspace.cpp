@@ -95,8 +95,8 @@ std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, con
     bytes = layout.scratch_bytes(limits.batch_tokens, shape, limits.context);
   }
   for (const std::int64_t layer : config.delta_layers()) {
-    const auto* delta = std::get_if<DeltaNetWeights>(
-        &weights.layers[static_cast<std::size_t>(layer)].mixer);
+    const auto* delta =
+        std::get_if<DeltaNetWeights>(&weights.layers[static_cast<std::size_t>(layer)].mixer);
     const DeltaShape shape = delta_shape(config, *delta, layer);
     return std::max(bytes, layout.delta_scratch_bytes(limits.batch_tokens, shape));
   }
@@ -165,8 +165,8 @@ std::size_t fixed_state_bytes(const ModelConfig& config) {
   DeltaNetWeights sizes;
   sizes.config = *delta;
   const auto layers = config.delta_layers();
-  const auto each = static_cast<std::size_t>(
-      delta_state_numbers(delta_shape(config, sizes, layers.front())));
+  const auto each =
+      static_cast<std::size_t>(delta_state_numbers(delta_shape(config, sizes, layers.front())));
   return layers.size() * each * sizeof(float);
 }
 
@@ -202,7 +202,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     }
     inputs_.push_back(std::move(input));
   }
-  if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
+  if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
 }
 

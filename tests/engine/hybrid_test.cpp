@@ -87,7 +87,8 @@ TEST_F(Hybrid, ASecondTurnFeedsWhatIsNew) {
   EXPECT_EQ(next.cached_tokens, std::ssize(first) + std::ssize(answer.tokens) - 1);
   EXPECT_EQ(next.tokens, reply(fresh, whole, 20).tokens);
   // A history whose reply became another: it begins where the first reply began.
-  const auto other = tokens_of(user(kStory) + kAnswers + "No.<|im_end|>\n" + user("Why?") + kAnswers);
+  const auto other =
+      tokens_of(user(kStory) + kAnswers + "No.<|im_end|>\n" + user("Why?") + kAnswers);
   const EngineReply changed = reply(engine, other, 20);
   EXPECT_EQ(changed.cached_tokens, std::ssize(tokens_of(user(kStory))));
   EXPECT_EQ(changed.tokens, reply(fresh, other, 20).tokens);
@@ -99,8 +100,8 @@ TEST_F(Hybrid, RejectedDraftsLeaveNoTrace) {
   LEQ_SHARED_OR_SKIP(folder, kModel);
   for (const std::int64_t kept : {0, 8}) {
     open(folder, kept);
-    const auto guessing = session(), plain = session();
-    Engine engine(*guessing, model_->tokenizer(), {});
+    const auto drafting = session(), plain = session();
+    Engine engine(*drafting, model_->tokenizer(), {});
     Engine fresh(*plain, model_->tokenizer(), {.reuse_prefixes = false, .speculate = false});
     const auto prompt = tokens_of(user(kStory) + kAnswers);
     const EngineReply want = reply(fresh, prompt, 40);
@@ -108,8 +109,8 @@ TEST_F(Hybrid, RejectedDraftsLeaveNoTrace) {
     for (std::size_t i = 9; i < expected.size(); i += 10) expected[i] = 5;  // wrong now and then
     const EngineReply got = reply(engine, prompt, 40, expected);
     EXPECT_EQ(got.tokens, want.tokens);
-    EXPECT_GT(got.right_guesses, 0);
-    EXPECT_LT(got.right_guesses, got.guessed_tokens);
+    EXPECT_GT(got.accepted_tokens, 0);
+    EXPECT_LT(got.accepted_tokens, got.draft_tokens);
   }
 }
 
