@@ -5,12 +5,12 @@
 #include <system_error>
 #include <utility>
 
-#include "server/api_model.h"
 #include "base/error.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "server/api_error.h"
 #include "server/api_fields.h"
+#include "server/api_model.h"
 #include "server/model_pool_entry.h"
 
 namespace leq {
