@@ -1,7 +1,8 @@
 /* leq's C API: C99, opaque handles, no exceptions, no global state, nothing printed.
  *
- * Calls return a status and, where the caller passes a leq_error, say in words what is wrong. After a
- * call that failed its outputs are NULL or 0. Options are structs whose first member is their size:
+ * Calls return a status and, where the caller passes a leq_error, say in words what is wrong. After
+ * a call that failed its outputs are NULL or 0. Options are structs whose first member is their
+ * size:
  *
  *   leq_session_options options = {sizeof options};
  *   options.context = 4096;
@@ -10,17 +11,17 @@
  * Programs compiled with an older header keep working: the library reads what `size` says is there.
  *
  * Text is UTF-8 with its length in bytes beside it; strings without a length end with a zero byte.
- * What a function returns in a `void*`, `char*` or `leq_token*` that is not const is the caller's, to
- * be freed by leq_free.
+ * What a function returns in a `void*`, `char*` or `leq_token*` that is not const is the caller's,
+ * to be freed by leq_free.
  *
  * Threads: a model and a grammar are read-only and shared by any threads. A session may be used by
- * several threads at once: generations, chats and embeddings share its batches, and each gets what it
- * would get alone. Callbacks run on the caller's thread. leq_cancel_request may be called from any
- * thread and from a signal handler. No handle survives fork().
+ * several threads at once: generations, chats and embeddings share its batches, and each gets what
+ * it would get alone. Callbacks run on the caller's thread. leq_cancel_request may be called from
+ * any thread and from a signal handler. No handle survives fork().
  *
  * Misuse: NULL, a handle of another kind, sizes out of range and calls in the wrong order are told
- * (LEQ_MISUSE). A closed handle is freed memory: using it is undefined, as it is for a FILE*. A model may
- * be closed while sessions use it: its memory goes with the last of them. */
+ * (LEQ_MISUSE). A closed handle is freed memory: using it is undefined, as it is for a FILE*. A
+ * model may be closed while sessions use it: its memory goes with the last of them. */
 #ifndef LEQ_H
 #define LEQ_H
 
@@ -48,15 +49,15 @@ LEQ_API const char* leq_version(void);  /* "0.1.0" */
 typedef int32_t leq_status;
 enum {
   LEQ_OK = 0,
-  LEQ_BAD_INPUT = 1,    /* a file, a text or a token is not what it should be */
-  LEQ_BAD_SETTING = 2,  /* a setting is out of range or unknown; leq_error.setting names it */
+  LEQ_BAD_INPUT = 1,   /* a file, a text or a token is not what it should be */
+  LEQ_BAD_SETTING = 2, /* a setting is out of range or unknown; leq_error.setting names it */
   LEQ_NO_MEMORY = 3,
-  LEQ_NO_DEVICE = 4,    /* a device is not here or fails */
-  LEQ_IO = 5,           /* the system refuses to open, read or write */
-  LEQ_INTERRUPTED = 6,  /* a callback or leq_cancel_request ended it */
-  LEQ_INTERNAL = 7,     /* a mistake in leq */
-  LEQ_MISUSE = 8,       /* a NULL, a handle of another kind, a size, or an order of calls */
-  LEQ_CONTEXT_FULL = 9  /* a prompt leaves no room for a reply, or fed tokens do not fit */
+  LEQ_NO_DEVICE = 4,   /* a device is not here or fails */
+  LEQ_IO = 5,          /* the system refuses to open, read or write */
+  LEQ_INTERRUPTED = 6, /* a callback or leq_cancel_request ended it */
+  LEQ_INTERNAL = 7,    /* a mistake in leq */
+  LEQ_MISUSE = 8,      /* a NULL, a handle of another kind, a size, or an order of calls */
+  LEQ_CONTEXT_FULL = 9 /* a prompt leaves no room for a reply, or fed tokens do not fit */
 };
 LEQ_API const char* leq_status_name(leq_status status); /* "bad_input" */
 
@@ -117,7 +118,8 @@ typedef struct leq_model_info {
   int32_t has_chat_template;
   int32_t reserved;
 } leq_model_info;
-LEQ_API leq_status leq_model_get_info(const leq_model* model, leq_model_info* info, leq_error* error);
+LEQ_API leq_status leq_model_get_info(const leq_model* model, leq_model_info* info,
+                                      leq_error* error);
 /* What leq-inspect prints of the file as JSON: configuration, tensors, provenance. */
 LEQ_API leq_status leq_inspect(const leq_model* model, char** json, leq_error* error);
 /* Compares the checksums of all tensors. */
@@ -130,17 +132,19 @@ enum {
   LEQ_NO_BOS = 2 /* without the token that the tokenizer puts in front */
 };
 /* Ids of a text of any bytes, as the tools make them of a prompt. */
-LEQ_API leq_status leq_tokenize(const leq_model* model, const char* text, size_t bytes, uint32_t flags,
-                                leq_token** tokens, size_t* count, leq_error* error);
+LEQ_API leq_status leq_tokenize(const leq_model* model, const char* text, size_t bytes,
+                                uint32_t flags, leq_token** tokens, size_t* count,
+                                leq_error* error);
 /* The bytes of a sequence, with a zero byte behind them; special tokens only where asked for. */
 LEQ_API leq_status leq_detokenize(const leq_model* model, const leq_token* tokens, size_t count,
-                                  int32_t with_special, char** text, size_t* bytes, leq_error* error);
+                                  int32_t with_special, char** text, size_t* bytes,
+                                  leq_error* error);
 /* A conversation as the model reads it. `request`: a JSON object with "messages" and, where wanted,
- * "tools", "add_generation_prompt", "chat_template_kwargs" ..., as /v1/chat/completions has them. `text`
- * and `tokens` may be NULL where one of them is not wanted. */
-LEQ_API leq_status leq_apply_chat_template(const leq_model* model, const char* request, size_t bytes,
-                                           char** text, size_t* text_bytes, leq_token** tokens,
-                                           size_t* count, leq_error* error);
+ * "tools", "add_generation_prompt", "chat_template_kwargs" ..., as /v1/chat/completions has them.
+ * `text` and `tokens` may be NULL where one of them is not wanted. */
+LEQ_API leq_status leq_apply_chat_template(const leq_model* model, const char* request,
+                                           size_t bytes, char** text, size_t* text_bytes,
+                                           leq_token** tokens, size_t* count, leq_error* error);
 
 /* ---- Grammars: which texts a reply may be ---- */
 
@@ -156,7 +160,7 @@ LEQ_API void leq_grammar_free(leq_grammar* grammar);
 
 typedef struct leq_session leq_session;
 
-enum { LEQ_NO_SPECULATION = 1 }; /* no guessed tokens; they change no reply, only its time */
+enum { LEQ_NO_SPECULATION = 1 }; /* no drafted tokens; they change no reply, only its time */
 
 typedef struct leq_session_options {
   uint32_t size;
@@ -165,9 +169,10 @@ typedef struct leq_session_options {
   int64_t sequence_context; /* in one of them; 0: all, where one may take what others do not need */
   int32_t sequences;        /* replies written at once; 0: 1 */
   int32_t batch_tokens;     /* fed in one step; 0: 512 */
-  int32_t logit_rows;       /* rows of leq_feed in one step; 0: few, so that LEQ_ALL_LOGITS takes longer */
-  uint32_t flags;           /* LEQ_NO_SPECULATION */
-  const char* key_type;     /* "f32", "f16", "int8", ...; NULL: as the file was made for */
+  int32_t
+      logit_rows; /* rows of leq_feed in one step; 0: few, so that LEQ_ALL_LOGITS takes longer */
+  uint32_t flags; /* LEQ_NO_SPECULATION */
+  const char* key_type; /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
 } leq_session_options;
@@ -184,7 +189,8 @@ typedef struct leq_memory_plan {
   uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes;
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
-/* The bytes that a session will take, to the byte, from the file's header: before anything is loaded. */
+/* The bytes that a session will take, to the byte, from the file's header: before anything is
+ * loaded. */
 LEQ_API leq_status leq_plan_memory(const char* path, const leq_session_options* options,
                                    leq_memory_plan* plan, leq_error* error);
 
@@ -210,8 +216,8 @@ typedef struct leq_piece {
   const leq_token* tokens;
   size_t token_count;
 } leq_piece;
-/* Called for every piece, and with NULL at least ten times a second while there is none. Nonzero ends
- * all replies of the call. */
+/* Called for every piece, and with NULL at least ten times a second while there is none. Nonzero
+ * ends all replies of the call. */
 typedef int32_t (*leq_on_piece)(void* user, const leq_piece* piece);
 
 typedef struct leq_generate_options {
@@ -264,8 +270,8 @@ LEQ_API leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_
 
 /* ---- Requests as JSON ---- */
 
-/* One event of a stream, a JSON object of "object": "chat.completion.chunk"; NULL at least ten times
- * a second while there is none. Nonzero ends the reply. */
+/* One event of a stream, a JSON object of "object": "chat.completion.chunk"; NULL at least ten
+ * times a second while there is none. Nonzero ends the reply. */
 typedef int32_t (*leq_on_event)(void* user, const char* json, size_t bytes);
 
 typedef struct leq_request_options {
@@ -283,19 +289,20 @@ LEQ_API leq_status leq_chat_completion(leq_session* session, const char* request
                                        const leq_request_options* options, char** reply,
                                        leq_error* error);
 LEQ_API leq_status leq_completion(leq_session* session, const char* request, size_t bytes,
-                                  const leq_request_options* options, char** reply, leq_error* error);
+                                  const leq_request_options* options, char** reply,
+                                  leq_error* error);
 
 /* ---- Embeddings ---- */
 
-/* The mean over the tokens of the normed last hidden states; `numbers` has room for `width`, which is
- * the model's. */
+/* The mean over the tokens of the normed last hidden states; `numbers` has room for `width`, which
+ * is the model's. */
 LEQ_API leq_status leq_embed(leq_session* session, const leq_token* tokens, size_t count,
                              float* numbers, size_t width, leq_error* error);
 
 /* ---- Prompts in files ---- */
 
-/* Keys and values of the longest beginning of `tokens` that the session has fed, as leq_generate left
- * it; `kept`: of how many tokens. The file appears whole or not at all. */
+/* Keys and values of the longest beginning of `tokens` that the session has fed, as leq_generate
+ * left it; `kept`: of how many tokens. The file appears whole or not at all. */
 LEQ_API leq_status leq_save_state(leq_session* session, const leq_token* tokens, size_t count,
                                   const char* path, size_t* kept, leq_error* error);
 /* From now on prompts that begin so need not feed it again; their replies are the same. */
@@ -303,8 +310,9 @@ LEQ_API leq_status leq_load_state(leq_session* session, const char* path, size_t
                                   leq_error* error);
 
 /* ---- Token by token ----
- * A session is used in one of two ways: by the calls above, or by leq_feed. Changing from one to the
- * other empties its cache. While another thread has a call above in work leq_feed is LEQ_MISUSE. */
+ * A session is used in one of two ways: by the calls above, or by leq_feed. Changing from one to
+ * the other empties its cache. While another thread has a call above in work leq_feed is
+ * LEQ_MISUSE. */
 
 enum { LEQ_LAST_LOGITS = 0, LEQ_ALL_LOGITS = 1, LEQ_NO_LOGITS = 2 };
 
@@ -315,17 +323,18 @@ LEQ_API size_t leq_logits_rows(const leq_logits* logits);
 LEQ_API size_t leq_logits_columns(const leq_logits* logits);
 LEQ_API void leq_logits_free(leq_logits* logits);
 
-/* Appends tokens to what was fed. `logits` may be NULL with LEQ_NO_LOGITS. After an error nothing was
- * fed. */
-LEQ_API leq_status leq_feed(leq_session* session, const leq_token* tokens, size_t count, int32_t which,
-                            leq_logits** logits, leq_error* error);
+/* Appends tokens to what was fed. `logits` may be NULL with LEQ_NO_LOGITS. After an error nothing
+ * was fed. */
+LEQ_API leq_status leq_feed(leq_session* session, const leq_token* tokens, size_t count,
+                            int32_t which, leq_logits** logits, leq_error* error);
 LEQ_API size_t leq_position(const leq_session* session); /* tokens that were fed; 0 of NULL */
 /* Forgets all from `position` on; `left` may be less, 0 at the worst, where the cache has lost what
  * the next token would read: what is missing is to be fed again. */
-LEQ_API leq_status leq_rewind(leq_session* session, size_t position, size_t* left, leq_error* error);
-/* Draws a token from a row of V logits by settings as in leq_generate_options, which must have a seed
- * unless the temperature is 0. `context`: the tokens before it, for penalties; `index`: its place in
- * the reply. A reply that is drawn so is that of leq_generate. */
+LEQ_API leq_status leq_rewind(leq_session* session, size_t position, size_t* left,
+                              leq_error* error);
+/* Draws a token from a row of V logits by settings as in leq_generate_options, which must have a
+ * seed unless the temperature is 0. `context`: the tokens before it, for penalties; `index`: its
+ * place in the reply. A reply that is drawn so is that of leq_generate. */
 LEQ_API leq_status leq_sample(const leq_model* model, const float* row, size_t columns,
                               const leq_token* context, size_t count, uint32_t index,
                               const char* settings, leq_token* token, leq_error* error);
@@ -380,9 +389,9 @@ typedef void (*leq_on_line)(void* user, const char* line);
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  const char* recipe; /* "q8", "q4"; NULL: q8 where neither method nor type is given */
-  const char* method; /* "absmax", "gptq+", ...; NULL: absmax */
-  const char* type;   /* "int8", "int4-g128", ...; NULL: the method's */
+  const char* recipe;      /* "q8", "q4"; NULL: q8 where neither method nor type is given */
+  const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
+  const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */
   const char* calibration; /* text in UTF-8; NULL: the built-in one */
   size_t calibration_bytes;
   int64_t samples; /* windows of calibration text; 0: 128, or as many as the recipe takes */

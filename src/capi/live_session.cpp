@@ -60,10 +60,10 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   limits.sequence_context = options.sequence_context > 0 ? options.sequence_context
                                                          : std::numeric_limits<std::int64_t>::max();
   if (options.batch_tokens != 0) limits.batch_tokens = options.batch_tokens;
-  const std::int64_t guesses = request.speculate ? kMostGuesses : 0;
+  const std::int64_t drafts = request.speculate ? kMaxDraftTokens : 0;
   require(options.logit_rows >= 0 && options.logit_rows <= kMostRows, ErrorKind::bad_setting,
           "logit_rows ", options.logit_rows, ": expected 0 to ", kMostRows);
-  limits.output_tokens = std::max<std::int64_t>(limits.sequences + guesses, options.logit_rows);
+  limits.output_tokens = std::max<std::int64_t>(limits.sequences + drafts, options.logit_rows);
   choose_kv_types(options.key_type, options.value_type, model, limits);
   return request;
 }
@@ -84,8 +84,8 @@ EngineThread& LiveSession::enter_engine() {
   if (!engine_) {
     session_->state().drop(0);
     fed_.clear();
-    engine_ = std::make_unique<EngineThread>(*session_, model().tokenizer(), options_,
-                                             kMostReplies);
+    engine_ =
+        std::make_unique<EngineThread>(*session_, model().tokenizer(), options_, kMostReplies);
   }
   ++users_;
   return *engine_;
@@ -109,8 +109,9 @@ void LiveSession::with_engine(const std::function<void(EngineThread&)>& work) {
 
 void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& work) {
   const std::lock_guard lock(mutex_);
-  require_use(users_ == 0, "another thread writes replies on this session: feed tokens on one of "
-                           "your own");
+  require_use(users_ == 0,
+              "another thread writes replies on this session: feed tokens on one of "
+              "your own");
   if (engine_) {
     engine_.reset();
     for (int i = 0; i < session_->limits().sequences; ++i) session_->state().drop(i);

@@ -23,8 +23,8 @@ void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
   require(!chosen || options.recipe == nullptr, ErrorKind::bad_setting, "recipe ",
           or_empty(options.recipe), ": says method and type already; leave these out");
   if (chosen) return;
-  job.recipe =
-      &require_recipe(options.recipe == nullptr ? kDefaultRecipe : std::string_view(options.recipe));
+  job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
+                                                         : std::string_view(options.recipe));
   require(!job.recipe->searches, ErrorKind::bad_setting, "recipe ", job.recipe->name,
           ": searches bits for each layer, which leq-quantize does; expected q8 or q4");
   apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
@@ -77,7 +77,7 @@ QuantizeJob job_of(const char* checkpoint, const char* output,
   set_calibration(options, job.checkpoint.calibration);
   set_recipe(options, job);
   if (options.judge != 0) {
-    job.judging = Judging::gate_at_a_cost;
+    job.gate_mode = GateMode::gate_at_a_cost;
     job.judged_by = built_in_gate_text();
   }
   return job;
