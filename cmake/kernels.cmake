@@ -24,7 +24,7 @@ set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src
   /src/recipes/ /src/report/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
   /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/][^/]*\\.cpp"
-  "/src/eval/(bench|breakdown|fit_|mixed_|protocol|rank_|wikitext|yardstick)"
+  "/src/eval/(bench|breakdown|fit_|mixed_|protocol|rank_|wikitext|reference)"
   /src/eval/perplexity_report /src/eval/divergence_report "/src/eval/synthetic\\.")
 list(JOIN once_places "|" once_places)
 leq_take(once_sources "${once_places}")

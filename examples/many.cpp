@@ -18,7 +18,7 @@ void complete(const char* path) {
   const auto backend = leq::make_backend({.device = "cpu"});
   leq::RunLimits limits;
   limits.sequences = kAtOnce;
-  limits.output_tokens = 4 * kAtOnce;                // their next tokens, and guesses at some more
+  limits.output_tokens = 4 * kAtOnce;  // their next tokens, and draft tokens for some more
   limits.sequence_context = model.config().context;  // one may take what others do not need
   leq::Session session(model, *backend, leq::resolve_limits(limits, model.config()));
   leq::Engine engine(session, model.tokenizer(), {});
@@ -41,7 +41,7 @@ void complete(const char* path) {
   const leq::EngineCounts& counts = engine.counts();
   std::cout << counts.reply_tokens << " tokens in " << counts.steps << " steps; "
             << counts.cached_tokens << " of the prompts' tokens were there already, "
-            << counts.right_guesses << " were guessed\n";
+            << counts.accepted_tokens << " were drafted\n";
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ class Problem {
     a_.values = {values_.as<std::byte>(), value_bytes_, type,
                  codes_of(KvPart::values, type, kHeadDim)};
     const KvPages copies = {copies_.as<std::byte>(), copy_bytes_, KvType::f16};
-    a_.copied = {copies, copies, kv_zones(type, type)};
+    a_.copied = {copies, copies, kv_residual(type, type)};
     a_.rotates_values = kv_scheme(type).rotated;
     a_.scratch = scratch_.as<float>();
     a_.codes.tickets = tickets_.as<unsigned>();

@@ -1,4 +1,4 @@
-// The vendor library's int8 matmul as a yardstick; the engine never uses it.
+// The vendor library's int8 matmul as a reference; the engine never uses it.
 #pragma once
 
 #include <cstddef>

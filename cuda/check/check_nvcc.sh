@@ -23,7 +23,7 @@ update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128; places of
 # packed codes in a page; what is done once for an embedding, an upload, or rows of a peer.
-may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_seal rotate_heads
+may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_quantize rotate_heads
   rope_append embed_rows pack_rows unpack_rows exchange_rows upload_codes"
 for option in "$@"; do
   case "$option" in

@@ -21,13 +21,13 @@ for arch in 80 90a; do
 done
 libcu=$(dirname "$(readlink -f "$(command -v nvcc)")")/../include/cccl/cuda/__ptx/instructions
 if [ -d "$libcu" ]; then
-  "$work/wrapper_texts" $expected yardstick l "$libcu"/*.h "$libcu"/generated/*.h || wrong=1
+  "$work/wrapper_texts" $expected reference l "$libcu"/*.h "$libcu"/generated/*.h || wrong=1
 else
   echo "ptx: not compared with libcu++ (this toolkit has no $libcu)"
 fi
 if [ -n "${CUTLASS:-}" ]; then
   find "$CUTLASS/include" -name "*.h*" -exec cat {} + > "$work/cutlass.h"
-  "$work/wrapper_texts" $expected yardstick c "$work/cutlass.h" ||
+  "$work/wrapper_texts" $expected reference c "$work/cutlass.h" ||
     wrong=1
 fi
 [ $wrong -eq 0 ] || exit 1

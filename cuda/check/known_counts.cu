@@ -1,8 +1,8 @@
 // Kernels with a known number of tensor-core instructions each, and some with a known loop or wait:
 // cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
 // the counts of others.
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
 

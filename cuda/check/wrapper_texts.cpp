@@ -1,7 +1,7 @@
 // Compares what the kernels of wrappers.cu became with what wrappers.txt says, and that with the
 // instructions that others write for the same.
 //   wrapper_texts wrappers.txt ARCHITECTURE FILE.ptx
-//   wrapper_texts wrappers.txt yardstick LETTER SOURCE...   (C++ with asm statements)
+//   wrapper_texts wrappers.txt reference LETTER SOURCE...   (C++ with asm statements)
 // One line for each difference; exit status 1 if there is one.
 #include <algorithm>
 #include <cctype>
@@ -134,7 +134,7 @@ std::string with_ranges(std::string text) {
 }
 
 struct Expected {
-  std::string kernel, yardsticks, text;
+  std::string kernel, reference, text;
   int from;
   bool of_90a;
 };
@@ -146,7 +146,7 @@ std::vector<Expected> read_expected(const std::string& name) {
     std::istringstream in(line);
     Expected one;
     std::string from;
-    in >> one.kernel >> from >> one.yardsticks;
+    in >> one.kernel >> from >> one.reference;
     std::getline(in, one.text);
     one.text = one.text == " (nothing)" ? "" : with_ranges(one.text);
     one.from = std::stoi(from);
@@ -243,7 +243,7 @@ Texts asm_statements(const std::string& source) {
   return found;
 }
 
-int compare_yardstick(const std::vector<Expected>& expected, const std::string& letter, int count,
+int compare_kl_reference(const std::vector<Expected>& expected, const std::string& letter, int count,
                       char** sources) {
   std::set<std::string> known;
   for (int i = 0; i < count; ++i) {
@@ -253,13 +253,13 @@ int compare_yardstick(const std::vector<Expected>& expected, const std::string& 
   }
   int wrong = 0, compared = 0;
   for (const Expected& one : expected) {
-    if (one.yardsticks.find(letter) == std::string::npos) continue;
+    if (one.reference.find(letter) == std::string::npos) continue;
     ++compared;
     for (const std::string& text : instructions(one.text, Form::loose)) {
       const bool helper = text.rfind("setp", 0) == 0 || text.rfind("selp", 0) == 0;
       if (helper || known.count(text) > 0) continue;
       ++wrong;
-      std::printf("%s: not in the yardstick: %s\n", one.kernel.c_str(), text.c_str());
+      std::printf("%s: not in the reference: %s\n", one.kernel.c_str(), text.c_str());
     }
   }
   std::printf("%d of %zu wrappers compared with %zu instructions\n", compared, expected.size(),
@@ -276,8 +276,8 @@ int main(int count, char** arguments) {
   }
   const auto expected = read_expected(arguments[1]);
   const std::string what = arguments[2];
-  const int wrong = what == "yardstick"
-                        ? compare_yardstick(expected, arguments[3], count - 4, arguments + 4)
+  const int wrong = what == "reference"
+                        ? compare_kl_reference(expected, arguments[3], count - 4, arguments + 4)
                         : compare_compiled(expected, what, arguments[3]);
   return wrong == 0 && !expected.empty() ? 0 : 1;
 }

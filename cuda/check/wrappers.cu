@@ -1,8 +1,8 @@
-// Each wrapper of an instruction (cuda/words/ptx.h and its like) in a kernel of its own, which
+// Each wrapper of an instruction (cuda/intrinsics/ptx.h and its like) in a kernel of its own, which
 // check_ptx.sh compiles to PTX: what nvcc hands to the assembler is held against wrappers.txt,
 // where a kernel is named as here. The wrappers' overloads have a kernel each.
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
 

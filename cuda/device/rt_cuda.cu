@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "cuda/host/device_list.h"
 #include "cuda/rt/kernel_table.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU::rt {
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "cuda/emulated/emulated_device.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU::rt {
 

@@ -15,7 +15,7 @@
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
-#include "cuda/host/drawings.h"
+#include "cuda/host/pending_samples.h"
 #include "cuda/host/faults.h"
 #include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
@@ -50,12 +50,12 @@ KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
 
 KvCopied copied_of(const KvLayer& kv) {
   const auto bytes = static_cast<std::int64_t>(kv.copy_page_bytes);
-  return {{kv.key_copies, bytes, KvType::f16}, {kv.value_copies, bytes, KvType::f16}, kv.zones};
+  return {{kv.key_copies, bytes, KvType::f16}, {kv.value_copies, bytes, KvType::f16}, kv.residual};
 }
 
 // Of the pages that have some; empty: there are none.
 std::span<const std::int32_t> copies_of(const KvLayer& kv) {
-  return kv.zones.copies() ? kv.copies : std::span<const std::int32_t>();
+  return kv.residual.copies() ? kv.copies : std::span<const std::int32_t>();
 }
 
 class CudaBackend final : public Backend {
@@ -76,7 +76,7 @@ class CudaBackend final : public Backend {
         scales_(device, stream_),
         sampler_(device, stream_, staging_),
         wgmma_adds_as_mma_(finds_equal_forms(device, stream_)),
-        drawings_(device, stream_, sampler_, faults_) {
+        pending_(device, stream_, sampler_, faults_) {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
 
@@ -113,12 +113,12 @@ class CudaBackend final : public Backend {
     gather_table(*embedding.positions, embedding.at, x, Gather::add);
   }
 
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Direction direction) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     require_shared_row("rotate", x.width);
     launch_rotate({float_rows(x), tokens, x.width, rotation.block,
-                   reinterpret_cast<const float*>(rotation.memory.data()), turn == Turn::back,
+                   reinterpret_cast<const float*>(rotation.memory.data()), direction == Direction::inverse,
                    rotation.stream_norm == NormKind::layer},
                   stream_);
   }
@@ -164,12 +164,12 @@ class CudaBackend final : public Backend {
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
-  void seal(const BatchView& batch, const AttentionShape& shape, RopeTable&,
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable&,
             std::span<const KvLayer> layers) override {
-    if (shape.kv_heads == 0 || layers.empty() || !layers[0].zones.copies()) return;
+    if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
     check_pages(batch);
-    seal_layers(on_device(batch, layers[0]), shape, layers, Whole::before_the_batch);
+    quantize_layers(on_device(batch, layers[0]), shape, layers, Whole::before_the_batch);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -204,7 +204,7 @@ class CudaBackend final : public Backend {
     a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
-    seal_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
+    quantize_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -250,12 +250,12 @@ class CudaBackend final : public Backend {
     }
   }
 
-  std::unique_ptr<Drawing> begin_sample(const Rows& logits,
+  std::unique_ptr<PendingSample> begin_sample(const Rows& logits,
                                         std::span<const SampleRequest> requests) override {
     const auto span =
         clock_.in(StepPart::sample, [&] { return moved_bytes(logits, std::ssize(requests)); });
     check_sample(logits, requests);
-    return drawings_.begin(float_rows(logits), logits.width, requests);
+    return pending_.begin(float_rows(logits), logits.width, requests);
   }
 
   // Replayed operations do not look at pages and the rotary table, so both are looked at here.
@@ -325,13 +325,13 @@ class CudaBackend final : public Backend {
   }
   enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
   // Zones and copies are the same in all layers; a launch has layers of one pair of types.
-  void seal_layers(const AttentionBatch& batch, const AttentionShape& shape,
+  void quantize_layers(const AttentionBatch& batch, const AttentionShape& shape,
                    std::span<const KvLayer> layers, Whole whole) {
-    KvSealArguments a = {batch, heads_of(shape)};
+    KvQuantizeArguments a = {batch, heads_of(shape)};
     a.copied = copied_of(layers[0]);
     a.whole_before = whole == Whole::before_the_batch;
     const auto launch = [&] {
-      launch_kv_seal(a, stream_);
+      launch_kv_quantize(a, stream_);
       a.layer_count = 0;
     };
     for (const KvLayer& kv : layers) {
@@ -339,7 +339,7 @@ class CudaBackend final : public Backend {
       const bool values = kv_scheme(kv.value_type).blocked();
       const bool other =
           (keys && a.keys.type != kv.key_type) || (values && a.values.type != kv.value_type);
-      if (other || a.layer_count == static_cast<int>(kSealLayers)) launch();
+      if (other || a.layer_count == static_cast<int>(kQuantizedLayers)) launch();
       if (keys) a.keys = pages_of(kv, KvPart::keys, shape);
       if (values) a.values = pages_of(kv, KvPart::values, shape);
       if (!keys && !values) continue;
@@ -543,7 +543,7 @@ class CudaBackend final : public Backend {
   DeviceScales scales_;
   DeviceSampler sampler_;
   bool wgmma_adds_as_mma_;
-  Drawings drawings_;
+  PendingSamples pending_;
   HostSampler host_sampler_;
   Pinned landing_;  // rows on their way to the host
 };

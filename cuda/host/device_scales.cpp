@@ -14,7 +14,7 @@ constexpr std::size_t kMostScales = 1024;
 
 }  // namespace
 
-class DeviceScales::Twin final : public OnlineTwin {
+class DeviceScales::Twin final : public DeviceScale {
  public:
   Twin(DeviceScales& scales, std::size_t slot, const OnlineOptions& options)
       : scales_(scales), slot_(slot), options_(options) {}
@@ -66,7 +66,7 @@ void DeviceScales::write(std::size_t slot, const OnlineRecord& given) {
 }
 
 OnlineRecord* DeviceScales::of(OnlineScale& scale) {
-  const auto* twin = dynamic_cast<const Twin*>(scale.twin());
+  const auto* twin = dynamic_cast<const Twin*>(scale.on_device());
   if (twin == nullptr || !twin->is_of(*this)) {
     require(!free_.empty(), "GPU: more than ", kMostScales,
             " linears have act online; quantize with ", Setting{"act"}, " row");

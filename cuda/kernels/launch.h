@@ -273,8 +273,8 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
-// Layers that one launch seals: what fits into a kernel's arguments on every driver.
-inline constexpr std::size_t kSealLayers = 112;
+// Layers that one launch quantizes: what fits into a kernel's arguments on every driver.
+inline constexpr std::size_t kQuantizedLayers = 112;
 
 // Keys or values of one layer: page p lies at base + p * page_bytes.
 struct KvPages {
@@ -284,11 +284,11 @@ struct KvPages {
   KvCodes codes = {};
 };
 
-// The f16 copies that stand in for codes where blocks are not closed (KvZones); base null: none.
+// The f16 copies that stand in for codes where blocks are not closed (KvResidual); base null: none.
 // The copy of a page is named by the batch.
 struct KvCopied {
   KvPages keys, values;
-  KvZones zones = {};
+  KvResidual residual = {};
 };
 
 // Neighbouring rows of a batch that are consecutive positions of one sequence.
@@ -340,7 +340,7 @@ void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 
 // Where the blocks of one layer lie and the f16 copies that they are made from; null: a side
 // without blocks.
-struct KvSealLayer {
+struct KvQuantizeLayer {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
   std::byte* key_copies = nullptr;
@@ -348,18 +348,18 @@ struct KvSealLayer {
 };
 
 // Blocks of positions become codes, of the sides that have blocks. Which blocks that are follows on
-// the device from the runs, so that a recorded step seals what is due in it. One launch serves all
+// the device from the runs, so that a recorded step quantizes what is due in it. One launch serves all
 // layers: blocks that were whole before the batch need nothing that the step computes.
-struct KvSealArguments {
+struct KvQuantizeArguments {
   AttentionBatch batch;
   AttentionHeads heads;
   KvPages keys, values;  // of all layers but for their bases
   KvCopied copied;
   bool whole_before = false;  // blocks that were whole before the batch; else those that it closes
   int layer_count = 0;
-  std::array<KvSealLayer, kSealLayers> layers = {};
+  std::array<KvQuantizeLayer, kQuantizedLayers> layers = {};
 };
-void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream);
+void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream);
 
 // out [T][H d] = softmax(q k^T) v over the visible positions, read back from the pages. q is scaled
 // and rotated already. With int8 keys q is quantized per (token, head):

@@ -45,7 +45,7 @@ MemoryInfo memory_of(int device);
 // Whether kernels on `device` can write the memory of `peer`; from then on they may.
 bool reaches(int device, int peer);
 
-// Work in order, behind the host's back until synchronize.
+// Work in order, asynchronous until synchronize.
 struct Stream;
 struct StreamCloser {
   void operator()(Stream* stream) const noexcept;
@@ -96,7 +96,7 @@ RegionOwner take_region(int device, std::size_t bytes);  // null where the devic
 void* begin_block(Region& region, std::size_t offset, std::size_t bytes);
 void end_block(Region& region, void* data) noexcept;
 
-// Host memory that copies read and write behind the host's back: it must stay alive and, while a
+// Host memory that asynchronous copies read and write: it must stay alive and, while a
 // copy may read it, unchanged until the stream has been synchronized.
 void* allocate_pinned(std::size_t bytes);
 void release_pinned(void* data) noexcept;

@@ -76,7 +76,7 @@ void start_block() {
   release_key(&block->start_key);
 }
 
-// Lets the lanes of one warp go on that wait for nobody any more. True if there were some.
+// Resumes the lanes of one warp whose wait has ended. True if there were some.
 SIMT_UNSEEN bool release_meetings(unsigned w) {
   const auto first = w * kWarpLanes;
   const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);

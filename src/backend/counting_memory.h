@@ -1,4 +1,4 @@
-// Memory for plans: whoever is built on it takes what it would take of a device, and nothing is
+// Memory for plans: what is built on it allocates as on a device, and nothing is
 // allocated or written.
 #pragma once
 

@@ -61,7 +61,7 @@ struct AttentionShape {
   bool rotary = true;
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   // By what keys are turned that were coded before RoPE; null: they are coded after it.
-  const RopeTable* key_turns = nullptr;
+  const RopeTable* key_rope = nullptr;
   // Where ranks share the heads of a model, those of one rank need not begin or end with a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // of the first kv head's group, which query head is the first here

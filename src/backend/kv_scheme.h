@@ -193,7 +193,7 @@ constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int he
 
 // Where f16 copies stand in for codes (docs/kv-cache.md): at the first positions, and in blocks
 // that end among the newest. What a query reads of a position depends on the two positions alone.
-struct KvZones {
+struct KvResidual {
   int sinks = 0;   // S
   int recent = 0;  // R
   int block = 0;   // B, which kPageTokens is a multiple of; 0: there are no copies
@@ -203,15 +203,17 @@ struct KvZones {
   constexpr std::int64_t closed_for(std::int64_t position) const {
     return whole_blocks(position + 1 - recent);
   }
-  // After positions [0, length) were appended, codes of [0, sealed(length)) are there.
-  constexpr std::int64_t sealed(std::int64_t length) const { return whole_blocks(length - recent); }
-  // A step that appends positions [first, end) needs codes of [sealed(first), sealed(end)); those
-  // below this are of blocks that were whole before it.
+  // After positions [0, length) were appended, codes of [0, quantized(length)) are there.
+  constexpr std::int64_t quantized(std::int64_t length) const {
+    return whole_blocks(length - recent);
+  }
+  // A step that appends positions [first, end) needs codes of [quantized(first), quantized(end));
+  // those below this are of blocks that were whole before it.
   constexpr std::int64_t whole_before(std::int64_t first, std::int64_t end) const {
-    return sealed(end) < whole_blocks(first) ? sealed(end) : whole_blocks(first);
+    return quantized(end) < whole_blocks(first) ? quantized(end) : whole_blocks(first);
   }
 
-  bool operator==(const KvZones&) const = default;
+  bool operator==(const KvResidual&) const = default;
 
  private:
   constexpr std::int64_t whole_blocks(std::int64_t positions) const {
@@ -219,8 +221,8 @@ struct KvZones {
   }
 };
 
-// Both sides of a cache share their zones: of the schemes' own numbers the largest.
-constexpr KvZones kv_zones(KvType keys, KvType values) {
+// Both sides of a cache share their residual: of the schemes' own numbers the largest.
+constexpr KvResidual kv_residual(KvType keys, KvType values) {
   const KvScheme &k = kv_scheme(keys), &v = kv_scheme(values);
   const auto larger = [](int a, int b) { return a > b ? a : b; };
   return {larger(k.sinks, v.sinks), larger(k.recent, v.recent), larger(k.block, v.block)};

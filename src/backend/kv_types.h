@@ -57,7 +57,7 @@ struct KvLayer {
   std::byte* values = nullptr;
   std::size_t key_page_bytes = 0;
   std::size_t value_page_bytes = 0;
-  KvZones zones = {};
+  KvResidual residual = {};
   std::byte* key_copies = nullptr;  // null: this side has none
   std::byte* value_copies = nullptr;
   std::size_t copy_page_bytes = 0;

@@ -27,20 +27,20 @@ void OnlineScale::end(std::uint64_t clipped, std::uint64_t values) {
 }
 
 const OnlineScale::State& OnlineScale::save() const {
-  if (twin_ != nullptr) state_ = twin_->fetch();
+  if (on_device_ != nullptr) state_ = on_device_->fetch();
   return state_;
 }
 
-void OnlineScale::hand_over(std::unique_ptr<OnlineTwin> twin) {
+void OnlineScale::hand_over(std::unique_ptr<DeviceScale> scale) {
   take_back();
-  twin_ = std::move(twin);
-  twin_->store(state_);
+  on_device_ = std::move(scale);
+  on_device_->store(state_);
 }
 
 void OnlineScale::take_back() {
-  if (twin_ == nullptr) return;
-  state_ = twin_->fetch();
-  twin_ = nullptr;
+  if (on_device_ == nullptr) return;
+  state_ = on_device_->fetch();
+  on_device_ = nullptr;
 }
 
 void OnlineScale::restore(const State& state) {
@@ -52,7 +52,7 @@ void OnlineScale::restore(const State& state) {
               (state.recent > 0 || state.counters.steps == 0),
           "online scale: the saved state does not belong to a window of ", length, " steps");
   state_ = state;
-  if (twin_ != nullptr) twin_->store(state);
+  if (on_device_ != nullptr) on_device_->store(state);
 }
 
 }  // namespace leq

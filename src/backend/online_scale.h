@@ -52,9 +52,9 @@ constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::u
 
 // The state where a backend's kernels carry out the steps. A backend must outlive the scales that
 // it has quantized with.
-class OnlineTwin {
+class DeviceScale {
  public:
-  virtual ~OnlineTwin() = default;
+  virtual ~DeviceScale() = default;
   virtual OnlineState fetch() = 0;                   // after all operations so far; waits
   virtual void store(const OnlineState& state) = 0;  // for the operations to come; waits
 };
@@ -88,15 +88,15 @@ class OnlineScale {
   // Throws Error where the state is none that save() gives for these options.
   void restore(const State& state);
 
-  // From now on the state is the twin's; begin and end take it back.
-  void hand_over(std::unique_ptr<OnlineTwin> twin);
+  // Moves the state to the device; begin and end fetch it.
+  void hand_over(std::unique_ptr<DeviceScale> scale);
   void take_back();
-  OnlineTwin* twin() const { return twin_.get(); }  // null: there is none
+  DeviceScale* on_device() const { return on_device_.get(); }  // null: there is none
 
  private:
   OnlineOptions options_;
-  mutable State state_;  // with a twin: what was read last
-  std::unique_ptr<OnlineTwin> twin_;
+  mutable State state_;  // with a device state: what was fetched last
+  std::unique_ptr<DeviceScale> on_device_;
 };
 
 // Not std::popcount: nvcc compiles the builtin behind it to nothing in device code.

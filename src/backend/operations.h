@@ -16,9 +16,9 @@
 namespace leq {
 
 // Tokens that a device draws while the host goes on.
-class Drawing {
+class PendingSample {
  public:
-  virtual ~Drawing() = default;  // nobody wants them, or they are there
+  virtual ~PendingSample() = default;  // they are dropped, or have arrived
   // The tokens as Operations::sample gives them, once. Waits for them alone, not for what was begun
   // after them, and throws the Error of a row that was not finite by then.
   virtual void wait(std::span<std::int32_t> drawn) = 0;
@@ -34,7 +34,8 @@ class Operations {
   // may be drawn_id(row) after begin_sample.
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
   // The first `tokens` rows of x into the rotated stream, or back out of it, in place.
-  virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) = 0;
+  virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
+                      Direction direction) = 0;
   virtual void gather_rows(const Rows& x, std::span<const std::int32_t> rows, Rows& out) = 0;
   // out = norm(x), as f32 and/or codes as out's format says. x and out may be the same block.
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
@@ -42,8 +43,8 @@ class Operations {
                       const RowsFor& out) = 0;
   // Before a step, for all layers of a cache whose types make codes of whole blocks: those blocks
   // become codes that the batch's queries read as codes, and that were whole before the batch.
-  virtual void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
-                    std::span<const KvLayer> layers) = 0;
+  virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
+                                  RopeTable& rope, std::span<const KvLayer> layers) = 0;
   // qkv [T][(H + 2 H_kv) d]: norms of q and k, rotation, q * 1/sqrt(d) in place; k and v to the
   // cache, and blocks that the batch itself makes whole to codes.
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -55,7 +56,7 @@ class Operations {
   // Ranks that share a model meet before their first gather: what they gather through from now on,
   // in order with this device's operations; null: `ranks` themselves. `window` is memory of this
   // device for what the others send, Layout::exchange_bytes, and outlives what is returned, which
-  // must be gone before `ranks`. Its barrier() is where what a device did behind the host's back
+  // must be gone before `ranks`. Its barrier() is where what a device did asynchronously
   // shows, after synchronize().
   virtual std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window);
   // Rows of which every rank has made its columns become whole where they are received, with the
@@ -69,9 +70,9 @@ class Operations {
   virtual void sample(const Rows& logits, std::span<const SampleRequest> requests,
                       std::span<std::int32_t> drawn) = 0;
   // The same without waiting: the next step may be given to the device before the host knows its
-  // tokens. Null, and nothing has happened, where a device does not work behind the host's back, or
+  // tokens. Null, and nothing has happened, where a device does not work asynchronously, or
   // leaves a row's draw to the host. What is returned ends before the device does.
-  virtual std::unique_ptr<Drawing> begin_sample(const Rows&, std::span<const SampleRequest>) {
+  virtual std::unique_ptr<PendingSample> begin_sample(const Rows&, std::span<const SampleRequest>) {
     return nullptr;
   }
 
@@ -80,7 +81,7 @@ class Operations {
   // The first `tokens` rows of x as f32 [tokens][W] on the host. Waits, and throws what
   // synchronize throws.
   virtual void download(const Rows& x, std::int64_t tokens, std::span<float> out) = 0;
-  // Waits for all operations so far. A device that works behind the host's back throws here what
+  // Waits for all operations so far. An asynchronous device throws here what
   // the CPU's operations throw themselves: the Error of a row that is not finite.
   virtual void synchronize() = 0;
 };

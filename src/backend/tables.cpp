@@ -13,8 +13,8 @@ RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float
   return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float)), {}};
 }
 
-void reserve_block_turns(DeviceMemory& memory, RopeTable& rope) {
-  rope.block_turns = Buffer(memory, rope.inv_freq.size() * 2 * kTurnBlock * sizeof(float));
+void reserve_block_rope(DeviceMemory& memory, RopeTable& rope) {
+  rope.block_rope = Buffer(memory, rope.inv_freq.size() * 2 * kRopeBlock * sizeof(float));
 }
 
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows) {

@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// Rotary embedding: pairs (i, i + d/2) turned by position * inv_freq[i]. The table of cosines and
+// Rotary embedding: pairs (i, i + d/2) rotated by position * inv_freq[i]. The table of cosines and
 // sines is filled by the operations, as positions come into use.
 struct RopeTable {
   std::span<const float> inv_freq;  // [d/2], scaled; empty where the model has no rotary embedding
@@ -17,15 +17,15 @@ struct RopeTable {
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
-  // [2][d/2][kTurnBlock] f32: the first positions' cosines and sines, pair by pair; empty where no
-  // keys are turned when they are read.
-  Buffer block_turns;
+  // [2][d/2][kRopeBlock] f32: the first positions' cosines and sines, pair by pair; empty where no
+  // keys are rotated when they are read.
+  Buffer block_rope;
 };
-inline constexpr int kTurnBlock = 32;
+inline constexpr int kRopeBlock = 32;
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context);
-// Makes room for block_turns.
-void reserve_block_turns(DeviceMemory& memory, RopeTable& rope);
+// Makes room for block_rope.
+void reserve_block_rope(DeviceMemory& memory, RopeTable& rope);
 // `count` rows [2][d/2] of the table, from position `first` on, for devices to take in:
 // angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
 // the attention factor
@@ -39,7 +39,7 @@ struct RotationTable {
   NormKind stream_norm = NormKind::rms;  // layer: the mean of a row is taken off on the way in
   Buffer memory;                         // [W] f32: the factors
 };
-enum class Turn : std::uint8_t { in, back };
+enum class Direction : std::uint8_t { forward, inverse };
 // `factors` [W]; throws Error where the block is no power of two that divides W.
 RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
                             std::int64_t block, NormKind stream_norm);

@@ -43,7 +43,7 @@ Isa chosen_isa();
 void pause_briefly() noexcept;
 
 // What was measured: AMD's Zen 5 once, Zen 4 never (its family has Zen 3 too), others twice. (Of
-// those that nobody measured: twice.)
+// those not measured: twice.)
 Fetch best_fetch();
 
 // "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.

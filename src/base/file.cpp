@@ -146,7 +146,7 @@ bool is_another(std::int64_t process) {
   return process != ::getpid() && (::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH);
 }
 
-// Removes a file that nobody writes: its process has ended, and where that had its number in
+// Removes a file that no process writes: its own has ended, and where that had its number in
 // another container or on another machine, its lock is gone too.
 void remove_leftover(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

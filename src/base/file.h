@@ -49,7 +49,7 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t max_
 
 // Throws Error where `target` cannot be written: it has no name, is a folder, a device or a pipe;
 // is a link, which a new file would replace and not follow; or its folder is not there or lets
-// nobody write. What can be told before hours of work.
+// no one write. What can be told before hours of work.
 void check_output(const std::filesystem::path& target);
 // Throws Error naming both where `target` is one of `inputs`, by whatever name or link.
 void require_no_input(const std::filesystem::path& target,

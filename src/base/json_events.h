@@ -1,4 +1,4 @@
-// The parser under parse_json: what it reads is told value by value, to whoever builds something
+// The parser under parse_json: it reports value by value, to a handler that builds something
 // of it.
 #pragma once
 

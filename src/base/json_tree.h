@@ -16,7 +16,7 @@ namespace leq {
 
 class JsonTree;
 
-// A value in a tree, which must outlive it and stay where it is; or nothing. Whoever asks a value
+// A value in a tree, which must outlive it and stay where it is; or nothing. Asking a value
 // for what it is not gets an Error.
 class JsonNode {
  public:

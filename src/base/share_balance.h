@@ -12,7 +12,7 @@ class ShareBalance {
  public:
   explicit ShareBalance(int threads);
 
-  // Tasks that each thread did of a loop, where whoever was done took tasks of others: its speed.
+  // Tasks that each thread did of a loop, with work stealing: its speed.
   // Shares follow when what was learned of many loops differs from them by a quarter of a share.
   void learn(std::span<const std::int64_t> done);
 

@@ -14,7 +14,7 @@ KvCache::KvCache(DeviceMemory& memory, const Layout& layout, const KvShape& shap
       copies_(pages_.count(), pages_.copy_count()),
       sequences_(static_cast<std::size_t>(shape.sequences)),
       references_(static_cast<std::size_t>(page_count()), 0),
-      sealed_(static_cast<std::size_t>(page_count()), 0) {
+      quantized_(static_cast<std::size_t>(page_count()), 0) {
   for (std::int64_t page = page_count(); page-- > 0;) {
     free_.push_back(static_cast<std::int32_t>(page));
   }
@@ -78,15 +78,15 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     copy_page(before, own);
     target.pages.back() = own;
     if (copies_.has(before)) {
-      give_copy(own);  // may be the very one that nobody else needed
+      give_copy(own);  // may be the one that was just freed
       if (copies_.has(before)) copy_copies(before, own);
     }
     release(before);
   }
-  if (in_last != 0 && pages_.zones().copies()) {
+  if (in_last != 0 && pages_.residual().copies()) {
     const std::int32_t last = target.pages.back();
-    std::uint8_t& sealed = sealed_[static_cast<std::size_t>(last)];
-    sealed = std::min(sealed, static_cast<std::uint8_t>(in_last / pages_.zones().block));
+    std::uint8_t& quantized = quantized_[static_cast<std::size_t>(last)];
+    quantized = std::min(quantized, static_cast<std::uint8_t>(in_last / pages_.residual().block));
     if (!copies_.has(last)) give_copy(last);
   }
   target.length += count;
@@ -97,14 +97,15 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     }
     target.pages.push_back(take_page());
     const std::int64_t end = std::ssize(target.pages) * kPageTokens;
-    const bool sinks = target.pages.size() == 1 && pages_.zones().sinks > 0;
-    if (pages_.zones().copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
+    const bool sinks = target.pages.size() == 1 && pages_.residual().sinks > 0;
+    if (pages_.residual().copies() && (sinks || end > copied_from)) give_copy(target.pages.back());
   }
 }
 
 // The first of the positions whose copies a sequence keeps.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.zones())) / kPageTokens;
+  return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.residual())) /
+         kPageTokens;
 }
 
 // Pages whose copies some sequence keeps.
@@ -114,7 +115,7 @@ std::vector<bool> KvCache::pages_in_use() const {
     for (std::size_t i = 0; i < sequence.pages.size(); ++i) {
       if (sequence.pages[i] == kNoPage) continue;
       const bool kept = std::cmp_greater_equal(i, oldest_kept(sequence));
-      const bool first = i == 0 && pages_.zones().sinks > 0;
+      const bool first = i == 0 && pages_.residual().sinks > 0;
       if (kept || first) used[static_cast<std::size_t>(sequence.pages[i])] = true;
     }
   }
@@ -132,7 +133,7 @@ void KvCache::give_copy(std::int32_t page) {
 void KvCache::settle() {
   for (Sequence& sequence : sequences_) {
     if (sequence.settled == sequence.length) continue;
-    if (pages_.zones().copies()) settle_blocks(sequence);
+    if (pages_.residual().copies()) settle_blocks(sequence);
     sequence.settled = sequence.length;
     leave_behind(sequence);
   }
@@ -140,14 +141,15 @@ void KvCache::settle() {
 
 // Codes of the blocks that closed are there.
 void KvCache::settle_blocks(Sequence& sequence) {
-  const std::int64_t first = pages_.zones().sealed(sequence.settled) / kPageTokens;
-  const std::int64_t sealed = pages_.zones().sealed(sequence.length);
-  for (std::int64_t page = first; page * kPageTokens < sealed; ++page) {
+  const std::int64_t first = pages_.residual().quantized(sequence.settled) / kPageTokens;
+  const std::int64_t quantized = pages_.residual().quantized(sequence.length);
+  for (std::int64_t page = first; page * kPageTokens < quantized; ++page) {
     const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
     if (index == kNoPage) continue;
     const std::int64_t blocks =
-        std::min<std::int64_t>(kPageTokens, sealed - page * kPageTokens) / pages_.zones().block;
-    std::uint8_t& mark = sealed_[static_cast<std::size_t>(index)];
+        std::min<std::int64_t>(kPageTokens, quantized - page * kPageTokens) /
+        pages_.residual().block;
+    std::uint8_t& mark = quantized_[static_cast<std::size_t>(index)];
     mark = std::max(mark, static_cast<std::uint8_t>(blocks));
   }
 }
@@ -181,21 +183,22 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
 
 // Codes of all that the next query reads as codes, or copies to make them of.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t closed = pages_.zones().closed_for(length);
+  const std::int64_t closed = pages_.residual().closed_for(length);
   for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
        first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
     const std::int64_t blocks =
-        std::min<std::int64_t>(kPageTokens, closed - first) / pages_.zones().block;
-    if (sealed_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
+        std::min<std::int64_t>(kPageTokens, closed - first) / pages_.residual().block;
+    if (quantized_[static_cast<std::size_t>(page)] < blocks && !copies_.has(page)) return false;
   }
   return true;
 }
 
 // Copies of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t seen = first_seen(length), open = pages_.zones().closed_for(length);
-  if (pages_.zones().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0])) return false;
+  const std::int64_t seen = first_seen(length), open = pages_.residual().closed_for(length);
+  if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
+    return false;
   for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
        ++page) {
     if (!copies_.has(pages[static_cast<std::size_t>(page)])) return false;
@@ -207,11 +210,11 @@ bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) 
   for (std::int64_t page = first_seen(length); page < pages_for(length); ++page) {
     if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
   }
-  return !pages_.zones().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
+  return !pages_.residual().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
 }
 
 std::int64_t KvCache::reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t step = pages_.zones().copies() ? pages_.zones().block : kPageTokens;
+  const std::int64_t step = pages_.residual().copies() ? pages_.residual().block : kPageTokens;
   while (length > 0 && !reaches(pages, length)) {
     length = std::max<std::int64_t>(0, (length - 1) / step * step);
   }
@@ -249,7 +252,7 @@ void KvCache::replace_page(std::int32_t sequence, std::int64_t index, std::int32
     if (holders(place) > 1) return;
     copies_.move(place, page);
   }
-  if (sealed_[static_cast<std::size_t>(place)] > sealed_[static_cast<std::size_t>(page)]) {
+  if (quantized_[static_cast<std::size_t>(place)] > quantized_[static_cast<std::size_t>(page)]) {
     copy_page(place, page);
   }
   hold(page);
@@ -263,13 +266,14 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
   settle();
-  grow(sequence, length - filled, length - kept_positions(pages_.zones()), first_held(length));
+  grow(sequence, length - filled, length - kept_positions(pages_.residual()), first_held(length));
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
   const std::int64_t first = first_held(filled), last = filled / kPageTokens;
   // Pages whose codes are all there come first.
   const std::int64_t sources =
-      (pages_.zones().copies() ? pages_.zones().sealed(filled) / kPageTokens : last) - first;
+      (pages_.residual().copies() ? pages_.residual().quantized(filled) / kPageTokens : last) -
+      first;
   ensure(sources > 0, "KV cache: repeat the pages of sequence ", sequence, ": of ", filled,
          " positions no page is coded");
   for (std::int64_t page = last; page < std::ssize(own); ++page) {
@@ -289,7 +293,7 @@ std::int32_t KvCache::take_page() {
   const std::int32_t page = free_.back();
   free_.pop_back();
   references_[static_cast<std::size_t>(page)] = 1;
-  sealed_[static_cast<std::size_t>(page)] = 0;
+  quantized_[static_cast<std::size_t>(page)] = 0;
   return page;
 }
 
@@ -303,7 +307,7 @@ void KvCache::release(std::int32_t page) {
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   pages_.copy_page(from, to);
   if (leading_) leading_->tell(PageCopy{PageCopy::Of::page, from, to});
-  sealed_[static_cast<std::size_t>(to)] = sealed_[static_cast<std::size_t>(from)];
+  quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 
 // The f16 copies of one page become those of another; both have some.

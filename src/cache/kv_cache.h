@@ -2,8 +2,8 @@
 // layers. The only owner of what attention reads back.
 //
 // Where codes are made of whole blocks (KvScheme::blocked), pages have f16 copies beside them: all
-// that the sequences still read or may have to code, and others for as long as nobody needs the
-// room. A page whose codes and copies do not suffice for a length is found out by reach().
+// that the sequences still read or may have to code, and others for as long as no other page needs
+// the room. A page whose codes and copies do not suffice for a length is found out by reach().
 //
 // Where every layer has a sliding window, a sequence gives up the pages that lie behind all of them
 // (and behind kRewind positions more): kNoPage stands in their place.
@@ -99,7 +99,7 @@ class KvCache {
   int holders(std::int32_t page) const { return references_[static_cast<std::size_t>(page)]; }
   std::int64_t page_count() const { return pages_.count(); }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
-  const KvZones& zones() const { return pages_.zones(); }
+  const KvResidual& residual() const { return pages_.residual(); }
   // Pages with f16 copies, and how many there may be.
   std::int64_t copied_pages() const { return copies_.taken(); }
   std::int64_t copy_count() const { return copies_.count(); }
@@ -153,7 +153,7 @@ class KvCache {
   std::vector<Sequence> sequences_;
   std::vector<std::int32_t> free_;        // a stack
   std::vector<std::int32_t> references_;  // [pages] sequences that hold a page
-  std::vector<std::uint8_t> sealed_;      // [pages] blocks from its start whose codes are there
+  std::vector<std::uint8_t> quantized_;   // [pages] blocks from its start whose codes are there
 };
 
 }  // namespace leq

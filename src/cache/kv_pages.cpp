@@ -19,19 +19,21 @@ std::int64_t pages_of(const KvShape& shape) {
                   shape.sequences * (window_pages(shape) + 2) + pages_for(shape.batch_tokens));
 }
 
-KvZones zones_of(const KvShape& shape) {
-  const KvZones zones = shape.zones.value_or(kv_zones(shape.key_type, shape.value_type));
-  ensure(!zones.copies() || (zones.sinks >= 0 && zones.sinks <= kPageTokens && zones.recent >= 0 &&
-                             kPageTokens % zones.block == 0),
-         "KV cache: zones of ", zones.sinks, " sinks, ", zones.recent,
-         " newest positions, blocks of ", zones.block);
-  return zones;
+KvResidual residual_of(const KvShape& shape) {
+  const KvResidual residual =
+      shape.residual.value_or(kv_residual(shape.key_type, shape.value_type));
+  ensure(!residual.copies() || (residual.sinks >= 0 && residual.sinks <= kPageTokens &&
+                                residual.recent >= 0 && kPageTokens % residual.block == 0),
+         "KV cache: residual of ", residual.sinks, " sinks, ", residual.recent,
+         " newest positions, blocks of ", residual.block);
+  return residual;
 }
 
 // Enough for all that all sequences keep while one step appends.
-std::int64_t copies_of(const KvShape& shape, const KvZones& zones) {
-  if (!zones.copies()) return 0;
-  const std::int64_t of_sequence = pages_for(kept_positions(zones)) + (zones.sinks > 0 ? 3 : 2);
+std::int64_t copies_of(const KvShape& shape, const KvResidual& residual) {
+  if (!residual.copies()) return 0;
+  const std::int64_t of_sequence =
+      pages_for(kept_positions(residual)) + (residual.sinks > 0 ? 3 : 2);
   const std::int64_t all = of_sequence * shape.sequences + pages_for(shape.batch_tokens);
   return std::min(all, pages_of(shape));
 }
@@ -42,8 +44,8 @@ std::int64_t window_pages(const KvShape& shape) {
   return pages_for(shape.window + KvPages::kRewind) + 1;
 }
 
-std::int64_t kept_positions(const KvZones& zones) {
-  return zones.recent + zones.block + KvPages::kRewind;
+std::int64_t kept_positions(const KvResidual& residual) {
+  return residual.recent + residual.block + KvPages::kRewind;
 }
 
 KvType KvShape::type(std::int64_t layer, KvPart part) const {
@@ -55,10 +57,10 @@ KvType KvShape::type(std::int64_t layer, KvPart part) const {
 KvPages::KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape)
     : memory_(memory),
       layers_(shape.layers),
-      zones_(zones_of(shape)),
+      residual_(residual_of(shape)),
       count_(pages_of(shape)),
-      copy_count_(copies_of(shape, zones_)) {
-  if (zones_.copies()) {
+      copy_count_(copies_of(shape, residual_)) {
+  if (residual_.copies()) {
     copy_page_bytes_ = layout.page_bytes(KvPart::keys, KvType::f16, shape.kv_heads, shape.head_dim);
   }
   std::size_t ends[2] = {}, copies_end = 0;
@@ -89,7 +91,7 @@ KvLayer KvPages::layer(std::int64_t layer, std::span<const std::int32_t> copies)
                   page_at(layer, KvPart::values, 0),
                   keys.page_bytes,
                   values.page_bytes};
-  view.zones = zones_;
+  view.residual = residual_;
   if (keys.copied) view.key_copies = copy_at(layer, KvPart::keys, 0);
   if (values.copied) view.value_copies = copy_at(layer, KvPart::values, 0);
   view.copy_page_bytes = copy_page_bytes_;

@@ -22,8 +22,8 @@ struct KvShape {
   KvType value_type = kUsualKv;
   std::int64_t positions = 0;  // in all sequences together
   int sequences = 1;
-  std::optional<KvZones> zones = {};  // nullopt: of the types
-  std::int64_t batch_tokens = 512;    // most positions that one step appends
+  std::optional<KvResidual> residual = {};  // nullopt: of the types
+  std::int64_t batch_tokens = 512;          // most positions that one step appends
   // [layers]; empty: key_type, value_type in all
   std::vector<KvType> layer_key_types = {}, layer_value_types = {};
   std::uint32_t key_centre_check = 0;  // of what keys are stored less, for saved sequences
@@ -37,7 +37,7 @@ class KvPages {
   // Asks for all memory at once. `memory` must outlive the pages.
   KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
 
-  const KvZones& zones() const { return zones_; }
+  const KvResidual& residual() const { return residual_; }
   std::int64_t count() const { return count_; }
   std::int64_t copy_count() const { return copy_count_; }
 
@@ -67,7 +67,7 @@ class KvPages {
  private:
   DeviceMemory& memory_;
   std::int64_t layers_;
-  KvZones zones_;
+  KvResidual residual_;
   std::int64_t count_, copy_count_;
   std::size_t copy_page_bytes_ = 0;
   std::vector<Side> sides_;  // [layers][keys, values]
@@ -80,7 +80,7 @@ class KvPages {
 std::int64_t window_pages(const KvShape& shape);
 
 // What a sequence may still read or be cut back to.
-std::int64_t kept_positions(const KvZones& zones);
+std::int64_t kept_positions(const KvResidual& residual);
 
 // All layers, for a step.
 struct KvLayers {

@@ -27,11 +27,11 @@ struct SavedHeader {
 static_assert(sizeof(SavedHeader) == 48);
 
 // Follows where some side has f16 copies.
-struct SavedZones {
+struct SavedResidual {
   std::int32_t sinks = 0, recent = 0, block = 0, layer_types = 0;  // the last: their checksum
   std::int64_t copies_from = 0;  // copies of the positions from here on
 };
-static_assert(sizeof(SavedZones) == 24);
+static_assert(sizeof(SavedResidual) == 24);
 
 // Which layers have other types, and what keys are stored less; 0 where there is neither.
 std::int32_t layer_types_of(const KvShape& shape) {
@@ -48,9 +48,9 @@ std::int32_t layer_types_of(const KvShape& shape) {
 }
 
 SavedHeader header_of(const KvShape& shape, std::int64_t kv_heads, std::int64_t length,
-                      const KvZones& zones) {
+                      const KvResidual& residual) {
   SavedHeader header;
-  if (zones.copies() || layer_types_of(shape) != 0) header.magic = kCopiesMagic;
+  if (residual.copies() || layer_types_of(shape) != 0) header.magic = kCopiesMagic;
   header.key_type = static_cast<std::uint32_t>(shape.key_type);
   header.value_type = static_cast<std::uint32_t>(shape.value_type);
   header.layers = shape.layers;
@@ -60,8 +60,8 @@ SavedHeader header_of(const KvShape& shape, std::int64_t kv_heads, std::int64_t 
   return header;
 }
 
-void require_zones(const SavedZones& saved, const SavedZones& want, const KvZones& zones,
-                   std::int64_t length, std::string_view source) {
+void require_residual(const SavedResidual& saved, const SavedResidual& want,
+                      const KvResidual& residual, std::int64_t length, std::string_view source) {
   require(saved.sinks == want.sinks && saved.recent == want.recent && saved.block == want.block &&
               saved.layer_types == want.layer_types,
           source, ": saved with ", saved.sinks, " sinks, ", saved.recent,
@@ -69,7 +69,7 @@ void require_zones(const SavedZones& saved, const SavedZones& want, const KvZone
           want.recent, ", ", want.block, "), or with other types in some layers; run with the ",
           Setting{"kv_sinks"}, ", ", Setting{"kv_recent"}, " and ", Setting{"kv_block"},
           " that it was saved with");
-  const std::int64_t open = zones.closed_for(length);
+  const std::int64_t open = residual.closed_for(length);
   const bool whole_pages = saved.copies_from % kPageTokens == 0 && saved.copies_from >= 0;
   const bool enough = saved.copies_from <= open || open >= length;
   require(whole_pages && enough && saved.copies_from <= length + kPageTokens, source,
@@ -87,11 +87,11 @@ struct Opened {
 Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const std::byte> bytes,
                   std::string_view source) {
   const KvShape& shape = cache.shape();
-  const KvZones& zones = cache.zones();
+  const KvResidual& residual = cache.residual();
   ByteReader reader(bytes, source);
   const auto header = reader.read<SavedHeader>("the header of a saved sequence");
   require(header.magic == kMagic || header.magic == kCopiesMagic, source, ": not a saved sequence");
-  const SavedHeader want = header_of(shape, kv_heads, header.length, zones);
+  const SavedHeader want = header_of(shape, kv_heads, header.length, residual);
   require(header.layers == want.layers && header.kv_heads == want.kv_heads &&
               header.head_dim == want.head_dim,
           source, ": saved from ", header.layers, " layers of ", header.kv_heads, " x ",
@@ -104,13 +104,14 @@ Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const s
           " and ", kv_type_name(shape.value_type), ")");
   require(header.length >= 0 && header.length <= shape.positions, source, ": ", header.length,
           " positions, the context holds ", shape.positions, "; raise ", Setting{"context"});
-  SavedZones saved;
+  SavedResidual saved;
   if (header.magic == kCopiesMagic) {
-    saved = reader.read<SavedZones>("the zones of a saved sequence");
-    require_zones(saved, {zones.sinks, zones.recent, zones.block, layer_types_of(shape), 0}, zones,
-                  header.length, source);
+    saved = reader.read<SavedResidual>("the residual of a saved sequence");
+    require_residual(saved,
+                     {residual.sinks, residual.recent, residual.block, layer_types_of(shape), 0},
+                     residual, header.length, source);
   }
-  Opened opened = {parts_of(zones, header.length, saved.copies_from), {}, reader.offset()};
+  Opened opened = {parts_of(residual, header.length, saved.copies_from), {}, reader.offset()};
   const std::uint64_t expected = opened.offset + saved_bytes(shape, kv_heads, opened.parts);
   require(bytes.size() == expected, source, ": expected ", expected, " bytes, found ",
           bytes.size());
@@ -143,7 +144,7 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
     return index != kNoPage && copies_.has(index);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = std::max(first_seen(all), pages_.zones().closed_for(all) / kPageTokens);
+  std::int64_t page = std::max(first_seen(all), pages_.residual().closed_for(all) / kPageTokens);
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
@@ -173,20 +174,20 @@ std::int64_t KvCache::all_kv_heads() const {
 
 std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
   const std::int64_t all = length(sequence);
-  const std::int64_t copies_from = pages_.zones().copies() ? saved_copies_from(sequence) : 0;
-  const SavedParts saved = parts_of(pages_.zones(), all, copies_from);
-  const SavedHeader header = header_of(shape_, all_kv_heads(), all, pages_.zones());
-  const SavedZones zones = {pages_.zones().sinks, pages_.zones().recent, pages_.zones().block,
-                            layer_types_of(shape_), copies_from};
-  const std::size_t zone_bytes = header.magic == kMagic ? 0 : sizeof zones;
+  const std::int64_t copies_from = pages_.residual().copies() ? saved_copies_from(sequence) : 0;
+  const SavedParts saved = parts_of(pages_.residual(), all, copies_from);
+  const SavedHeader header = header_of(shape_, all_kv_heads(), all, pages_.residual());
+  const SavedResidual residual = {pages_.residual().sinks, pages_.residual().recent,
+                                  pages_.residual().block, layer_types_of(shape_), copies_from};
+  const std::size_t residual_bytes = header.magic == kMagic ? 0 : sizeof residual;
   std::vector<std::byte> bytes(
-      sizeof header + zone_bytes +
+      sizeof header + residual_bytes +
       static_cast<std::size_t>(saved_bytes(shape_, all_kv_heads(), saved)));
   std::memcpy(bytes.data(), &header, sizeof header);
-  std::memcpy(bytes.data() + sizeof header, &zones, zone_bytes);
+  std::memcpy(bytes.data() + sizeof header, &residual, residual_bytes);
   const SequenceTransfer what = {SequenceTransfer::Way::save, place_of(sequence, copies_from)};
   transfer(what, [&](const KvTransfer& side) {
-    side.save(what.place, std::span(bytes).subspan(sizeof header + zone_bytes));
+    side.save(what.place, std::span(bytes).subspan(sizeof header + residual_bytes));
   });
   return bytes;
 }

@@ -24,9 +24,10 @@ struct SavedParts {
   }
 };
 
-inline SavedParts parts_of(const KvZones& zones, std::int64_t length, std::int64_t copies_from) {
-  SavedParts parts = {length, zones.sealed(length), copies_from, 0};
-  if (zones.sinks > 0 && copies_from > 0)
+inline SavedParts parts_of(const KvResidual& residual, std::int64_t length,
+                           std::int64_t copies_from) {
+  SavedParts parts = {length, residual.quantized(length), copies_from, 0};
+  if (residual.sinks > 0 && copies_from > 0)
     parts.first_copies = std::min<std::int64_t>(length, kPageTokens);
   return parts;
 }

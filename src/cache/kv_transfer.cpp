@@ -33,7 +33,7 @@ struct SideOfLayer {
     const std::int64_t coded = head.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
       const std::int32_t page = place.pages[static_cast<std::size_t>(first / kPageTokens)];
-      if (page < 0) continue;  // zeros that nobody sees
+      if (page < 0) continue;  // zeros that no query reads
       visit(pages.page_at(layer, part, page), first,
             std::min<std::int64_t>(kPageTokens, coded - first));
     }
@@ -139,7 +139,7 @@ const Slice& KvTransfer::own_heads() const {
 }
 
 void KvTransfer::save(const SequencePlace& place, std::span<std::byte> out) const {
-  const SavedParts saved = parts_of(pages_.zones(), place.length, place.copies_from);
+  const SavedParts saved = parts_of(pages_.residual(), place.length, place.copies_from);
   const std::vector<Slice> given = ranks_.given();
   const Slice mine = given[static_cast<std::size_t>(ranks_.ranks.rank())];
   std::vector<std::byte> own;
@@ -167,7 +167,7 @@ void KvTransfer::save(const SequencePlace& place, std::span<std::byte> out) cons
 }
 
 void KvTransfer::load(const SequencePlace& place, std::span<const std::byte> in) const {
-  const SavedParts saved = parts_of(pages_.zones(), place.length, place.copies_from);
+  const SavedParts saved = parts_of(pages_.residual(), place.length, place.copies_from);
   std::vector<std::byte> whole;
   each_part(shape_, saved, [&](std::int64_t layer, KvPart part, const SavedHead& head) {
     const std::size_t all = static_cast<std::size_t>(ranks_.all_heads()) * head.bytes();

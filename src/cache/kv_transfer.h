@@ -1,6 +1,6 @@
 // A sequence's keys and values between pages and the order of saved sequences, where each of
 // several ranks has pages of some kv heads only: all of them call the same, and only the leader has
-// the bytes. With one rank there is nobody to ask.
+// the bytes. One rank exchanges nothing.
 #pragma once
 
 #include <cstddef>

@@ -55,7 +55,7 @@ class Communicator {
   // counts; returns the error of that one.
   virtual Error abort(const Error& error) noexcept = 0;
 
-  // Returns when gathers that go on behind the host's back have ended, those that a device carries
+  // Returns when asynchronous gathers have ended, those that a device carries
   // out, or throws where they cannot.
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
@@ -82,7 +82,7 @@ class Communicator {
 // The error as all ranks see it: "rank 1 of 4: step 17: layers.3.o, token 5 ...".
 Error rank_error(const Communicator& ranks, const Error& error);
 
-// The communicator of one rank: there is nobody to wait for.
+// The communicator of one rank: every call returns at once.
 Communicator& one_rank();
 
 }  // namespace leq

@@ -17,7 +17,7 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Where an error takes this rank away, and has ended nobody yet, the others would wait for it.
+  // Where an error ends this rank alone, the others would wait for it.
   void end_others() noexcept {
     if (std::uncaught_exceptions() <= errors_) return;
     ranks_.abort(rank_error(ranks_, Error("it has ended by an error", ErrorKind::interrupted)));

@@ -15,8 +15,8 @@
 #include "base/cpu_features.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
-#include "comm/last_words.h"
-#include "comm/life_signs.h"
+#include "comm/abort_report.h"
+#include "comm/heartbeat.h"
 #include "comm/mpi/mpi_calls.h"
 
 namespace leq {
@@ -75,9 +75,9 @@ class MpiRank final : public Communicator {
   explicit MpiRank(const MpiRankOptions& options) : calls_(load_calls()), options_(options) {
     int in_turn = 0;
     check(calls_.start(&rank_, &size_, &in_turn), "the start");
-    speak_last_words(rank_, size_);
+    report_place_on_signal(rank_, size_);
     if (in_turn == 1 && size_ > 1) {
-      signs_ = std::make_unique<LifeSigns>(calls_, turn_, rank_, size_, options.silence);
+      signs_ = std::make_unique<Heartbeat>(calls_, mpi_mutex_, rank_, size_, options.silence);
     }
   }
   ~MpiRank() override {
@@ -147,7 +147,7 @@ class MpiRank final : public Communicator {
   // One thread at a time may call MPI.
   template <class Call>
   int in_turn(Call call) {
-    const std::lock_guard turn(turn_);
+    const std::lock_guard lock(mpi_mutex_);
     return call();
   }
 
@@ -188,7 +188,7 @@ class MpiRank final : public Communicator {
   }
 
   void wait(std::string_view operation, std::string_view site, Wait how) {
-    const LastPlace place(operation, site, step());
+    const ReportedPlace place(operation, site, step());
     const Stopwatch watch;
     for (int poll = 0;; ++poll) {
       const int done = in_turn([&] { return calls_.done(); });
@@ -265,8 +265,8 @@ class MpiRank final : public Communicator {
 
   const MpiCalls& calls_;
   MpiRankOptions options_;
-  std::mutex turn_;
-  std::unique_ptr<LifeSigns> signs_;  // null where MPI takes calls of one thread only
+  std::mutex mpi_mutex_;
+  std::unique_ptr<Heartbeat> signs_;  // null where MPI takes calls of one thread only
   int rank_ = 0, size_ = 1;
   std::optional<Error> ended_;
   // Of the gather at work:

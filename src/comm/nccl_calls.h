@@ -44,8 +44,9 @@ struct NcclCalls {
               NcclStream stream) = nullptr;
   int (*receive)(void* to, std::size_t count, int type, int peer, NcclComm comm,
                  NcclStream stream) = nullptr;
-  int (*state)(NcclComm comm, int* result) = nullptr;  // what has become of calls behind the host
-  int (*abort)(NcclComm comm) = nullptr;               // by any thread; ends its kernels
+  int (*state)(NcclComm comm,
+               int* result) = nullptr;    // asynchronous errors of earlier calls, by the host
+  int (*abort)(NcclComm comm) = nullptr;  // by any thread; ends its kernels
   int (*leave)(NcclComm comm) = nullptr;
   const char* (*result_text)(int result) = nullptr;
   const char* (*last_error)(NcclComm comm) = nullptr;

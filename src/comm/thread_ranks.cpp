@@ -58,7 +58,7 @@ struct ThreadRanks::State {
     if (sleepers.load(std::memory_order_seq_cst) > 0) wake();
   }
   void wake() {
-    { const std::lock_guard lock(mutex); }  // nobody is between looking and sleeping
+    { const std::lock_guard lock(mutex); }  // no thread is between its check and its wait
     arrived.notify_all();
   }
 
@@ -177,7 +177,7 @@ class ThreadRanks::Rank final : public Communicator {
   }
 
  private:
-  // Where the work ends by an error, whoever catches it may give up the memory that others read:
+  // Where the work ends by an error, its handler may free the memory that others read:
   // they are waited for, as all of them end now.
   template <class Work>
   void exchange(Work work) {

@@ -99,7 +99,7 @@ std::string_view ChatSession::system() const {
 }
 
 void ChatSession::restore(ChatState state) {
-  // The template itself is the judge, with the turn that would come next.
+  // Decided by rendering the template with the next turn.
   std::vector<ChatMessage> probe = state.messages;
   if (probe.empty() || probe.back().role != "user") probe.push_back({"user", "?"});
   (void)format_.render(probe, options_.rendering);

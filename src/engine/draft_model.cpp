@@ -46,7 +46,7 @@ DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
       fed_(static_cast<std::size_t>(session.limits().sequences)) {
   const auto online = session.transformer().online();
   require(online.empty(), "the draft model: ", online.empty() ? "" : online[0].linear->name,
-          " has act online, which remembers wrong guesses; quantize it with ", Setting{"act"},
+          " has act online, which remembers wrong draft tokens; quantize it with ", Setting{"act"},
           " row");
 }
 
@@ -125,7 +125,7 @@ void DraftModel::follow(std::span<const Reader> readers) {
   if (!parts.empty()) forward(parts, Batch::Want::none);
 }
 
-void DraftModel::guess(std::span<Writer> writers) {
+void DraftModel::draft(std::span<Writer> writers) {
   if (error_) return;
   pages_ = 0;
   std::int64_t room = session_.limits().batch_tokens;
@@ -149,15 +149,15 @@ void DraftModel::guess(std::span<Writer> writers) {
     std::erase_if(drafting, [&](Writer* writer) {
       Token drawn = drawn_[row++];
       if (drawn < 0) return true;
-      const std::size_t index = writer->guesses.size();
+      const std::size_t index = writer->drafts.size();
       if (index < writer->script.size()) drawn = writer->script[index];
-      writer->guesses.push_back(drawn);
-      return std::ssize(writer->guesses) >= writer->most || writer->reply->ends_with(drawn);
+      writer->drafts.push_back(drawn);
+      return std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
     });
     if (drafting.empty()) return;
     parts.clear();
     for (const Writer* writer : drafting) {
-      parts.push_back({writer->sequence, std::span(writer->guesses).last(1), 1, true});
+      parts.push_back({writer->sequence, std::span(writer->drafts).last(1), 1, true});
     }
   }
 }
@@ -169,7 +169,7 @@ bool DraftModel::draw(std::span<Writer* const> writers) {
   changes_.assign(writers.size(), {});
   masks_.assign(writers.size(), {});
   for (std::size_t i = 0; i < writers.size(); ++i) {
-    SampleRequest request = writers[i]->reply->request(writers[i]->guesses);
+    SampleRequest request = writers[i]->reply->request(writers[i]->drafts);
     if (own != vocabulary_) {
       for (const LogitChange& change : request.changes) {
         if (change.id < own) changes_[i].push_back(change);

@@ -1,5 +1,5 @@
-// A small model that guesses what a large one will write, for all who write together: one of its
-// steps for each guess. It draws with each request's own rule and random number, so that the two
+// A small model that drafts what a large one will write, for all who write together: one of its
+// steps for each draft. It draws with each request's own rule and random number, so that the two
 // draw alike wherever their logits are alike, at any temperature.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace leq {
 
-// Throws Error naming both sources and the first id whose pieces differ: guesses are ids, so the
-// two models must mean the same by them. `draft` and `model` name the sources.
+// Throws Error naming both sources and the first id whose pieces differ: draft tokens are ids, so
+// the two models must mean the same by them. `draft` and `model` name the sources.
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft);
 
@@ -29,7 +29,7 @@ RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft);
 
 class DraftModel {
  public:
-  // `session` must outlive it, has limits as draft_limits has them, and nobody else may use its
+  // `session` must outlive it, has limits as draft_limits has them, and no one else may use its
   // cache. `vocabulary`: ids of the large model, which may be padded otherwise. Throws Error where
   // the draft model has act online.
   DraftModel(Session& session, std::int64_t vocabulary);
@@ -38,25 +38,25 @@ class DraftModel {
     std::int32_t sequence = 0;
     std::span<const Token> tokens;  // from the start
   };
-  // Feeds what the sequences lack of their tokens, as much as one step takes: so that nobody waits
+  // Feeds what the sequences lack of their tokens, as much as one step takes: so that no step waits
   // for it later.
   void follow(std::span<const Reader> readers);
 
   struct Writer {
     std::int32_t sequence = 0;
     Reply* reply = nullptr;
-    std::int64_t most = 0;            // guesses
-    std::vector<Token> script = {};   // taken for the first draws, for measuring
-    std::vector<Token> guesses = {};  // after the call; fewer, or none, where it cannot follow
+    std::int64_t most = 0;           // draft tokens
+    std::vector<Token> script = {};  // taken for the first draws, for measuring
+    std::vector<Token> drafts = {};  // after the call; fewer, or none, where it cannot follow
   };
-  void guess(std::span<Writer> writers);
+  void draft(std::span<Writer> writers);
 
   // The sequence is somebody else's from now on. Its pages are kept for who begins alike.
   void leave(std::int32_t sequence);
 
-  // Of steps that guess.
+  // Of steps that draft.
   const StepCosts& costs() const { return costs_; }
-  // What went wrong; there are no guesses from then on.
+  // What went wrong; there are no draft tokens from then on.
   const std::optional<Error>& error() const { return error_; }
 
  private:

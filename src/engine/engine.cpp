@@ -88,7 +88,7 @@ bool Engine::step() {
   StepPlan plan;
   try {
     plan = plan_step(all, room_for(all));
-  } catch (const Error&) {  // nobody fits beside texts that become vectors
+  } catch (const Error&) {  // no job fits beside the embedding's
     if (!embedder_.give_up()) throw;
     return step();
   }
@@ -129,7 +129,7 @@ StepRoom Engine::room_for(const std::vector<Job>& all) const {
   return room;
 }
 
-// Those whose time is over, or whom nobody wants any more; and those that ended at their prompt.
+// Replies that timed out or were cancelled, and those that ended with their prompt.
 void Engine::end_overdue() {
   std::vector<Active*> ending;
   for (const auto& [id, active] : active_) {

@@ -1,7 +1,7 @@
 // Many replies at once on one session: requests join a running batch, prompts are fed in chunks
-// between the tokens of others, pages of past prompts are used again, and guessed tokens are
+// between the tokens of others, pages of past prompts are used again, and drafted tokens are
 // checked several at a time. All of it is about time: a reply is a pure function of the file, the
-// KV types, its tokens, its settings and its seed, whoever else is there (docs/engine.md).
+// KV types, its tokens, its settings and its seed, whatever else the batch holds (docs/engine.md).
 //
 //   Engine engine(session, tokenizer, {});
 //   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
@@ -34,8 +34,8 @@ namespace leq {
 
 struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
-  std::int64_t guessed_tokens = 0, right_guesses = 0, evictions = 0;
-  std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the guesses, those of a draft model
+  std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;
+  std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the draft tokens, those of a draft model
   std::int64_t steps_ahead = 0;  // begun before the host had the token that they feed
 };
 
@@ -43,8 +43,8 @@ class GrammarCache;
 
 class Engine {
  public:
-  // `session` and `tokenizer` must outlive the engine, and nobody else may use the session's cache.
-  // Where the model has act online, whose scales remember earlier steps, nothing is guessed or used
+  // `session` and `tokenizer` must outlive the engine, and no one else may use the session's cache.
+  // Where the model has act online, whose scales remember earlier steps, nothing is drafted or used
   // again.
   Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
   ~Engine();
@@ -79,7 +79,7 @@ class Engine {
 
   // As PrefixCache::forget: what a text alone takes is free again. Returns of how many tokens.
   std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
-  // Whether save_prompt, load_prompt and embed find a sequence that nobody has.
+  // Whether save_prompt, load_prompt and embed find a free sequence.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
   // The mean over the tokens of the normed last hidden states [W]; what is in work waits meanwhile.
@@ -95,7 +95,7 @@ class Engine {
   const EngineCounts& counts() const { return counts_; }
   const StepCosts& costs() const { return costs_; }
   const PrefixCache& prefixes() const { return prefixes_; }
-  // Why a draft model guesses no more, where it failed; null else.
+  // Why a draft model drafts no more, where it failed; null else.
   const Error* draft_error() const { return speculator_.draft_error(); }
 
  private:
@@ -103,8 +103,8 @@ class Engine {
   // The next token of the only reply, which the device draws while the host goes on.
   struct Ahead {
     RequestId id = 0;
-    std::unique_ptr<Drawing> drawing;  // null: it has ended, with
-    Token drawn = 0;                   // a token, or below 0: none
+    std::unique_ptr<PendingSample> drawing;  // null: it has ended, with
+    Token drawn = 0;                         // a token, or below 0: none
     const Rows* logits = nullptr;
   };
 

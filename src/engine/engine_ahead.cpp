@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// Its draws must need nothing of the text but its length, and nobody may want to see the step's
+// Its draws must need nothing of the text but its length, and no caller may want the step's
 // logits. A moving scale would have seen a step that is thrown away.
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
@@ -50,7 +50,7 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
 }
 
 // The step after the one that is being drawn from. None where the reply ends with that token for
-// certain, where the text may be guessed at, where room must be made, and where the step fails: one
+// certain, where the text may be drafted, where room must be made, and where the step fails: one
 // that waits then says why.
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
@@ -94,7 +94,7 @@ void Engine::step_ahead() {
   active.one_by_one = true;
 }
 
-// Whoever uses the session between two steps must find no fault there that is a step's.
+// Other users of the session between two steps must not get the error of a step.
 void Engine::land_ahead() {
   if (!ahead_ || ahead_->drawing == nullptr) return;
   try {
@@ -105,7 +105,7 @@ void Engine::land_ahead() {
   ahead_->drawing.reset();
 }
 
-// The step ahead has fed a token that is none of the reply's, or that nobody wants.
+// The step ahead has fed a token that is not part of the reply, or that was cancelled.
 void Engine::drop_ahead() {
   if (!ahead_) return;
   land_ahead();

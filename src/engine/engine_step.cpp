@@ -61,7 +61,7 @@ void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
   }
 }
 
-// One token for each row of logits: those after the guesses hold only where these are right.
+// One token for each row of logits: those after the draft tokens hold only where these are right.
 void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   requests_.clear();
   changes_.clear();
@@ -71,9 +71,9 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   for (const Feed& part : parts) {
     if (!part.draws) continue;
     Active& active = *active_.at(part.id);
-    const std::span<const Token> guesses = active.drafts.tokens;
+    const std::span<const Token> drafts = active.drafts.tokens;
     for (std::int64_t i = 0; i <= part.drafts; ++i) {
-      SampleRequest request = active.reply.request(guesses.first(static_cast<std::size_t>(i)));
+      SampleRequest request = active.reply.request(drafts.first(static_cast<std::size_t>(i)));
       changes_.emplace_back(request.changes.begin(), request.changes.end());
       request.changes = changes_.back();
       masks_.emplace_back(request.allowed.begin(), request.allowed.end());
@@ -119,10 +119,10 @@ void Engine::count_prompt(Active& active, const Feed& part, std::int64_t fed) {
 
 void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t right) {
   active.report.decoded_tokens += right;
-  active.report.guessed_tokens += checked;
-  active.report.right_guesses += right;
-  counts_.guessed_tokens += checked;
-  counts_.right_guesses += right;
+  active.report.draft_tokens += checked;
+  active.report.accepted_tokens += right;
+  counts_.draft_tokens += checked;
+  counts_.accepted_tokens += right;
   if (active.drafts.kind == kDrafted) {
     counts_.drafted_tokens += checked;
     counts_.right_drafts += right;
@@ -134,7 +134,7 @@ void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t rig
   }
 }
 
-// The reply takes its draws for as long as the guesses before them were right.
+// The reply takes its draws for as long as the draft tokens before them were right.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
                   const Rows& logits, std::int64_t first_row) {
   const std::int64_t fed = settled_length(active) - part.drafts;
@@ -163,10 +163,10 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
     }
     text += active.reply.take(next);
     ++counts_.reply_tokens;
-    const bool guessed =
+    const bool drafted =
         i < static_cast<std::size_t>(part.drafts) && active.drafts.tokens[i] == next;
-    if (guessed) ++right;
-    if (!guessed || active.reply.stopped() != StopReason::none) break;
+    if (drafted) ++right;
+    if (!drafted || active.reply.stopped() != StopReason::none) break;
   }
   count_drafts(active, part.drafts, right);
   const bool ended = active.reply.stopped() != StopReason::none;

@@ -1,5 +1,5 @@
 // One reply after the other, for chats and programs that write one at a time: an engine of which
-// nobody else asks anything.
+// no other request is running.
 #pragma once
 
 #include <atomic>

@@ -102,7 +102,7 @@ std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token>
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
     if (common == std::ssize(tokens)) return common == std::ssize(known.tokens) ? child : 0;
-    if (common == std::ssize(known.tokens)) {  // fewer than a page: nobody comes after it
+    if (common == std::ssize(known.tokens)) {  // fewer than a page: no child can follow
       drop(child);
       break;
     }

@@ -37,19 +37,19 @@ class PrefixCache {
   void cut(Found& found, std::int64_t tokens) const;
 
   // The sequence holds `tokens` from its start; what is whole of its pages is kept, and with
-  // `last_too` the partial one at its end, to which nobody may add without a copy. Where a page is
+  // `last_too` the partial one at its end, which must be copied before it grows. Where a page is
   // kept already, the sequence takes that one for its own. Its state is kept where it is that of
   // the last token of a page that is kept.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too);
 
   // All texts that are kept, none of which another begins with; the one used last comes first.
   std::vector<std::vector<Token>> texts() const;
-  // Gives up the pages of a text that nobody holds and that no other text begins with, from its end
-  // on. Returns of how many tokens.
+  // Frees the pages of a text that no sequence holds and that no other text begins with, from its
+  // end on. Returns of how many tokens.
   std::int64_t forget(std::span<const Token> tokens);
 
   bool holds(std::int32_t page) const;
-  // Pages that nobody else holds.
+  // Pages that only this cache holds.
   std::int64_t idle_pages() const;
   // Gives up idle pages, those that were not used for longest first, until so many are free or none
   // is left. Ends of texts go before what others build upon; where a window hides beginnings, these

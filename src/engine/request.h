@@ -20,16 +20,16 @@ namespace leq {
 
 // Of one reply in one step. Each takes a row of logits, RunLimits::output_tokens beside the one
 // that every sequence needs.
-inline constexpr std::int64_t kMostGuesses = 16;
+inline constexpr std::int64_t kMaxDraftTokens = 16;
 
 struct EngineOptions {
   bool reuse_prefixes = true;
   bool speculate = true;
-  // A small model with the same vocabulary (require_same_vocabulary), which guesses too. Its limits
+  // A small model with the same vocabulary (require_same_vocabulary), which drafts too. Its limits
   // are those of draft_limits; it must outlive the engine, which alone uses its cache.
   Session* draft = nullptr;
-  std::int64_t most_guesses = kMostGuesses;  // of one reply in one step, at most so many
-  DraftPlanner plan_drafts = plan_guesses;   // how many each reply gets: as many as pay
+  std::int64_t max_draft_tokens = kMaxDraftTokens;  // of one reply in one step, at most so many
+  DraftPlanner plan_drafts = plan_draft_tokens;     // how many each reply gets: as many as pay
   // A reply that is written alone, on a device that samples asynchronously: its next step is
   // begun before the host has its last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
@@ -43,7 +43,7 @@ struct EngineReply : FinishedReply {
   std::optional<Error> error;      // where it failed
   double waiting_seconds = 0;      // before it had a sequence
   double first_token_seconds = 0;  // from its submission; 0 where there was none
-  std::int64_t guessed_tokens = 0, right_guesses = 0;
+  std::int64_t draft_tokens = 0, accepted_tokens = 0;
   std::int32_t sequence = -1;  // where it was written at last; -1: it never came to it
   int evictions = 0;           // times that its pages went to others and were made again
 };
@@ -52,7 +52,7 @@ struct EngineReply : FinishedReply {
 // draws is taken for these tokens, for as long as there are any.
 struct Replay {
   std::vector<Token> tokens;
-  // What is taken for the draft model's guesses: this share of them is right.
+  // What is taken for the draft model's draft tokens: this share of them is right.
   double draft_share = 0;
 };
 
@@ -75,8 +75,8 @@ struct EngineRequest {
   int priority = 0;                                         // larger goes first
   std::optional<double> seconds = {};                       // from now; then it is interrupted
   Replay replay = {};
-  // What the reply may turn out to be: guessed before all else, and as much of it as a step has
-  // room for. Like any guess it changes no token.
+  // What the reply may turn out to be: drafted before all else, and as much of it as a step has
+  // room for. Like any draft token it changes no token.
   std::vector<Token> expected = {};
   // When it has a sequence, and after each step that fed some of its prompt.
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};

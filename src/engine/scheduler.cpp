@@ -28,7 +28,7 @@ class Planner {
     admit();
     add_drafts();
     ensure(!plan_.feeds.empty() || !plan_.evicted.empty() || (running_.empty() && waiting_.empty()),
-           "scheduler: nobody fits into ", room_.pages, " pages");
+           "scheduler: no job fits into ", room_.pages, " pages");
     return std::move(plan_);
   }
 
@@ -80,7 +80,7 @@ class Planner {
     }
   }
 
-  // Drafts take what nobody else wanted and push nobody out.
+  // Draft tokens take rows that are left over and displace nothing.
   void add_drafts() {
     if (pages_ran_out_) return;
     for (const Job* job : running_) {

@@ -25,11 +25,11 @@ struct Job {
   bool running = false;           // has a sequence
   std::int64_t known = 0;         // tokens of prompt and reply so far
   std::int64_t fed = 0;           // of them in the cache; waiting: that would be found there
-  std::int64_t drafts = 0;        // guesses at what comes next
+  std::int64_t drafts = 0;        // draft tokens for what comes next
   bool shares_last_page = false;  // a partial page that others hold: it is copied when it grows
   std::int64_t pages = 0;         // that hold what is fed of it
   std::int64_t most_pages = 0;    // that all known tokens and the next may take at once
-  std::int64_t own_pages = 0;     // that nobody else in work holds: what it can give up
+  std::int64_t own_pages = 0;     // held by no other running job: what evicting it frees
 
   // One known token is left to be fed: its next one is drawn then.
   bool writes() const { return known - fed == 1; }
@@ -42,7 +42,7 @@ struct StepRoom {
   // two tokens. At least one.
   std::int64_t prompt_tokens = 512;
   std::int64_t outputs = 1;  // rows of logits in one step
-  std::int64_t pages = 0;    // nobody in work holds them
+  std::int64_t pages = 0;    // held by no running job
 };
 
 struct Feed {
@@ -57,7 +57,7 @@ struct StepPlan {
   std::vector<Feed> feeds;         // those that were waiting take a sequence first
 };
 
-// Waiting jobs gain a priority for each so many steps: nobody waits forever.
+// Waiting jobs gain a priority for each so many steps: no job waits forever.
 inline constexpr std::int64_t kPatienceSteps = 256;
 
 // `jobs` in any order, each with known > fed. Every part has a token at least. Somebody is fed or

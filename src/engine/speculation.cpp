@@ -9,11 +9,11 @@
 namespace leq {
 namespace {
 
-constexpr double kNewShare = 0.08;  // of the last guess in the moving mean
-// Towards what is expected, with each token that nobody guessed at. Where guesses are wrong, one in
-// some 40 tokens is tried.
+constexpr double kNewShare = 0.08;  // of the last draft in the moving mean
+// Towards what is expected, with each token sampled without a draft. Where draft tokens are wrong,
+// one in some 40 tokens is tried.
 constexpr double kForgets = 0.0025;
-constexpr double kLeastGain = 1.02;  // that guesses which pay give
+constexpr double kLeastGain = 1.02;  // that draft tokens which pay give
 
 }  // namespace
 
@@ -38,26 +38,26 @@ NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, s
   return {};
 }
 
-void GuessRecord::saw(GuessKind kind, std::int64_t checked, std::int64_t right) {
+void DraftRecord::saw(DraftKind kind, std::int64_t checked, std::int64_t right) {
   double& share = right_share_[kind];
   for (std::int64_t i = 0; i < checked; ++i) {
     share += kNewShare * ((i < right ? 1.0 : 0.0) - share);
   }
 }
 
-void GuessRecord::saw_none() {
+void DraftRecord::saw_none() {
   for (double& share : right_share_) share += kForgets * (kFirstShare - share);
 }
 
 namespace {
 
-// A guess that may be made: the n-th of a writer is worth its share to the power of n.
+// A draft that may be made: the n-th of a writer is worth its share to the power of n.
 struct Candidate {
   double likely = 0;
   std::size_t writer = 0;
 };
 
-// Tokens that `most` guesses are expected to give.
+// Tokens that `most` draft tokens are expected to give.
 double expected_tokens(double share, std::int64_t most) {
   double likely = 1, tokens = 0;
   for (std::int64_t i = 0; i < most; ++i) tokens += likely *= share;
@@ -66,20 +66,20 @@ double expected_tokens(double share, std::int64_t most) {
 
 struct RatedPlan {
   double rate = 0;  // tokens in a second
-  std::vector<GuessCount> counts;
+  std::vector<DraftCount> counts;
 };
 
-// The best plan in which a draft model makes up to `drafts` guesses for each writer that gets more
-// from it than from what was found. What a step costs depends on its rows alone, so that of all
-// guesses the likeliest are taken, as many as pay.
-RatedPlan plan_with(std::span<const GuessOffer> offers, const StepCosts& costs,
+// The best plan in which a draft model makes up to `drafts` draft tokens for each writer that gets
+// more from it than from what was found. What a step costs depends on its rows alone, so that of
+// all draft tokens the likeliest are taken, as many as pay.
+RatedPlan plan_with(std::span<const DraftOffer> offers, const StepCosts& costs,
                     const StepCosts& draft, std::int64_t drafts) {
   RatedPlan plan;
   plan.counts.resize(offers.size());
   std::vector<Candidate> candidates;
   std::int64_t drafting = 0;
   for (std::size_t i = 0; i < offers.size(); ++i) {
-    const GuessOffer& offer = offers[i];
+    const DraftOffer& offer = offers[i];
     const std::int64_t made = std::min(drafts, offer.draft);
     const bool drafted =
         expected_tokens(offer.draft_share, made) > expected_tokens(offer.found_share, offer.found);
@@ -103,33 +103,33 @@ RatedPlan plan_with(std::span<const GuessOffer> offers, const StepCosts& costs,
     plan.rate = tokens / seconds;
     best = k + 1;
   }
-  for (std::size_t k = 0; k < best; ++k) ++plan.counts[candidates[k].writer].guesses;
+  for (std::size_t k = 0; k < best; ++k) ++plan.counts[candidates[k].writer].drafts;
   return plan;
 }
 
 }  // namespace
 
-std::vector<GuessCount> plan_guesses(std::span<const GuessOffer> offers, const StepCosts& costs,
-                                     const StepCosts& draft) {
+std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
+                                          const StepCosts& costs, const StepCosts& draft) {
   RatedPlan best;
   best.counts.resize(offers.size());
   const double alone = costs.seconds(std::ssize(offers));
   if (alone <= 0) return best.counts;  // nothing is known yet
   best.rate = kLeastGain * static_cast<double>(offers.size()) / alone;
   std::int64_t most = 0;
-  for (const GuessOffer& offer : offers) most = std::max(most, offer.draft);
+  for (const DraftOffer& offer : offers) most = std::max(most, offer.draft);
   for (std::int64_t drafts = 0; drafts <= most; ++drafts) {
     RatedPlan plan = plan_with(offers, costs, draft, drafts);
     if (plan.rate > best.rate) best = std::move(plan);
   }
-  for (GuessCount& count : best.counts) count.drafted = count.drafted && count.guesses > 0;
+  for (DraftCount& count : best.counts) count.drafted = count.drafted && count.drafts > 0;
   return best.counts;
 }
 
 DraftPlanner fixed_drafts(std::int64_t count) {
-  return [count](std::span<const GuessOffer> offers, const StepCosts&, const StepCosts&) {
-    std::vector<GuessCount> counts;
-    for (const GuessOffer& offer : offers) {
+  return [count](std::span<const DraftOffer> offers, const StepCosts&, const StepCosts&) {
+    std::vector<DraftCount> counts;
+    for (const DraftOffer& offer : offers) {
       const bool drafted = offer.draft > 0;
       counts.push_back({std::min(count, drafted ? offer.draft : offer.found), drafted});
     }

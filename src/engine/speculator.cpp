@@ -19,7 +19,7 @@ Speculator::Speculator(Session& session, const EngineOptions& options)
 }
 
 void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs) {
-  std::vector<GuessOffer> offers;
+  std::vector<DraftOffer> offers;
   std::vector<NgramProposer::Proposal> found;
   for (const Writer& writer : writers) {
     Drafts& own = *writer.drafts;
@@ -29,7 +29,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
     offers.push_back({std::ssize(found.back().tokens), own.record.right_share(found.back().kind),
                       drafts() ? most : 0, own.record.right_share(kDrafted)});
   }
-  const std::vector<GuessCount> counts =
+  const std::vector<DraftCount> counts =
       options_.plan_drafts(offers, costs, draft_ ? draft_->costs() : StepCosts());
   std::vector<DraftModel::Writer> drafting;
   for (std::size_t i = 0; i < writers.size(); ++i) {
@@ -38,24 +38,24 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
     own.kind = counts[i].drafted ? kDrafted : found[i].kind;
     if (counts[i].drafted) {
       drafting.push_back(
-          {writers[i].sequence, writers[i].reply, counts[i].guesses, script_of(writers[i])});
+          {writers[i].sequence, writers[i].reply, counts[i].drafts, script_of(writers[i])});
       continue;
     }
-    const auto first = found[i].tokens.first(static_cast<std::size_t>(counts[i].guesses));
+    const auto first = found[i].tokens.first(static_cast<std::size_t>(counts[i].drafts));
     own.tokens.assign(first.begin(), first.end());
   }
   if (drafting.empty()) return;
-  draft_->guess(drafting);
+  draft_->draft(drafting);
   auto drafted = drafting.begin();
   for (std::size_t i = 0; i < writers.size(); ++i) {
-    if (counts[i].drafted) writers[i].drafts->tokens = std::move((drafted++)->guesses);
+    if (counts[i].drafted) writers[i].drafts->tokens = std::move((drafted++)->drafts);
   }
 }
 
-// Mirostat's draws wait for each other. A reply's last token is drawn, never guessed.
+// Mirostat's draws wait for each other. A reply's last token is drawn, never drafted.
 std::int64_t Speculator::most_found(const Writer& writer) const {
   if (writer.request->sampling.mirostat != 0) return 0;
-  const std::int64_t most = std::clamp<std::int64_t>(options_.most_guesses, 0, kMostGuesses);
+  const std::int64_t most = std::clamp<std::int64_t>(options_.max_draft_tokens, 0, kMaxDraftTokens);
   return std::clamp<std::int64_t>(writer.reply->tokens_left() - 1, 0, most);
 }
 
@@ -84,7 +84,7 @@ std::vector<Token> Speculator::script_of(const Writer& writer) const {
   const Replay& replay = writer.request->replay;
   const std::size_t known = writer.reply->tokens().size();
   std::vector<Token> script;
-  for (std::size_t i = known; i < replay.tokens.size() && i < known + kMostGuesses; ++i) {
+  for (std::size_t i = known; i < replay.tokens.size() && i < known + kMaxDraftTokens; ++i) {
     const double dice = Random(i).uniform();
     const Token other =
         static_cast<Token>(static_cast<std::size_t>(replay.tokens[i] + 1) % vocabulary_);

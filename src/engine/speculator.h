@@ -20,9 +20,9 @@ namespace leq {
 // Of one reply: its draft tokens in a step, and what is learned from those before.
 struct Drafts {
   NgramProposer proposer = {};
-  GuessRecord record = {};
+  DraftRecord record = {};
   std::vector<Token> tokens = {};
-  GuessKind kind = 0;  // of the tokens
+  DraftKind kind = 0;  // of the tokens
 };
 
 class Speculator {

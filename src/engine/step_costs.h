@@ -1,5 +1,5 @@
 // What steps cost on this machine, learned from the steps themselves. It decides how much a step
-// takes in and how far ahead is guessed: speed, never a token.
+// takes in and how far ahead is drafted: speed, never a token.
 #pragma once
 
 #include <array>

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kTextPositions = 512;  // of the cache's content; deeper ones repeat them
 
-// What leq-run does where nobody says otherwise.
+// As leq-run by default.
 SampleRule usual_rule() {
   SampleRule rule = sample_rule(SamplingSettings{});
   rule.random = 1u << 31;

@@ -44,9 +44,9 @@ KvEvidence FitResult::evidence() const {
   return {best.key_type, best.value_type, request.limits.context, best.kl};
 }
 
-FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed, const Yardstick& yardstick,
-                     Backend& backend)
-    : mixed_(mixed), yardstick_(yardstick), backend_(backend) {
+FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed,
+                     const KlReference& reference, Backend& backend)
+    : mixed_(mixed), reference_(reference), backend_(backend) {
   result_.request = request;
   const Assignment eight(mixed.units().size(), kEightBits);
   const std::uint64_t file = mixed.model().file().file_bytes(), tensors = mixed.bytes(eight);
@@ -136,7 +136,7 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
     if (!found) continue;
     FitChoice& choice = found->choice;
     with_all_bits += choice.assignment == eight ? 1 : 0;
-    choice.kl = yardstick_.measure(mixed_, choice.assignment, keys, values)
+    choice.kl = reference_.measure(mixed_, choice.assignment, keys, values)
                     .summarize(Protocol::hf)
                     .kl_mean.value;
     result_.choices.push_back(choice);

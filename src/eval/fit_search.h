@@ -6,14 +6,14 @@
 #include <string>
 
 #include "base/json.h"
-#include "eval/yardstick.h"
+#include "eval/kl_reference.h"
 
 namespace leq {
 
 class FitSearch {
  public:
   // All must outlive the object.
-  FitSearch(const FitRequest& request, const MixedModel& mixed, const Yardstick& yardstick,
+  FitSearch(const FitRequest& request, const MixedModel& mixed, const KlReference& reference,
             Backend& backend);
 
   // Searches under a limit for each type of cache; returns the search whose weights were chosen.
@@ -38,7 +38,7 @@ class FitSearch {
                                  KvType values) const;
 
   const MixedModel& mixed_;
-  const Yardstick& yardstick_;
+  const KlReference& reference_;
   Backend& backend_;
   std::uint64_t overhead_ = 0;  // of a file beside its tensors
   FitResult result_;

@@ -10,7 +10,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "eval/fit_search.h"
-#include "eval/yardstick.h"
+#include "eval/kl_reference.h"
 #include "platform/workers.h"
 #include "report/table.h"
 
@@ -71,22 +71,22 @@ MixedSearchResult search_mixed_model(const MixedSearch& asked,
   Workers workers(request.threads);
   MixedModel mixed(request.candidates);
   const Model base(request.base, {.mode = LoadMode::map});
-  const Yardstick yardstick(request, base, workers);
+  const KlReference reference(request, base, workers);
 
   mixed.measure_weights(workers.pool);
   SearchProblem problem;
   problem.units = mixed.units();
   problem.identity =
-      sha256_hex(mixed.checksums() + checksums_of(base) + ' ' + yardstick.identity());
+      sha256_hex(mixed.checksums() + checksums_of(base) + ' ' + reference.identity());
   problem.evaluate = [&](const Assignment& assignment) {
-    const Divergence found = yardstick.measure(mixed, assignment, kExactKv, kExactKv);
+    const Divergence found = reference.measure(mixed, assignment, kExactKv, kExactKv);
     return found.summarize(Protocol::hf).kl_mean.value;
   };
   MixedSearchResult result;
   result.units = problem.units;
   Json more = Json::object();
   if (request.fit) {
-    FitSearch fit(*request.fit, mixed, yardstick, *workers.backend);
+    FitSearch fit(*request.fit, mixed, reference, *workers.backend);
     result.search = fit.run(problem, request.options);
     result.fit = fit.result();
     more["kv_cache"] = kv_evidence_to_json(result.fit->evidence());

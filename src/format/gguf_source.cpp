@@ -120,8 +120,7 @@ void GgufSource::add_tensors(GgufFile& file) {
     source.place = files_.back().name() + " at offset " + std::to_string(tensor.offset);
     source.file_dtype = tensor.type->name;
     const bool is_new = by_name_.emplace(source.name, tensors_.size()).second;
-    require(is_new, source.place, ": tensor ", printable(source.name),
-            " stands also in another part");
+    require(is_new, source.place, ": tensor ", printable(source.name), " is also in another part");
     tensors_.push_back(std::move(source));
     details_.push_back({tensor.type, files_.size() - 1, 0});
   }

@@ -175,7 +175,7 @@ class SafetensorsSource : public TensorSource {
         continue;
       }
       const auto [other, is_new] = by_name_.emplace(tensor.name, tensors_.size());
-      require(is_new, tensor.place, ": tensor ", printable(tensor.name), " stands also in ",
+      require(is_new, tensor.place, ": tensor ", printable(tensor.name), " is also in ",
               is_new ? "" : tensors_[other->second].place);
       tensors_.push_back(std::move(tensor));
     }

@@ -91,7 +91,7 @@ std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
     for (const Token draft : drafts) {
       if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
     }
-    if (state == kOutOfGrammar) return {};  // these guesses are wrong: nobody will take the draw
+    if (state == kOutOfGrammar) return {};  // these draft tokens are rejected: the draw is not used
     if (rules_.grammar->allows_all(state)) return {};
     allow_after(state);
   } catch (const Error&) {  // grammar_error() says which

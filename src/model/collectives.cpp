@@ -34,7 +34,8 @@ void Collectives::embed(const Embedding& all) {
     backend_.embed(
         {all.tokens, all.ids.subspan(first, count), all.positions, all.at.subspan(first, count)},
         x);
-    if (work_.rotation.block > 0) backend_.rotate(x, own.count(), work_.rotation, Turn::in);
+    if (work_.rotation.block > 0)
+      backend_.rotate(x, own.count(), work_.rotation, Direction::forward);
   }
   if (shares_) ranks_.barrier("the embeddings");
 }

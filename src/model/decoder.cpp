@@ -45,7 +45,7 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
-  if (kv_scheme(kv.key_type).before_rope) shape.key_turns = &work_.rope;
+  if (kv_scheme(kv.key_type).before_rope) shape.key_rope = &work_.rope;
   const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
   const SharedBlock x = work_.shared_stream();                            // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
@@ -94,19 +94,19 @@ void Decoder::final_norm(std::span<const std::int32_t> outputs) {
 void Decoder::pick(std::span<const std::int32_t> outputs) {
   backend_.gather_rows(work_.x, outputs, work_.last);
   if (work_.rotation.block > 0) {
-    backend_.rotate(work_.last, std::ssize(outputs), work_.rotation, Turn::back);
+    backend_.rotate(work_.last, std::ssize(outputs), work_.rotation, Direction::inverse);
   }
 }
 
 // Blocks of the cache that were whole before this step and that its queries read as codes.
 void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv) {
-  if (!kv.pages.zones().copies()) return;
+  if (!kv.pages.residual().copies()) return;
   kv_layers_.clear();
   for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
   const auto first = static_cast<std::size_t>(attention_layers_.at(0));
   AttentionShape shape = attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
-  shape.key_turns = &work_.rope;
-  backend_.seal(batch, shape, work_.rope, kv_layers_);
+  shape.key_rope = &work_.rope;
+  backend_.quantize_kv_blocks(batch, shape, work_.rope, kv_layers_);
 }
 
 bool Decoder::wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens) {

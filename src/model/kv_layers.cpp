@@ -14,20 +14,20 @@ namespace leq {
 namespace {
 
 // e^(i j f) of each pair of channels, averaged over the positions j that the model was made for.
-std::vector<std::complex<double>> mean_turns(const ModelConfig& config,
-                                             std::span<const float> frequencies) {
+std::vector<std::complex<double>> mean_rotations(const ModelConfig& config,
+                                                 std::span<const float> frequencies) {
   const auto positions = static_cast<double>(config.context);
-  std::vector<std::complex<double>> turns;
+  std::vector<std::complex<double>> rotations;
   for (const float frequency : frequencies) {
     const double half = 0.5 * static_cast<double>(frequency);
     const double step = std::sin(half);
     const double size = step == 0 ? 1.0 : std::sin(positions * half) / (positions * step);
-    turns.push_back(size * std::polar(1.0, (positions - 1) * half));
+    rotations.push_back(size * std::polar(1.0, (positions - 1) * half));
   }
-  return turns;
+  return rotations;
 }
 
-// How far a unit that turns by `angle` in all comes to lie from its mean, of that size.
+// How far a unit that rotations by `angle` in all comes to lie from its mean, of that size.
 float distance_from_mean(double angle, double size) {
   constexpr double kPi = 3.14159265358979323846;
   if (angle > 2 * kPi) return static_cast<float>(1 + size);
@@ -35,7 +35,7 @@ float distance_from_mean(double angle, double size) {
 }
 
 // What codes have to span of the bias of each channel: along tokens what turning leaves of it
-// around the centre, along channels how far it turns within a block. [kv_heads d]
+// around the centre, along channels how far it rotations within a block. [kv_heads d]
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto half = static_cast<std::size_t>(config.head_dim / 2);
@@ -47,11 +47,11 @@ std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfi
       parts[i] = std::min(2.0f, static_cast<float>(scheme.block) * frequencies[i]);
     }
   } else if (!attention.qk_norm) {
-    const auto turns = mean_turns(config, frequencies);
+    const auto rotations = mean_rotations(config, frequencies);
     for (std::size_t i = 0; i < half; ++i) {
       const double angle =
           static_cast<double>(config.context - 1) * static_cast<double>(frequencies[i]);
-      parts[i] = distance_from_mean(angle, std::abs(turns[i]));
+      parts[i] = distance_from_mean(angle, std::abs(rotations[i]));
     }
   }
   std::vector<float> all;
@@ -68,12 +68,12 @@ std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& 
   std::vector<float> centre(common.begin(), common.end());
   if (!attention.rotary) return centre;
   const RopeFrequencies rope = rope_frequencies(config, config.context);
-  const auto turns = mean_turns(config, rope.inv_freq);
-  const std::size_t half = turns.size();
+  const auto rotations = mean_rotations(config, rope.inv_freq);
+  const std::size_t half = rotations.size();
   for (std::size_t head = 0; head < common.size(); head += 2 * half) {
     for (std::size_t i = 0; i < half; ++i) {
       const std::size_t first = head + i, second = head + half + i;
-      const std::complex<double> mean = static_cast<double>(rope.attention_factor) * turns[i] *
+      const std::complex<double> mean = static_cast<double>(rope.attention_factor) * rotations[i] *
                                         std::complex<double>(static_cast<double>(common[first]),
                                                              static_cast<double>(common[second]));
       centre[first] = static_cast<float>(mean.real());

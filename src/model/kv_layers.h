@@ -1,10 +1,10 @@
 // What biases of keys mean for a cache of codes.
 //
-// A bias that is far larger than the key turns with the position (RoPE). Codes along a token would
-// have to span the bias instead of the key, codes along a channel how far it turns within a block.
-// (Qwen 2.5 has such biases in its first and last layers.) Most of such a bias turns slowly: its
-// mean is a centre that codes along tokens do without. Layers where too much is left keep their
-// keys in a wider type than the one asked for.
+// A bias that is far larger than the key rotations with the position (RoPE). Codes along a token
+// would have to span the bias instead of the key, codes along a channel how far it rotations within
+// a block. (Qwen 2.5 has such biases in its first and last layers.) Most of such a bias rotations
+// slowly: its mean is a centre that codes along tokens do without. Layers where too much is left
+// keep their keys in a wider type than the one asked for.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace leq {
 
-// What all keys of a layer have in common before RoPE, their bias or their measured mean, turned
+// What all keys of a layer have in common before RoPE, their bias or their measured mean, rotated
 // and averaged over the positions that the model was made for [H_kv d]; empty where nothing is
 // known of it. Subtracting one vector from every key moves all scores of a query alike, which
 // softmax does not see.

@@ -1,7 +1,7 @@
-// The linear sites of a layer: the places where linears read one input. Whoever needs the linears
-// of a model goes over its sites: the list of tensors, binding, workspace, calibration, folds,
-// quantizing, sharding, plans and synthetic models. A kind of layer lists its sites in
-// linear_sites.cpp and nowhere else.
+// The linear sites of a layer: the places where linears read one input. All that
+// works on the linears of a model iterates over its sites: the list of tensors, binding, workspace,
+// calibration, folds, quantizing, sharding, plans and synthetic models. A kind of layer lists its
+// sites in linear_sites.cpp and nowhere else.
 #pragma once
 
 #include <cstddef>

@@ -102,16 +102,16 @@ KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part) {
   return type;
 }
 
-KvZones kv_zones(const RunLimits& limits) {
-  KvZones zones = kv_zones(limits.key_type, limits.value_type);
+KvResidual kv_residual(const RunLimits& limits) {
+  KvResidual residual = kv_residual(limits.key_type, limits.value_type);
   for (const KvLayerTypes& own : limits.kv_layers) {
-    const KvZones more = kv_zones(own.keys, own.values);
-    zones = {std::max(zones.sinks, more.sinks), std::max(zones.recent, more.recent),
-             std::max(zones.block, more.block)};
+    const KvResidual more = kv_residual(own.keys, own.values);
+    residual = {std::max(residual.sinks, more.sinks), std::max(residual.recent, more.recent),
+                std::max(residual.block, more.block)};
   }
-  if (limits.kv_sinks) zones.sinks = *limits.kv_sinks;
-  if (limits.kv_recent) zones.recent = *limits.kv_recent;
-  return zones;
+  if (limits.kv_sinks) residual.sinks = *limits.kv_sinks;
+  if (limits.kv_recent) residual.recent = *limits.kv_recent;
+  return residual;
 }
 
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
@@ -125,7 +125,7 @@ KvShape kv_shape(const ModelConfig& config, const RunLimits& limits) {
   shape.sequences = limits.sequences;
   shape.batch_tokens = limits.batch_tokens;
   shape.window = widest_window(config);
-  shape.zones = kv_zones(limits);
+  shape.residual = kv_residual(limits);
   if (limits.kv_layers.empty()) return shape;
   for (const std::int64_t layer : config.attention_layers()) {
     shape.layer_key_types.push_back(layer_type(limits, layer, KvPart::keys));

@@ -47,7 +47,7 @@ RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
 // What a layer's keys and values are to be stored as, and what stays in f16 beside codes.
 KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part);
-KvZones kv_zones(const RunLimits& limits);
+KvResidual kv_residual(const RunLimits& limits);
 
 // Sizes of the cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);

@@ -7,7 +7,7 @@ namespace {
 std::vector<OnlineState> saved(std::span<OnlineInput> online) {
   std::vector<OnlineState> states;
   for (const OnlineInput& input : online) {
-    if (input.scale.twin() == nullptr) states.push_back(input.scale.save());
+    if (input.scale.on_device() == nullptr) states.push_back(input.scale.save());
   }
   return states;
 }

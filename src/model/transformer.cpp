@@ -162,7 +162,7 @@ Step Transformer::step_of(const Batch& batch, const KvLayers& kv) {
           config_.has_rope() ? &work_.rope : nullptr,
           limits_.context,
           {work_.x.values, kv[0].keys},
-          kv.pages.zones().copies() ? kv.copies : std::span<const std::int32_t>()};
+          kv.pages.residual().copies() ? kv.copies : std::span<const std::int32_t>()};
 }
 
 Embedding Transformer::embedding(const Batch& batch) const {

@@ -133,7 +133,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
     }
     inputs_.push_back(std::move(input));
   }
-  if (limits.keys_turn_when_read) reserve_block_turns(memory, rope);
+  if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   const auto with_cache = static_cast<std::size_t>(config.attention_layers().at(0));
   const AttentionShape shape =
       attention_shape(config, weights.layers[with_cache].attention(), place.own());

@@ -20,10 +20,10 @@
 namespace leq {
 
 struct ForwardLimits {
-  std::int64_t batch_tokens = 512;   // T: rows of one forward
-  std::int64_t output_tokens = 1;    // rows with logits
-  std::int64_t context = 0;          // positions of one sequence
-  bool keys_turn_when_read = false;  // KvScheme::before_rope
+  std::int64_t batch_tokens = 512;  // T: rows of one forward
+  std::int64_t output_tokens = 1;   // rows with logits
+  std::int64_t context = 0;         // positions of one sequence
+  bool pre_rope_keys = false;       // KvScheme::before_rope
 };
 
 // Of the heads of a rank.

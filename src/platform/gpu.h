@@ -1,4 +1,4 @@
-// What a build may lack: the GPU backend and its emulated twin. CMake chooses the files in
+// What a build may lack: the GPU backend and its emulation. CMake chooses the files in
 // devices/.
 #pragma once
 

@@ -65,11 +65,11 @@ std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const G
 std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   const GateRoom room = gate_room(model, job.output, job.checkpoint.max_ram);
   std::string why = lack_of_disk(room);
-  if (why.empty() && job.judging != Judging::gate_at_a_cost) why = lack_of_memory(room);
+  if (why.empty() && job.gate_mode != GateMode::gate_at_a_cost) why = lack_of_memory(room);
   if (why.empty() && model.config.context < kFewestGateTokens) {
     why = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }
-  if (!why.empty() || job.judging != Judging::distance) return why;
+  if (!why.empty() || job.gate_mode != GateMode::distance) return why;
   try {
     return obstacle(job, model, room);
   } catch (const Error& error) {  // one block in f32 is more than the limit on memory
@@ -80,8 +80,8 @@ std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
 
 std::optional<GateResult> judge(const QuantizeJob& job, const ImportedModel& model,
                                 std::int64_t gate_windows, BaseFile& base) {
-  if (job.judging == Judging::none) return std::nullopt;
-  const bool is_gate = job.judging != Judging::distance;
+  if (job.gate_mode == GateMode::none) return std::nullopt;
+  const bool is_gate = job.gate_mode != GateMode::distance;
   const auto& say = job.checkpoint.say;
   if (const std::string why = left_out(job, model); !why.empty()) {
     say((is_gate ? "gate        left out: " : "distance    left out: ") + why);
@@ -120,12 +120,12 @@ void check_job(const QuantizeJob& job, const ImportedModel& model) {
                            job.search ? job.search->search.options.log : std::filesystem::path()},
                 inputs);
   if (job.search) check_search(model, job.checkpoint, *job.search);
-  if (job.judging == Judging::none) return;
+  if (job.gate_mode == GateMode::none) return;
   const GateText& text = job.judged_by;
   require(
       text.text != job.checkpoint.calibration.text, text.name,
       ": is the text of the calibration, which says nothing about other texts; judge by another");
-  if (job.judging == Judging::distance || model.config.context < kFewestGateTokens) return;
+  if (job.gate_mode == GateMode::distance || model.config.context < kFewestGateTokens) return;
   const auto ids =
       Tokenizer(model.tokenizer).encode(text.text, {.parse_special = false, .add_bos = false});
   check_gate_text(text, std::ssize(ids), model.config.context);

@@ -15,7 +15,7 @@
 
 namespace leq {
 
-enum class Judging : std::uint8_t {
+enum class GateMode : std::uint8_t {
   none,
   distance,       // where it takes less than kDistanceSeconds
   gate,           // where there is disk and memory for it
@@ -32,7 +32,7 @@ struct QuantizeJob {
   // checkpoint.calibration.samples and the gate's windows by measured speed
   bool fit_windows = false;
   std::optional<SearchedBits> search = {};
-  Judging judging = Judging::none;
+  GateMode gate_mode = GateMode::none;
   GateText judged_by = {};
   std::vector<std::filesystem::path> texts = {};  // files that texts came from: never written
 

@@ -11,7 +11,7 @@
 namespace leq {
 
 struct AccessRules {
-  std::vector<std::string> keys;  // any of them will do; none: everybody may ask
+  std::vector<std::string> keys;  // any of them will do; none: requests need no key
   // Names under which the server may be asked; none: any. Keeps a page of another site from asking
   // under its own name, which it can have resolved to this server's address.
   std::vector<std::string> hosts;

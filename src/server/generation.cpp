@@ -135,7 +135,7 @@ void Generation::answer(const ReplyTimes& times) {
   if (ended_ < choices_.size()) engine_.cancel(ids);
   if (!is_heard_) {
     if (call_.stream) return;
-    throw ApiError(503, "the client went away", "");  // nobody reads it
+    throw ApiError(503, "the client went away", "");  // not sent: the connection is closed
   }
   if (error_ && !call_.stream) throw *error_;
   if (!call_.stream) {
@@ -147,7 +147,7 @@ void Generation::answer(const ReplyTimes& times) {
   exchange_.end_stream();
 }
 
-// Until all replies have ended, one has failed, or nobody hears them.
+// Until all replies have ended, one has failed, or the client has gone.
 void Generation::write_all(const ReplyTimes& times, Mailbox& mailbox) {
   is_heard_ = (!call_.stream || begin_stream()) && echo();
   while (is_heard_ && ended_ < choices_.size() && !error_) {

@@ -13,8 +13,8 @@ struct ReplyTimes {
   double ping_seconds = 15;                 // in which a stream's client hears something
 };
 
-// Returns when the reply is sent, or nobody waits for it any more; the engine is told then. Throws
-// Error, and Busy, as long as nothing was sent.
+// Returns when the reply is sent, or the client has gone; the engine cancels the request then.
+// Throws Error, and Busy, as long as nothing was sent.
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
                        EngineThread& engine, const ReplyTimes& times);
 

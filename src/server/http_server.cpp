@@ -31,7 +31,7 @@ namespace leq {
 namespace {
 
 constexpr int kTickMilliseconds = 200;  // how often deadlines are looked at
-constexpr double kFarewellSeconds = 2;  // for a client to take its last reply
+constexpr double kLingerSeconds = 2;    // for a client to take its last reply
 constexpr double kLastSeconds = 0.3;    // the same where the server ends
 constexpr int kMostReads = 16;          // of one connection at a time
 constexpr std::size_t kReadBytes = 32 << 10;
@@ -82,21 +82,21 @@ int listening_socket(const HttpOptions& options) {
 
 }  // namespace
 
-class HttpServer::Lobby {
+class HttpServer::EventLoop {
  public:
-  Lobby(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
-        HttpHeadCheck head_check);
-  ~Lobby() { stop(); }
-  Lobby(const Lobby&) = delete;
-  Lobby& operator=(const Lobby&) = delete;
+  EventLoop(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
+            HttpHeadCheck head_check);
+  ~EventLoop() { stop(); }
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
 
   int port() const;
   void stop();
   Counts counts() const { return {connections_.load(), waiting_.load(), answering_.load()}; }
 
  private:
-  // Who waits in the lobby.
-  struct Guest {
+  // Who waits in the event loop.
+  struct Client {
     std::unique_ptr<Connection> connection;
     HttpReader reader;
     Stopwatch since = {};     // it came, was answered, or began its request
@@ -105,14 +105,14 @@ class HttpServer::Lobby {
     bool is_checked = false;  // its request's head
     std::uint64_t held = 0;   // bytes of its request
   };
-  // On the way between lobby and workers.
-  struct Visit {
+  // On the way between event loop and workers.
+  struct Exchange {
     std::unique_ptr<Connection> connection;
     HttpRequest request;
     std::string rest;  // came after the request
     bool is_leaving = false;
   };
-  using Guests = std::map<int, Guest>;
+  using Clients = std::map<int, Client>;
 
   void run();
   void attend(int descriptor);
@@ -120,19 +120,19 @@ class HttpServer::Lobby {
   void accept_all();
   void accept_one(int descriptor);
   void take_returned();
-  void welcome(Visit visit);
-  void receive(Guests::iterator guest);
-  bool feed(Guests::iterator guest, std::string_view bytes);
-  void hand_over(Guests::iterator guest, std::string_view rest);
-  void refuse(Guests::iterator guest, const HttpFault& fault);
-  void refuse(Guests::iterator guest, const HttpReply& reply);
-  void say_goodbye(Guest& guest);
-  void count_held(Guest& guest);
-  void drop(Guests::iterator guest);
+  void welcome(Exchange visit);
+  void receive(Clients::iterator client);
+  bool feed(Clients::iterator client, std::string_view bytes);
+  void hand_over(Clients::iterator client, std::string_view rest);
+  void refuse(Clients::iterator client, const HttpFault& fault);
+  void refuse(Clients::iterator client, const HttpReply& reply);
+  void linger(Client& client);
+  void count_held(Client& client);
+  void drop(Clients::iterator client);
   bool drop_oldest();
   void end_overdue();
   void work();
-  void answer(Visit& visit);
+  void answer(Exchange& visit);
   void wake() const;
 
   HttpOptions options_;
@@ -141,19 +141,19 @@ class HttpServer::Lobby {
   HttpHeadCheck head_check_;
   std::optional<TlsContext> tls_;
   Descriptor listening_, epoll_, wakener_;
-  Guests guests_;  // of the lobby's thread alone, as held_
+  Clients clients_;  // of the event loop's thread alone, as held_
   std::uint64_t held_ = 0;
   std::atomic<std::int64_t> connections_{0}, waiting_{0}, answering_{0};
   std::atomic<bool> stopping_{false}, ending_{false};
   std::mutex mutex_;
   std::condition_variable is_ready_;
-  std::deque<Visit> ready_, returned_;
+  std::deque<Exchange> ready_, returned_;
   std::thread thread_;
   std::vector<std::thread> workers_;
 };
 
-HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
-                         HttpFaultReply fault_reply, HttpHeadCheck head_check)
+HttpServer::EventLoop::EventLoop(const HttpOptions& options, HttpHandler handler,
+                                 HttpFaultReply fault_reply, HttpHeadCheck head_check)
     : options_(options),
       handler_(std::move(handler)),
       fault_reply_(std::move(fault_reply)),
@@ -179,7 +179,7 @@ HttpServer::Lobby::Lobby(const HttpOptions& options, HttpHandler handler,
   }
 }
 
-int HttpServer::Lobby::port() const {
+int HttpServer::EventLoop::port() const {
   sockaddr_storage address = {};
   socklen_t size = sizeof address;
   getsockname(listening_.number, reinterpret_cast<sockaddr*>(&address), &size);
@@ -188,7 +188,7 @@ int HttpServer::Lobby::port() const {
              : ntohs(reinterpret_cast<const sockaddr_in*>(&address)->sin_port);
 }
 
-void HttpServer::Lobby::stop() {
+void HttpServer::EventLoop::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -202,36 +202,36 @@ void HttpServer::Lobby::stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void HttpServer::Lobby::wake() const {
+void HttpServer::EventLoop::wake() const {
   const std::uint64_t one = 1;
   // Full is as good: it wakes all the same.
   (void)!write(wakener_.number, &one, sizeof one);
 }
 
 // False where the system has no room for one more.
-bool HttpServer::Lobby::watch(int descriptor, std::uint32_t events, int how) {
+bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how) {
   epoll_event event = {};
   event.events = events;
   event.data.fd = descriptor;
   return epoll_ctl(epoll_.number, how, descriptor, &event) == 0;
 }
 
-// Where there is no memory for a guest it goes, and all others stay.
-void HttpServer::Lobby::attend(int descriptor) {
+// Where there is no memory for a client it goes, and all others stay.
+void HttpServer::EventLoop::attend(int descriptor) {
   try {
     if (descriptor == listening_.number) {
       accept_all();
     } else if (descriptor == wakener_.number) {
       take_returned();
-    } else if (const auto guest = guests_.find(descriptor); guest != guests_.end()) {
-      receive(guest);
+    } else if (const auto client = clients_.find(descriptor); client != clients_.end()) {
+      receive(client);
     }
   } catch (const std::exception&) {
-    if (const auto guest = guests_.find(descriptor); guest != guests_.end()) drop(guest);
+    if (const auto client = clients_.find(descriptor); client != clients_.end()) drop(client);
   }
 }
 
-void HttpServer::Lobby::run() {
+void HttpServer::EventLoop::run() {
   std::array<epoll_event, 64> events;
   Stopwatch tick;
   while (true) {
@@ -246,12 +246,12 @@ void HttpServer::Lobby::run() {
       end_overdue();
       tick.restart();
     }
-    waiting_ = std::ssize(guests_);
-    if (last && guests_.empty()) return;
+    waiting_ = std::ssize(clients_);
+    if (last && clients_.empty()) return;
   }
 }
 
-void HttpServer::Lobby::accept_all() {
+void HttpServer::EventLoop::accept_all() {
   for (int i = 0; i < kMostReads; ++i) {
     const int accepted = accept4(listening_.number, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (accepted >= 0) {
@@ -265,87 +265,88 @@ void HttpServer::Lobby::accept_all() {
   }
 }
 
-void HttpServer::Lobby::accept_one(int descriptor) {
+void HttpServer::EventLoop::accept_one(int descriptor) {
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   if (connections_ >= options_.connections) drop_oldest();
   Descriptor owned(descriptor);
   auto connection = std::make_unique<Connection>(descriptor, tls_ ? &*tls_ : nullptr);
   owned.number = -1;
-  const auto guest =
-      guests_.emplace(descriptor, Guest{std::move(connection), HttpReader(options_.limits)}).first;
+  const auto client =
+      clients_.emplace(descriptor, Client{std::move(connection), HttpReader(options_.limits)})
+          .first;
   const bool full = ++connections_ > options_.connections;
-  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(guest);
-  if (full) refuse(guest, HttpFault{503, "too many connections"});
+  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(client);
+  if (full) refuse(client, HttpFault{503, "too many connections"});
 }
 
-void HttpServer::Lobby::take_returned() {
-  std::deque<Visit> back;  // takes memory: before the call to come here is taken for heard
+void HttpServer::EventLoop::take_returned() {
+  std::deque<Exchange> back;  // takes memory: before the call to come here is taken for heard
   std::uint64_t count = 0;
   (void)!read(wakener_.number, &count, sizeof count);
   {
     const std::lock_guard lock(mutex_);
     back.swap(returned_);
   }
-  for (Visit& visit : back) {
+  for (Exchange& visit : back) {
     const int descriptor = visit.connection->descriptor();
     try {
       welcome(std::move(visit));
     } catch (const std::exception&) {  // as attend()
-      const auto guest = guests_.find(descriptor);
-      guest == guests_.end() ? void(--connections_) : drop(guest);
+      const auto client = clients_.find(descriptor);
+      client == clients_.end() ? void(--connections_) : drop(client);
     }
   }
 }
 
 // Back from a worker. What came with the request before is looked at first; TLS may hold more.
-void HttpServer::Lobby::welcome(Visit visit) {
+void HttpServer::EventLoop::welcome(Exchange visit) {
   const int descriptor = visit.connection->descriptor();
-  Guest back = {std::move(visit.connection), HttpReader(options_.limits)};
+  Client back = {std::move(visit.connection), HttpReader(options_.limits)};
   back.is_new = false;
-  const auto guest = guests_.emplace(descriptor, std::move(back)).first;
-  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(guest);
-  if (visit.is_leaving) return say_goodbye(guest->second);
-  if (feed(guest, visit.rest)) receive(guest);
+  const auto client = clients_.emplace(descriptor, std::move(back)).first;
+  if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(client);
+  if (visit.is_leaving) return linger(client->second);
+  if (feed(client, visit.rest)) receive(client);
 }
 
-void HttpServer::Lobby::receive(Guests::iterator guest) {
+void HttpServer::EventLoop::receive(Clients::iterator client) {
   std::array<char, kReadBytes> room;
   for (int i = 0; i < kMostReads; ++i) {
-    const auto moved = guest->second.connection->read(room.data(), room.size());
-    if (moved.outcome == Connection::Outcome::ended) return drop(guest);
+    const auto moved = client->second.connection->read(room.data(), room.size());
+    if (moved.outcome == Connection::Outcome::ended) return drop(client);
     if (moved.outcome != Connection::Outcome::some) {
       const bool writes = moved.outcome == Connection::Outcome::wait_write;
-      if (!watch(guest->first, writes ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD)) drop(guest);
+      if (!watch(client->first, writes ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD)) drop(client);
       return;
     }
-    if (guest->second.is_leaving) continue;
-    if (!feed(guest, {room.data(), moved.bytes})) return;
+    if (client->second.is_leaving) continue;
+    if (!feed(client, {room.data(), moved.bytes})) return;
   }
 }
 
-// False where the guest is no longer one who sends a request.
-bool HttpServer::Lobby::feed(Guests::iterator guest, std::string_view bytes) {
-  Guest& from = guest->second;
+// False where the client is no longer one who sends a request.
+bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view bytes) {
+  Client& from = client->second;
   if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
   const std::size_t used = from.reader.push(bytes);
   count_held(from);
   if (from.reader.fault()) {
-    refuse(guest, *from.reader.fault());
+    refuse(client, *from.reader.fault());
     return false;
   }
   if (from.reader.complete()) {
-    hand_over(guest, bytes.substr(used));
+    hand_over(client, bytes.substr(used));
     return false;
   }
   if (head_check_ && from.reader.head_complete() && !std::exchange(from.is_checked, true)) {
     if (const auto reply = head_check_(from.reader.request())) {
-      refuse(guest, *reply);
+      refuse(client, *reply);
       return false;
     }
   }
   if (held_ > options_.held_bytes && from.held > kAlwaysHeld) {
-    refuse(guest, HttpFault{503, "too many large requests at once"});
+    refuse(client, HttpFault{503, "too many large requests at once"});
     return false;
   }
   if (from.reader.take_wish_to_continue()) {
@@ -354,84 +355,84 @@ bool HttpServer::Lobby::feed(Guests::iterator guest, std::string_view bytes) {
   return true;
 }
 
-void HttpServer::Lobby::count_held(Guest& guest) {
-  const std::uint64_t held = guest.reader.held_bytes();
-  held_ = held_ - guest.held + held;
-  guest.held = held;
+void HttpServer::EventLoop::count_held(Client& client) {
+  const std::uint64_t held = client.reader.held_bytes();
+  held_ = held_ - client.held + held;
+  client.held = held;
 }
 
-void HttpServer::Lobby::hand_over(Guests::iterator guest, std::string_view rest) {
-  Visit visit = {nullptr, guest->second.reader.take(), std::string(rest)};
+void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view rest) {
+  Exchange visit = {nullptr, client->second.reader.take(), std::string(rest)};
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
     // From here on nothing can fail.
-    epoll_ctl(epoll_.number, EPOLL_CTL_DEL, guest->first, nullptr);
-    ready_.back().connection = std::move(guest->second.connection);
+    epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
+    ready_.back().connection = std::move(client->second.connection);
   }
-  held_ -= guest->second.held;
-  guests_.erase(guest);
+  held_ -= client->second.held;
+  clients_.erase(client);
   is_ready_.notify_one();
 }
 
-void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpFault& fault) try {
-  refuse(guest, fault_reply_(fault));
+void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpFault& fault) try {
+  refuse(client, fault_reply_(fault));
 } catch (const std::exception&) {  // as attend()
-  drop(guest);
+  drop(client);
 }
 
-void HttpServer::Lobby::refuse(Guests::iterator guest, const HttpReply& reply) {
-  Guest& refused = guest->second;
+void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpReply& reply) {
+  Client& refused = client->second;
   const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
   // One try: who does not take it at once does without.
   refused.connection->write(response_head(reply.status, sent_headers(reply), body, false) +
                             reply.body);
-  say_goodbye(refused);
+  linger(refused);
 }
 
 // Closing at once would take back what was sent, where the client sent more than was read.
-void HttpServer::Lobby::say_goodbye(Guest& guest) {
-  guest.connection->end_writing();
-  guest.is_leaving = true;
-  held_ -= std::exchange(guest.held, 0);
-  guest.reader = HttpReader(options_.limits);
-  guest.since.restart();
+void HttpServer::EventLoop::linger(Client& client) {
+  client.connection->end_writing();
+  client.is_leaving = true;
+  held_ -= std::exchange(client.held, 0);
+  client.reader = HttpReader(options_.limits);
+  client.since.restart();
 }
 
-void HttpServer::Lobby::drop(Guests::iterator guest) {
-  held_ -= guest->second.held;
-  guests_.erase(guest);  // its descriptor leaves epoll as it is closed
+void HttpServer::EventLoop::drop(Clients::iterator client) {
+  held_ -= client->second.held;
+  clients_.erase(client);  // its descriptor leaves epoll as it is closed
   --connections_;
 }
 
-bool HttpServer::Lobby::drop_oldest() {
+bool HttpServer::EventLoop::drop_oldest() {
   const auto oldest = std::ranges::max_element(
-      guests_, {}, [](const auto& guest) { return guest.second.since.seconds(); });
-  if (oldest == guests_.end()) return false;
+      clients_, {}, [](const auto& client) { return client.second.since.seconds(); });
+  if (oldest == clients_.end()) return false;
   drop(oldest);
   return true;
 }
 
-void HttpServer::Lobby::end_overdue() {
-  for (auto next = guests_.begin(); next != guests_.end();) {
-    const auto guest = next++;
-    const Guest& who = guest->second;
+void HttpServer::EventLoop::end_overdue() {
+  for (auto next = clients_.begin(); next != clients_.end();) {
+    const auto client = next++;
+    const Client& who = client->second;
     const double seconds = who.since.seconds();
     if (who.is_leaving) {
-      if (seconds > (ending_ ? kLastSeconds : kFarewellSeconds)) drop(guest);
+      if (seconds > (ending_ ? kLastSeconds : kLingerSeconds)) drop(client);
     } else if (stopping_) {
-      drop(guest);
+      drop(client);
     } else if (who.reader.started() && seconds > options_.request_seconds) {
-      refuse(guest, HttpFault{408, "the request did not arrive in time"});
+      refuse(client, HttpFault{408, "the request did not arrive in time"});
     } else if (seconds > (who.is_new ? options_.request_seconds : options_.idle_seconds)) {
-      drop(guest);
+      drop(client);
     }
   }
 }
 
-void HttpServer::Lobby::work() {
+void HttpServer::EventLoop::work() {
   while (true) {
-    Visit visit;
+    Exchange visit;
     {
       std::unique_lock lock(mutex_);
       is_ready_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
@@ -450,8 +451,8 @@ void HttpServer::Lobby::work() {
   }
 }
 
-// The connection goes back to the lobby, or ends with the visit.
-void HttpServer::Lobby::answer(Visit& visit) {
+// The connection goes back to the event loop, or ends with the visit.
+void HttpServer::EventLoop::answer(Exchange& visit) {
   SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
   if (stopping_) exchange.close_after();
   try {
@@ -475,11 +476,11 @@ void HttpServer::Lobby::answer(Visit& visit) {
 
 HttpServer::HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
                        HttpHeadCheck head_check)
-    : lobby_(std::make_unique<Lobby>(options, std::move(handler), std::move(fault_reply),
-                                     std::move(head_check))) {}
+    : loop_(std::make_unique<EventLoop>(options, std::move(handler), std::move(fault_reply),
+                                        std::move(head_check))) {}
 HttpServer::~HttpServer() = default;
-int HttpServer::port() const { return lobby_->port(); }
-void HttpServer::stop() { lobby_->stop(); }
-HttpServer::Counts HttpServer::counts() const { return lobby_->counts(); }
+int HttpServer::port() const { return loop_->port(); }
+void HttpServer::stop() { loop_->stop(); }
+HttpServer::Counts HttpServer::counts() const { return loop_->counts(); }
 
 }  // namespace leq

@@ -1,6 +1,6 @@
 // An HTTP server on one address. A connection waits for its next request in one thread that serves
-// all of them (the lobby), and takes a worker only once the request is there whole: whoever sends
-// slowly, or nothing, costs a socket and nobody's time.
+// all of them (the event loop), and a worker gets a request only once it is complete: slow
+// clients hold a socket but no worker thread.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ class HttpExchange {
   virtual bool begin_stream(const HttpReply& head) = 0;
   virtual bool write(std::string_view piece) = 0;
   virtual bool end_stream() = 0;
-  // False once nobody waits for the answer.
+  // False once the client has closed the connection.
   virtual bool client_is_there() = 0;
 };
 
@@ -80,8 +80,8 @@ class HttpServer {
   Counts counts() const;
 
  private:
-  class Lobby;
-  std::unique_ptr<Lobby> lobby_;
+  class EventLoop;
+  std::unique_ptr<EventLoop> loop_;
 };
 
 }  // namespace leq

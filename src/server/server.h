@@ -40,7 +40,7 @@ struct ServerOptions {
 
 class Server {
  public:
-  // Listens once it is there. `model` and `session` must outlive it, and nobody else may use the
+  // Listens once it is there. `model` and `session` must outlive it, and no one else may use the
   // session. Throws Error on settings that make no sense, and where the address is not to be had.
   Server(const Model& model, Session& session, const ServerOptions& options);
   // As stop(0).

@@ -28,8 +28,8 @@ std::string describe(const AttentionCase& c) {
   return std::to_string(c.heads) + "/" + std::to_string(c.kv_heads) + " heads of " +
          std::to_string(c.head_dim) + " window " + std::to_string(c.window) + " " +
          std::string(kv_type_name(c.key_type)) + " " + std::string(kv_type_name(c.value_type)) +
-         " sinks " + std::to_string(c.zones().sinks) + " recent " +
-         std::to_string(c.zones().recent);
+         " sinks " + std::to_string(c.residual().sinks) + " recent " +
+         std::to_string(c.residual().recent);
 }
 
 std::vector<std::uint32_t> bits(const std::vector<float>& values) {
@@ -110,18 +110,18 @@ TEST(PackedAttention, AgreesWithDoubleOverWhatTheCodesStandFor) {
       for (const std::int64_t t : {5, 70, 199}) {
         for (int h = 0; h < c.heads; ++h) {
           std::vector<double> want = oracle.output_in_double(t, h);
-          if (type == KvType::int4) {  // turned back: H is symmetric and its own inverse
-            std::vector<double> turned(want.size());
+          if (type == KvType::int4) {  // rotated back: H is symmetric and its own inverse
+            std::vector<double> rotated(want.size());
             const int n = dim & -dim;
             for (int i = 0; i < dim; ++i) {
               for (int j = i / n * n; j < i / n * n + n; ++j) {
                 const double sign =
                     std::popcount(static_cast<unsigned>(i % n & j % n)) % 2 ? -1 : 1;
-                turned[static_cast<std::size_t>(i)] +=
+                rotated[static_cast<std::size_t>(i)] +=
                     sign / std::sqrt(n) * want[static_cast<std::size_t>(j)];
               }
             }
-            want = turned;
+            want = rotated;
           }
           for (int i = 0; i < dim; ++i) {
             ASSERT_NEAR(run.values(0)[static_cast<std::size_t>((t * c.heads + h) * dim + i)],
@@ -175,8 +175,8 @@ TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   EXPECT_LT(error(KvType::int4, KvType::int4), 0.4);
 }
 
-// A large bias in a pair that turns fast: codes of turned keys have to span its circle, codes of
-// keys from before RoPE do not see it.
+// A large bias in a pair that rotations fast: codes of rotated keys have to span its circle, codes
+// of keys from before RoPE do not see it.
 TEST(PackedAttention, KeysFromBeforeRopeDoNotSeeBiases) {
   const auto error = [](KvType keys, float bias) {
     AttentionCase c = case_of(keys, KvType::f32, 64);

@@ -32,13 +32,13 @@ struct AttentionCase {
   float attention_factor = 1;   // of cosines and sines
   float key_bias = 0;           // of channel 1 of every key, in a pair that turns fast
 
-  KvZones zones() const {
-    KvZones zones = kv_zones(key_type, value_type);
-    if (sinks >= 0) zones.sinks = sinks;
-    if (recent >= 0) zones.recent = recent;
-    return zones;
+  KvResidual residual() const {
+    KvResidual residual = kv_residual(key_type, value_type);
+    if (sinks >= 0) residual.sinks = sinks;
+    if (recent >= 0) residual.recent = recent;
+    return residual;
   }
-  bool keys_turn_when_read() const { return rotary && kv_scheme(key_type).before_rope; }
+  bool pre_rope_keys() const { return rotary && kv_scheme(key_type).before_rope; }
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
 };
@@ -111,9 +111,9 @@ class AttentionRun {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;
     }
-    if (c.keys_turn_when_read()) {
-      reserve_block_turns(backend_->memory(), rope_);
-      shape_.key_turns = &rope_;
+    if (c.pre_rope_keys()) {
+      reserve_block_rope(backend_->memory(), rope_);
+      shape_.key_rope = &rope_;
     }
     backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, c.context));
     take_pages();
@@ -161,8 +161,8 @@ class AttentionRun {
 
   // Every page has its copy, somewhere else than the page.
   void take_copies(std::int32_t pages) {
-    layer_.zones = case_.zones();
-    if (!layer_.zones.copies()) return;
+    layer_.residual = case_.residual();
+    if (!layer_.residual.copies()) return;
     layer_.copy_page_bytes =
         backend_->layout().page_bytes(KvPart::keys, KvType::f16, case_.kv_heads, case_.head_dim);
     const std::int32_t count = pages * kSequences;
@@ -195,7 +195,7 @@ class AttentionRun {
       runs.push_back(run);
     }
     const BatchView batch{row, runs};
-    backend_->seal(batch, shape_, rope_, {&layer_, 1});
+    backend_->quantize_kv_blocks(batch, shape_, rope_, {&layer_, 1});
     backend_->rope_append(qkv_, batch, shape_, rope_, layer_);
     backend_->attention(qkv_, batch, shape_, layer_, {out_, case_.consumer});
     for (const SequenceRun& run : runs) collect(run);

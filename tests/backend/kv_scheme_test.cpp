@@ -86,20 +86,21 @@ TEST(KvSchemes, LayersMayHaveTypesOfTheirOwn) {
 }
 
 TEST(KvSchemes, ZonesFollowTheRuleOfPositions) {
-  for (const KvZones zones : {KvZones{4, 32, 32}, KvZones{0, 0, 32}, KvZones{3, 7, 64}}) {
+  for (const KvResidual residual :
+       {KvResidual{4, 32, 32}, KvResidual{0, 0, 32}, KvResidual{3, 7, 64}}) {
     for (std::int64_t i = 0; i < 300; ++i) {
       for (std::int64_t j = 0; j <= i; ++j) {
-        const std::int64_t end = (j / zones.block + 1) * zones.block;
-        const bool open = end > i + 1 - zones.recent;
-        ASSERT_EQ(j >= zones.closed_for(i), open) << "query " << i << " key " << j;
+        const std::int64_t end = (j / residual.block + 1) * residual.block;
+        const bool open = end > i + 1 - residual.recent;
+        ASSERT_EQ(j >= residual.closed_for(i), open) << "query " << i << " key " << j;
       }
       // What query i reads as codes is there once position i was appended.
-      ASSERT_EQ(zones.sealed(i + 1), zones.closed_for(i));
+      ASSERT_EQ(residual.quantized(i + 1), residual.closed_for(i));
     }
   }
-  EXPECT_FALSE(kv_zones(KvType::f16, KvType::int8).copies());
-  EXPECT_EQ(kv_zones(KvType::simq4, KvType::simq2), (KvZones{4, 128, 32}));
-  EXPECT_EQ(kv_zones(KvType::int8, KvType::simq4_b64), (KvZones{4, 32, 64}));
+  EXPECT_FALSE(kv_residual(KvType::f16, KvType::int8).copies());
+  EXPECT_EQ(kv_residual(KvType::simq4, KvType::simq2), (KvResidual{4, 128, 32}));
+  EXPECT_EQ(kv_residual(KvType::int8, KvType::simq4_b64), (KvResidual{4, 32, 64}));
 }
 
 TEST(KvSchemes, SizesFollowFromTheRow) {

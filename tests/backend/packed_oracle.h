@@ -46,7 +46,7 @@ class PackedAttention {
     }
     const float r = 1.0f / l_all;
     for (float& x : total) x = x * r;
-    if (values_.rotated) turn_back(total);
+    if (values_.rotated) inverse_rope(total);
     return total;
   }
 
@@ -58,7 +58,7 @@ class PackedAttention {
     std::vector<double> p, out(static_cast<std::size_t>(d));
     for (std::int64_t j = first; j <= t; ++j) {
       double dot = 0;
-      for (int i = 0; i < d; ++i) dot += double{q[i]} * turned_key(t, j, kv, i);
+      for (int i = 0; i < d; ++i) dot += double{q[i]} * rotated_key(t, j, kv, i);
       p.push_back(dot);
     }
     const double largest = *std::max_element(p.begin(), p.end());
@@ -126,7 +126,7 @@ class PackedAttention {
   bool coded(const Side& s, std::int64_t t, std::int64_t j) const {
     if (!s.packed) return false;
     if (!s.blocked) return true;
-    const KvZones z = c_.zones();
+    const KvResidual z = c_.residual();
     const std::int64_t end = j / z.block * z.block + z.block;
     return j >= z.sinks && end <= t + 1 - z.recent;
   }
@@ -168,7 +168,7 @@ class PackedAttention {
       for (int i = 0; i < d; ++i) f = std::fma(q[i], stored_float(keys_, j, kv_head, i), f);
       return f;
     }
-    if (keys_.before_rope) return turned_score(q, kv_head, j);
+    if (keys_.before_rope) return rotated_score(q, kv_head, j);
     if (keys_.blocked) {
       for (int i = 0; i < d; ++i) f = std::fma(q[i], ends(keys_, j, kv_head, i, false, true), f);
       for (int i = 0; i < d; ++i) {
@@ -192,7 +192,7 @@ class PackedAttention {
   }
 
   // q turned back to the first of 32 positions, the key on from there, pair by pair.
-  float turned_score(const float* q, int kv_head, std::int64_t j) const {
+  float rotated_score(const float* q, int kv_head, std::int64_t j) const {
     const int half = c_.head_dim / 2;
     const auto number = [&](int i) {
       return std::fma(ends(keys_, j, kv_head, i, false),
@@ -217,7 +217,7 @@ class PackedAttention {
   }
 
   // A key as the query at t multiplies it.
-  double turned_key(std::int64_t t, std::int64_t j, int head, int i) const {
+  double rotated_key(std::int64_t t, std::int64_t j, int head, int i) const {
     if (!keys_.before_rope || !coded(keys_, t, j)) return number(keys_, t, j, head, i);
     const int half = c_.head_dim / 2, p = i % half;
     const auto angle = static_cast<double>(angle_of(j, p));
@@ -236,7 +236,7 @@ class PackedAttention {
     return double{stored_float(s, j, head, i)};
   }
 
-  void turn_back(std::vector<float>& x) const {
+  void inverse_rope(std::vector<float>& x) const {
     const int d = c_.head_dim, n = d & -d;
     for (int at = 0; at < d; at += n) {
       for (int stride = 1; stride < n; stride *= 2) {

@@ -49,7 +49,7 @@ struct Bench {
       }
     }
   }
-  std::vector<float> turn(Turn way) {
+  std::vector<float> turn(Direction way) {
     backend->rotate(rows, kTokens, table, way);
     return values();
   }
@@ -80,7 +80,7 @@ TEST(Rotate, IsTheDenseMatrixOfSigns) {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       Bench bench(Isa::portable, 1, width, block, norm);
       const auto x = bench.values();
-      const auto y = bench.turn(Turn::in);
+      const auto y = bench.turn(Direction::forward);
       const auto factors = factors_of(width, block, 4);
       for (std::int64_t t = 0; t < kTokens; ++t) {
         const float* row = x.data() + t * width;
@@ -103,8 +103,8 @@ TEST(Rotate, InAndBackIsTheIdentityWithoutTheMean) {
     for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
       Bench bench(Isa::portable, 2, width, block, norm);
       const auto x = bench.values();
-      EXPECT_NE(bench.turn(Turn::in), x);
-      const auto again = bench.turn(Turn::back);
+      EXPECT_NE(bench.turn(Direction::forward), x);
+      const auto again = bench.turn(Direction::inverse);
       for (std::int64_t t = 0; t < kTokens; ++t) {
         const float* row = x.data() + t * width;
         const double mean = std::accumulate(row, row + width, 0.0) / static_cast<double>(width);
@@ -121,7 +121,7 @@ TEST(Rotate, KeepsTheEnergyOfEachRow) {
   for (const auto& [width, block] : kShapes) {
     Bench bench(Isa::portable, 1, width, block, NormKind::rms);
     const auto x = bench.values();
-    const auto y = bench.turn(Turn::in);
+    const auto y = bench.turn(Direction::forward);
     for (std::int64_t t = 0; t < kTokens; ++t) {
       const auto squares = [&](const std::vector<float>& of) {
         double sum = 0;
@@ -139,13 +139,13 @@ TEST(Rotate, KeepsTheEnergyOfEachRow) {
 TEST(Rotate, EveryIsaAndThreadCountGivesTheSameBits) {
   for (const auto& [width, block] : kShapes) {
     Bench portable(Isa::portable, 1, width, block, NormKind::layer);
-    const auto in = portable.turn(Turn::in);
-    const auto back = portable.turn(Turn::back);
+    const auto in = portable.turn(Direction::forward);
+    const auto back = portable.turn(Direction::inverse);
     for (const Isa isa : supported_isas()) {
       for (const int threads : {1, 2, 4}) {
         Bench bench(isa, threads, width, block, NormKind::layer);
-        EXPECT_EQ(bench.turn(Turn::in), in) << isa_name(isa);
-        EXPECT_EQ(bench.turn(Turn::back), back) << isa_name(isa);
+        EXPECT_EQ(bench.turn(Direction::forward), in) << isa_name(isa);
+        EXPECT_EQ(bench.turn(Direction::inverse), back) << isa_name(isa);
       }
     }
   }
@@ -159,9 +159,9 @@ TEST(Rotate, RefusesBlocksAndRowsThatDoNotFit) {
   }
   const RotationTable table = make_rotation(backend->memory(), factors, 32, NormKind::rms);
   Rows rows = backend->allocate_rows(2, 128, {});
-  EXPECT_THROW(backend->rotate(rows, 2, table, Turn::in), Error);
+  EXPECT_THROW(backend->rotate(rows, 2, table, Direction::forward), Error);
   Rows few = backend->allocate_rows(2, 96, {});
-  EXPECT_THROW(backend->rotate(few, 3, table, Turn::in), Error);
+  EXPECT_THROW(backend->rotate(few, 3, table, Direction::forward), Error);
 }
 
 }  // namespace

@@ -135,14 +135,14 @@ TEST(TileKernels, TurnedKeys) {
     const auto d = static_cast<std::size_t>(dims);
     const auto keys = bytes(random, kPage * d);
     const auto scales = halves(random, d), minima = halves(random, d);
-    const auto turns = normals(random, kTurnBlock * d);
+    const auto turns = normals(random, kRopeBlock * d);
     for (int kind = 0; kind < 3; ++kind) {
       for (const int half : {0, 1}) {
         expect_one_result(dims, half, kind, [&](Isa isa) {
-          std::vector<float> out(kTurnBlock * d);
-          TurnTile tile = {dims, half, keys.data(), scales.data(), minima.data(), turns.data()};
+          std::vector<float> out(kRopeBlock * d);
+          RopeTile tile = {dims, half, keys.data(), scales.data(), minima.data(), turns.data()};
           tile.out = out.data();
-          packed_kernels(isa).turn[kind](tile);
+          packed_kernels(isa).rope[kind](tile);
           return out;
         });
       }
@@ -157,12 +157,12 @@ TEST(TileKernels, ScoresOfTurnedKeys) {
     const auto d = static_cast<std::size_t>(dims);
     const auto keys = bytes(random, kPage * d);
     const auto scales = halves(random, d), minima = halves(random, d);
-    const auto turns = normals(random, kTurnBlock * d), query = normals(random, kQueryTile * d);
+    const auto turns = normals(random, kRopeBlock * d), query = normals(random, kQueryTile * d);
     for (int kind = 0; kind < 3; ++kind) {
       for (int queries = 1; queries <= kQueryTile; ++queries) {
         expect_one_result(dims, queries, kind, [&](Isa isa) {
-          std::vector<float> scores(kQueryTile * kTurnBlock, -7.0f), out(kTurnBlock * d);
-          TurnedScoreTile tile;
+          std::vector<float> scores(kQueryTile * kRopeBlock, -7.0f), out(kRopeBlock * d);
+          PreRopeScoreTile tile;
           tile.keys = {dims, queries % 2, keys.data(), scales.data(), minima.data(), turns.data()};
           tile.keys.out = out.data();
           tile.queries = queries;
@@ -170,17 +170,17 @@ TEST(TileKernels, ScoresOfTurnedKeys) {
           for (int r = 0; r < queries; ++r) {
             const auto row = static_cast<std::size_t>(r);
             tile.query[r] = numbers.query[r] = query.data() + row * d;
-            tile.scores[r] = numbers.scores[r] = scores.data() + row * kTurnBlock;
+            tile.scores[r] = numbers.scores[r] = scores.data() + row * kRopeBlock;
           }
-          if (packed_kernels(isa).turned_scores[kind] != nullptr) {
-            packed_kernels(isa).turned_scores[kind](tile);
+          if (packed_kernels(isa).pre_rope_scores[kind] != nullptr) {
+            packed_kernels(isa).pre_rope_scores[kind](tile);
             return scores;
           }
-          packed_kernels(isa).turn[kind](tile.keys);
+          packed_kernels(isa).rope[kind](tile.keys);
           numbers.keys = out.data();
           numbers.dims = dims;
           numbers.queries = queries;
-          numbers.last_block = kTurnBlock / kKeyBlock;
+          numbers.last_block = kRopeBlock / kKeyBlock;
           attention_kernels(isa).kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
           return scores;
         });
@@ -196,7 +196,7 @@ TEST(TileKernels, QueriesTurnedBack) {
     const auto query = normals(random, d), row = normals(random, d);
     expect_one_result(dims, 1, 0, [&](Isa isa) {
       std::vector<float> out(d + 16, -7.0f);
-      packed_kernels(isa).turn_back(query.data(), row.data(), dims, out.data());
+      packed_kernels(isa).inverse_rope(query.data(), row.data(), dims, out.data());
       return out;
     });
   }

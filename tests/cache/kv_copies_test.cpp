@@ -42,7 +42,8 @@ class Copies {
         for (std::int64_t at = first; at < first + count; ++at) {
           *copy(layer, s, at, keys) = number(s, at, layer, keys);
         }
-        seal(s, layer, keys, cache_.zones().sealed(first), cache_.zones().sealed(first + count));
+        quantize_blocks(s, layer, keys, cache_.residual().quantized(first),
+                        cache_.residual().quantized(first + count));
       }
     }
     cache_.settle();
@@ -61,15 +62,15 @@ class Copies {
   void check(std::int32_t s) {
     const std::int64_t length = cache_.length(s);
     ASSERT_EQ(length, std::ssize(text(s)));
-    const std::int64_t closed = cache_.zones().closed_for(length);
+    const std::int64_t closed = cache_.residual().closed_for(length);
     for (std::int64_t at = 0; at < length; ++at) {
-      const bool code = at >= cache_.zones().sinks && at < closed;
+      const bool code = at >= cache_.residual().sinks && at < closed;
       for (std::int64_t layer = 0; layer < kLayers; ++layer) {
         for (const bool keys : {true, false}) {
           const auto page = cache_.pages(s)[static_cast<std::size_t>(at / kPageTokens)];
           const bool copied = cache_.layer(layer).copies[static_cast<std::size_t>(page)] >= 0;
           // A block that the next query closes itself is coded from the copies first.
-          const bool coded = at < cache_.zones().sealed(length);
+          const bool coded = at < cache_.residual().quantized(length);
           ASSERT_TRUE(code && coded ? true : copied) << "position " << at << " of " << length;
           const float found =
               code && coded ? *stored(layer, s, at, keys) : *copy(layer, s, at, keys);
@@ -85,7 +86,8 @@ class Copies {
     const float own = text(s)[static_cast<std::size_t>(at)] + 0.25f * static_cast<float>(layer);
     return keys ? own : -own;
   }
-  void seal(std::int32_t s, std::int64_t layer, bool keys, std::int64_t first, std::int64_t last) {
+  void quantize_blocks(std::int32_t s, std::int64_t layer, bool keys, std::int64_t first,
+                       std::int64_t last) {
     for (std::int64_t at = first; at < last; ++at) {
       const auto page = cache_.pages(s)[static_cast<std::size_t>(at / kPageTokens)];
       if (cache_.layer(layer).copies[static_cast<std::size_t>(page)] < 0) continue;
@@ -123,8 +125,8 @@ TEST(KvCopies, TheNextQueryFindsWhatItReadsThroughRandomOperations) {
   for (std::uint64_t seed = 0; seed < 24; ++seed) {
     const KvType type = std::array{KvType::simq8, KvType::simq8_b64, KvType::simq4}[seed % 3];
     KvShape shape = shape_of(9000, kSequences, type);
-    if (seed % 4 == 1) shape.zones = KvZones{0, 0, kv_scheme(type).block};
-    if (seed % 4 == 2) shape.zones = KvZones{20, 100, kv_scheme(type).block};
+    if (seed % 4 == 1) shape.residual = KvResidual{0, 0, kv_scheme(type).block};
+    if (seed % 4 == 2) shape.residual = KvResidual{20, 100, kv_scheme(type).block};
     KvCache cache(backend->memory(), backend->layout(), shape);
     ASSERT_LT(cache.copy_count(), cache.page_count()) << "copies are to be taken back";
     Copies copies(cache, kSequences);

@@ -37,7 +37,7 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     for (std::int64_t i = 0; i < rows * qkv.value_stride; ++i) qkv.values[i] = random.normal();
     const KvLayer kv = cache.layer(layer);
-    backend.seal({rows, {&run, 1}}, attention, rope, {&kv, 1});
+    backend.quantize_kv_blocks({rows, {&run, 1}}, attention, rope, {&kv, 1});
     backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   }
   cache.settle();
@@ -62,7 +62,7 @@ void feed_rows(Backend& backend, KvCache& cache, std::int32_t sequence, std::int
     }
   }
   const KvLayer kv = cache.layer(0);
-  backend.seal({rows, {&run, 1}}, attention, rope, {&kv, 1});
+  backend.quantize_kv_blocks({rows, {&run, 1}}, attention, rope, {&kv, 1});
   backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   cache.settle();
 }
@@ -100,8 +100,8 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
         for (const std::int64_t length : {1, 64, 150, 900}) {
           KvShape shape = {2, 3, dim, keys, values, 2000, 2};
           if (length == 64 || length == 900) {  // codes wherever a block is whole
-            shape.zones = kv_zones(keys, values);
-            shape.zones->sinks = shape.zones->recent = 0;
+            shape.residual = kv_residual(keys, values);
+            shape.residual->sinks = shape.residual->recent = 0;
           }
           KvCache cache(backend->memory(), backend->layout(), shape);
           feed(*backend, cache, 1, length, 2);
@@ -163,9 +163,9 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   KvCache cache(backend->memory(), backend->layout(), shape);
   feed(*backend, cache, 0, 200, 1);
   const auto saved = cache.save(0);
-  for (const KvZones zones : {KvZones{5, 32, 32}, KvZones{4, 31, 32}}) {
+  for (const KvResidual residual : {KvResidual{5, 32, 32}, KvResidual{4, 31, 32}}) {
     KvShape other = shape;
-    other.zones = zones;
+    other.residual = residual;
     KvCache target(backend->memory(), backend->layout(), other);
     EXPECT_THROW(target.load(0, saved, "test"), Error);
   }

@@ -127,8 +127,8 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
   }
   RopeTable rope = make_rope(backend->memory(), frequencies, 1.0f, kPositions);
   if (kv_scheme(keys).before_rope) {
-    reserve_block_turns(backend->memory(), rope);
-    shape.key_turns = &rope;
+    reserve_block_rope(backend->memory(), rope);
+    shape.key_rope = &rope;
   }
   Rows qkv = backend->allocate_rows(kBatch, (kHeads + 2) * kDims, {});
   Rows out = backend->allocate_rows(kBatch, kHeads * kDims, {});
@@ -146,7 +146,7 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
     const SequenceRun run = {0, 0, count, first, cache.pages(0)};
     const BatchView batch = {count, {&run, 1}};
     const KvLayer layer = cache.layer(0);
-    backend->seal(batch, shape, rope, {&layer, 1});
+    backend->quantize_kv_blocks(batch, shape, rope, {&layer, 1});
     backend->rope_append(qkv, batch, shape, rope, layer);
     if (last) {
       backend->attention(qkv, batch, shape, cache.layer(0), out);

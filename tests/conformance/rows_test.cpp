@@ -114,7 +114,7 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
   for (float& f : factors) f = (random.normal() < 0 ? -1.0f : 1.0f) / std::sqrt(32.0f);
   const RotationTable rotation = make_rotation(backend->memory(), factors, block, NormKind::rms);
   Rows rows = rows_of(x, width);
-  backend->rotate(rows, 2, rotation, Turn::in);
+  backend->rotate(rows, 2, rotation, Direction::forward);
   const auto turned = values_of(rows, 2);
   for (std::size_t i = 0; i < turned.size(); ++i) {
     const std::size_t first = i / 32 * 32;
@@ -125,7 +125,7 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
     }
     ASSERT_NEAR(turned[i], want, 1e-5);
   }
-  backend->rotate(rows, 2, rotation, Turn::back);
+  backend->rotate(rows, 2, rotation, Direction::inverse);
   const auto found = values_of(rows, 2);
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
 }

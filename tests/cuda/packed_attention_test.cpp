@@ -1,4 +1,4 @@
-// Attention over packed codes, on the emulator: what appending and sealing leave in the pages,
+// Attention over packed codes, on the emulator: what appending and quantizing leave in the pages,
 // against codes by their definition; outputs against double over what each query may read; and to
 // the bit the same however a text is cut.
 #include <gtest/gtest.h>
@@ -61,9 +61,9 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
 }
 
 // Rows of generation, longer runs, and both in one step; of scratch for a few of them.
-class PackedTurns : public testing::TestWithParam<PackedCase> {};
+class PackedPreRope : public testing::TestWithParam<PackedCase> {};
 
-TEST_P(PackedTurns, ChangeNoNumber) {
+TEST_P(PackedPreRope, ChangeNoNumber) {
   PackedCase c = GetParam();
   // The prompts have too many rows to be cut into spans.
   const PackedSteps steps = {{{0, 0, 590}},
@@ -79,15 +79,15 @@ TEST_P(PackedTurns, ChangeNoNumber) {
 }
 
 // Codes of whole blocks: by their definition, from the numbers in f16.
-void expect_codes(const PackedCase& c, const PackedText::Side& side, KvPart part, int sealed) {
+void expect_codes(const PackedCase& c, const PackedText::Side& side, KvPart part, int quantized) {
   const KvScheme& scheme = kv_scheme(part == KvPart::keys ? c.keys : c.values);
   const int d = c.head_dim, levels = (1 << scheme.bits) - 1;
   const int width = part == KvPart::keys ? 1 : scheme.group == 0 ? d : scheme.group;
   const int high = part == KvPart::keys ? scheme.block : 1;
-  for (int j = 0; j < sealed; j += high) {
+  for (int j = 0; j < quantized; j += high) {
     for (int first = 0; first < d; first += width) {
       double low = INFINITY, top = -INFINITY;
-      const int begin = part == KvPart::keys ? std::max(j, c.zones().sinks) : j;
+      const int begin = part == KvPart::keys ? std::max(j, c.residual().sinks) : j;
       const auto each = [&](auto use) {
         for (int i = begin; i < j + high; ++i) {
           for (int k = first; k < std::min(first + width, d); ++k) {
@@ -124,8 +124,9 @@ TEST_P(PackedAttention, PagesHoldTheCodesOfClosedBlocks) {
       for (int head = 0; head < c.kv_heads; ++head) {
         const auto side = text.side(fed, part, s, head);
         if (scheme.blocked()) {
-          expect_codes(c, side, part,
-                       static_cast<int>(c.zones().sealed(c.lengths[static_cast<std::size_t>(s)])));
+          expect_codes(
+              c, side, part,
+              static_cast<int>(c.residual().quantized(c.lengths[static_cast<std::size_t>(s)])));
         } else {
           for (std::size_t i = 0; i < side.appended.size(); ++i) {
             ASSERT_NEAR(side.stored[i], side.appended[i], side.step[i] * 0.5001 + 1e-5);
@@ -175,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530}, 4, 32, true}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Types, PackedTurns,
+    Types, PackedPreRope,
     testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
                     PackedCase{kInt4, kInt4, 4, 2, 32, 150, {612, 570}},
                     PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},

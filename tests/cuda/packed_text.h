@@ -30,11 +30,11 @@ struct PackedCase {
          << c.kv_heads << " heads of " << c.head_dim << ", window " << c.window << ", lengths "
          << c.lengths.size() << " x " << c.lengths.front() << (c.exact ? ", exact" : "");
   }
-  KvZones zones() const {
-    KvZones zones = kv_zones(keys, values);
-    if (sinks >= 0) zones.sinks = sinks;
-    if (recent >= 0) zones.recent = recent;
-    return zones;
+  KvResidual residual() const {
+    KvResidual residual = kv_residual(keys, values);
+    if (sinks >= 0) residual.sinks = sinks;
+    if (recent >= 0) residual.recent = recent;
+    return residual;
   }
   int width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
@@ -47,7 +47,7 @@ using PackedSteps = std::vector<std::vector<PackedRows>>;
 
 class PackedText {
  public:
-  explicit PackedText(const PackedCase& c) : c_(c), zones_(c.zones()) {
+  explicit PackedText(const PackedCase& c) : c_(c), residual_(c.residual()) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     for (const int length : c.lengths) pages_each_ = std::max(pages_each_, (length + 63) / 64);
@@ -102,7 +102,7 @@ class PackedText {
     std::vector<std::byte> keys, values, key_copies, value_copies;
   };
 
-  // Each step appends, seals and attends.
+  // Each step appends, quantizes and attends.
   Fed feed(const PackedSteps& steps) const {
     const std::size_t pages = order_.size();
     const DeviceArray<std::byte> keys(std::vector<std::byte>(pages * bytes(KvPart::keys), kJunk)),
@@ -118,8 +118,9 @@ class PackedText {
     KvPages value_pages = {values.data(), static_cast<std::int64_t>(bytes(KvPart::values)),
                            c_.values, codes_of(KvPart::values, c_.values, c_.head_dim)};
     const auto copy = static_cast<std::int64_t>(copy_bytes());
-    const KvCopied copied = {
-        {key_copies.data(), copy, KvType::f16}, {value_copies.data(), copy, KvType::f16}, zones_};
+    const KvCopied copied = {{key_copies.data(), copy, KvType::f16},
+                             {value_copies.data(), copy, KvType::f16},
+                             residual_};
     for (const auto& step : steps) run(step, key_pages, value_pages, copied, fed);
     fed.keys = keys.host();
     fed.values = values.host();
@@ -240,11 +241,11 @@ class PackedText {
       const auto at = static_cast<std::int32_t>(table.size());
       runs.push_back(
           {static_cast<std::int32_t>(batch.tokens), part.rows, part.first, at, at + pages_each_});
-      // Codes alone suffice where all of a page was sealed before.
-      const std::int64_t sealed = zones_.sealed(part.first);
+      // Codes alone suffice where all of a page was quantized before.
+      const std::int64_t quantized = residual_.quantized(part.first);
       for (int page = 0; page < pages_each_; ++page) table.push_back(place(part.sequence, page));
       for (int page = 0; page < pages_each_; ++page) {
-        const bool kept = (page == 0 && zones_.sinks > 0) || (page + 1) * 64 > sealed;
+        const bool kept = (page == 0 && residual_.sinks > 0) || (page + 1) * 64 > quantized;
         table.push_back(kept ? place(part.sequence, page) : -1);
       }
       const auto from =
@@ -278,14 +279,14 @@ class PackedText {
     append.rotates_values = kv_scheme(c_.values).rotated;
     append.fault = {fault.data(), 1};
     write_late({qkv.bytes()});
-    KvSealArguments seal = {batch, heads, keys, values, copied, true, 1};
-    seal.layers[0] = {kv_scheme(c_.keys).blocked() ? keys.base : nullptr,
-                      kv_scheme(c_.values).blocked() ? values.base : nullptr, copied.keys.base,
-                      copied.values.base};
-    launch_kv_seal(seal, test_stream());
+    KvQuantizeArguments quantize = {batch, heads, keys, values, copied, true, 1};
+    quantize.layers[0] = {kv_scheme(c_.keys).blocked() ? keys.base : nullptr,
+                          kv_scheme(c_.values).blocked() ? values.base : nullptr, copied.keys.base,
+                          copied.values.base};
+    launch_kv_quantize(quantize, test_stream());
     launch_rope_append(append, test_stream());
-    seal.whole_before = false;
-    launch_kv_seal(seal, test_stream());
+    quantize.whole_before = false;
+    launch_kv_quantize(quantize, test_stream());
     AttentionArguments a;
     a.qkv = append.qkv;
     a.out = {out.data(), out_width};
@@ -355,8 +356,8 @@ class PackedText {
   bool reads_code(KvType type, int at, int j) const {
     if (!kv_scheme(type).coded()) return false;
     if (!kv_scheme(type).blocked()) return true;
-    return j >= zones_.sinks &&
-           j / zones_.block * zones_.block + zones_.block <= at + 1 - zones_.recent;
+    return j >= residual_.sinks &&
+           j / residual_.block * residual_.block + residual_.block <= at + 1 - residual_.recent;
   }
 
   void attend(int sequence, int at, int head, const Side& keys, const Side& values, bool halves,
@@ -422,7 +423,7 @@ class PackedText {
   }
 
   PackedCase c_;
-  KvZones zones_;
+  KvResidual residual_;
   int pages_each_ = 0;
   std::vector<int> order_;
   std::vector<std::vector<float>> rows_;  // [sequences][length][width]

@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {

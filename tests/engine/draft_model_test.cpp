@@ -70,10 +70,10 @@ class Drafts : public testing::Test {
     for (std::int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<Token>(300 + i % 97));
     return tokens;
   }
-  std::vector<Token> guessed(std::int32_t sequence, Reply& reply, std::int64_t most) {
+  std::vector<Token> drafted(std::int32_t sequence, Reply& reply, std::int64_t most) {
     std::vector<DraftModel::Writer> writers = {{sequence, &reply, most}};
-    drafts_->guess(writers);
-    return writers[0].guesses;
+    drafts_->draft(writers);
+    return writers[0].drafts;
   }
 
   std::optional<Model> model_;
@@ -82,29 +82,29 @@ class Drafts : public testing::Test {
   std::optional<DraftModel> drafts_;
 };
 
-TEST_F(Drafts, WrongGuessesAreForgotten) {
+TEST_F(Drafts, WrongDraftsAreForgotten) {
   Reply reply = reply_to(prompt(20));
-  const std::vector<Token> first = guessed(0, reply, 5);
+  const std::vector<Token> first = drafted(0, reply, 5);
   ASSERT_EQ(first.size(), 5u);
-  EXPECT_EQ(session_->cache().length(0), 24);  // the last guess is not fed
+  EXPECT_EQ(session_->cache().length(0), 24);  // the last draft is not fed
   Reply wrong = reply_to(prompt(20));
   wrong.take(first[0]);
   const Token other = first[1] == 305 ? 306 : 305;
   wrong.take(other);
-  const std::vector<Token> second = guessed(0, wrong, 2);
+  const std::vector<Token> second = drafted(0, wrong, 2);
   Reply fresh = reply_to(prompt(20));
   fresh.take(first[0]);
   fresh.take(other);
-  EXPECT_EQ(guessed(1, fresh, 2), second);
+  EXPECT_EQ(drafted(1, fresh, 2), second);
   EXPECT_EQ(session_->cache().length(0), 23);
 }
 
 TEST_F(Drafts, LongTextsAreReadInSteps) {
   Reply reply = reply_to(prompt(150));
-  EXPECT_TRUE(guessed(0, reply, 3).empty());  // 64 tokens in a step
-  EXPECT_TRUE(guessed(0, reply, 3).empty());
-  const std::vector<Token> guesses = guessed(0, reply, 3);
-  EXPECT_EQ(guesses.size(), 3u);
+  EXPECT_TRUE(drafted(0, reply, 3).empty());  // 64 tokens in a step
+  EXPECT_TRUE(drafted(0, reply, 3).empty());
+  const std::vector<Token> drafts = drafted(0, reply, 3);
+  EXPECT_EQ(drafts.size(), 3u);
   const std::vector<Token> all = prompt(150);
   const std::vector<DraftModel::Reader> readers = {{1, std::span(all).first(64)}};
   drafts_->follow(readers);
@@ -112,23 +112,23 @@ TEST_F(Drafts, LongTextsAreReadInSteps) {
   drafts_->leave(0);
   drafts_->leave(1);
   // Who begins alike begins with its pages.
-  EXPECT_EQ(guessed(1, reply, 3), guesses);
+  EXPECT_EQ(drafted(1, reply, 3), drafts);
 }
 
 TEST_F(Drafts, WhoDoesNotFitIsNotGuessedFor) {
   Reply reply = reply_to(prompt(250));
-  for (int i = 0; i < 6; ++i) EXPECT_TRUE(guessed(0, reply, 8).empty());  // 258 of 256
+  for (int i = 0; i < 6; ++i) EXPECT_TRUE(drafted(0, reply, 8).empty());  // 258 of 256
   Reply first = reply_to(prompt(190));
   std::size_t of_first = 0, of_second = 0;
-  for (int i = 0; i < 4; ++i) of_first += guessed(0, first, 2).size();
+  for (int i = 0; i < 4; ++i) of_first += drafted(0, first, 2).size();
   EXPECT_GT(of_first, 0u);
   std::vector<Token> stranger(120, 301);
   Reply other = reply_to(stranger);
-  for (int i = 0; i < 4; ++i) of_second += guessed(1, other, 20).size();
+  for (int i = 0; i < 4; ++i) of_second += drafted(1, other, 20).size();
   EXPECT_EQ(of_second, 0u);  // 3 pages are needed, 2 are left
   EXPECT_FALSE(drafts_->error().has_value());
   drafts_->leave(0);
-  EXPECT_GT(guessed(1, other, 2).size(), 0u);
+  EXPECT_GT(drafted(1, other, 2).size(), 0u);
 }
 
 }  // namespace

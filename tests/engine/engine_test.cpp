@@ -1,6 +1,6 @@
 // Replies of the engine against those of one request at a time on a session of its own: the same
 // tokens whoever else is there, in whatever chunks, with pages used again, taken away and made
-// again, and with guesses.
+// again, and with drafts.
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace {
 
 // 0: as many as pay.
 DraftPlanner planner(std::int64_t fixed) {
-  return fixed > 0 ? fixed_drafts(fixed) : DraftPlanner(plan_guesses);
+  return fixed > 0 ? fixed_drafts(fixed) : DraftPlanner(plan_draft_tokens);
 }
 
 struct Wanted {
@@ -53,7 +53,7 @@ class Engines : public testing::TestWithParam<KvType> {
   }
 
   // The prompts of a chat that grows, of its neighbours, and of strangers; some repeat themselves,
-  // so that there is something to guess.
+  // so that there is something to draft.
   std::vector<Wanted> requests(const Model& model, std::uint64_t seed, int count) const {
     Random random(seed);
     const std::string text =
@@ -123,7 +123,7 @@ class Engines : public testing::TestWithParam<KvType> {
   }
 };
 
-// All at once: neighbours, chunks, arrival, prefixes, evictions, guesses, temperature.
+// All at once: neighbours, chunks, arrival, prefixes, evictions, draft tokens, temperature.
 TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -135,7 +135,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     int sequences;
     std::int64_t batch;
     bool reuse, speculate;
-    std::int64_t fixed;  // guesses; 0: as many as pay on this machine, now
+    std::int64_t fixed;  // draft tokens; 0: as many as pay on this machine, now
   };
   const std::vector<Mix> mixes = {{8192, 33, 512, false, false, 0}, {8192, 33, 512, true, true, 4},
                                   {320, 1, 7, true, true, 6},       {320, 6, 64, true, true, 0},
@@ -164,9 +164,9 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
     const EngineCounts& counts = engine.counts();
     EXPECT_EQ(counts.cached_tokens > 0, mix.reuse);
     if (mix.fixed > 0) {
-      EXPECT_GT(counts.right_guesses, 0);
+      EXPECT_GT(counts.accepted_tokens, 0);
     }
-    EXPECT_TRUE(mix.speculate || counts.guessed_tokens == 0);
+    EXPECT_TRUE(mix.speculate || counts.draft_tokens == 0);
     all.evictions += counts.evictions;
     // Nothing is held but what the next may begin with.
     EXPECT_EQ(session->cache().free_pages() + engine.prefixes().idle_pages(),
@@ -177,7 +177,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
 }
 
 // The same with a draft model: one that is the same model draws what is drawn, always; another
-// with its vocabulary guesses wrong as well.
+// with its vocabulary draft tokens wrong as well.
 TEST_P(Engines, DraftsChangeNoReply) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -189,7 +189,7 @@ TEST_P(Engines, DraftsChangeNoReply) {
     std::int64_t context;
     int sequences;
     std::int64_t batch;
-    std::int64_t fixed;  // guesses; 0: as many as pay
+    std::int64_t fixed;  // draft tokens; 0: as many as pay
     const Model* draft;
   };
   const std::vector<Mix> mixes = {{8192, 33, 512, 3, &model}, {320, 1, 7, 4, &model},

@@ -1,4 +1,4 @@
-// Replies under a grammar: they are what it allows, whatever is guessed and whoever else is there.
+// Replies under a grammar: they are what it allows, whatever is drafted and whoever else is there.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -67,17 +67,17 @@ class EngineGrammar : public testing::Test {
   std::unique_ptr<Backend> backend;
 };
 
-TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithGuessesAndWithout) {
+TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithDraftsAndWithout) {
   const auto grammar = Grammar::from_json_schema(kSchema, "schema");
   std::vector<EngineRequest> requests;
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     requests.push_back(request(seed, seed == 7 ? nullptr : grammar));
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto guessed = replies(requests, {.plan_drafts = fixed_drafts(6)});
+  const auto drafted = replies(requests, {.plan_drafts = fixed_drafts(6)});
   ASSERT_EQ(plain.size(), requests.size());
   for (const auto& [seed, reply] : plain) {
-    EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
+    EXPECT_EQ(reply.tokens, drafted.at(seed).tokens) << seed;
     if (seed == 7) continue;
     ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;
     const Json json = parse_json(reply.text, "reply");
@@ -142,17 +142,17 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
   limits.output_tokens = 40;
   limits = resolve_limits(limits, model.config());
   Session small(model, *backend, draft_limits(limits, model.config()));
-  std::int64_t guessed = 0;
+  std::int64_t drafted = 0;
   for (const auto& [seed, reply] :
        replies(requests, {.draft = &small, .plan_drafts = fixed_drafts(4)})) {
     EXPECT_EQ(reply.tokens, plain.at(seed).tokens) << seed;
-    guessed += reply.guessed_tokens;
+    drafted += reply.draft_tokens;
   }
-  EXPECT_GT(guessed, 20);
+  EXPECT_GT(drafted, 20);
 }
 
 // Free until a call begins, which here a replay makes it do, in several tokens; the call is held.
-TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithGuessesAndWithout) {
+TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
   const JsonTree tools = parse_json_tree(
       R"([{"function": {"name": "paint", "parameters": {"type": "object", "properties": {"colour":
       {"enum": ["red", "blue"]}, "note": {"type": "string", "maxLength": 20}}, "required":
@@ -166,9 +166,9 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithGuessesAndWithout) {
     requests.back().replay.tokens = model.tokenizer().encode("I do 2 < 3. <tool_call>", {});
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto guessed = replies(requests, {.plan_drafts = fixed_drafts(6)});
+  const auto drafted = replies(requests, {.plan_drafts = fixed_drafts(6)});
   for (const auto& [seed, reply] : plain) {
-    EXPECT_EQ(reply.tokens, guessed.at(seed).tokens) << seed;
+    EXPECT_EQ(reply.tokens, drafted.at(seed).tokens) << seed;
     ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;
     ReplyReader reader(style, "", true);
     ReplyPiece told = reader.push(reply.text);

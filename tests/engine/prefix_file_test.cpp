@@ -43,7 +43,7 @@ class OneRun {
     limits.sequences = 2;
     limits.sequence_context = context;
     limits.key_type = limits.value_type = type;
-    limits.output_tokens = 2 + kMostGuesses;
+    limits.output_tokens = 2 + kMaxDraftTokens;
     session_ =
         std::make_unique<Session>(model(), *backend_, resolve_limits(limits, model().config()));
     engine_ = std::make_unique<Engine>(*session_, model().tokenizer(), EngineOptions{});

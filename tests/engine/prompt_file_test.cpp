@@ -138,7 +138,7 @@ class SavedPrompts : public testing::TestWithParam<KvType> {
     RunLimits limits;
     limits.context = context;
     limits.key_type = limits.value_type = GetParam();
-    limits.output_tokens = 1 + kMostGuesses;
+    limits.output_tokens = 1 + kMaxDraftTokens;
     return std::make_unique<Session>(*model_, *backend_, resolve_limits(limits, model_->config()));
   }
   FinishedReply reply(Generator& generator, std::span<const Token> prompt) const {

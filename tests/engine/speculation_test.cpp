@@ -1,4 +1,4 @@
-// Guesses and what they are worth, by hand.
+// Draft tokens and what they are worth, by hand.
 #include "engine/speculation.h"
 
 #include <gtest/gtest.h>
@@ -50,74 +50,74 @@ StepCosts costs_of(const std::vector<std::pair<std::int64_t, double>>& seen) {
   return costs;
 }
 
-// Of one writer for whom so many guesses were found.
-GuessCount found_guesses(double share, std::int64_t most, const StepCosts& costs) {
-  const GuessOffer offer = {.found = most, .found_share = share};
-  return plan_guesses({{offer}}, costs, {})[0];
+// Of one writer for whom so many draft tokens were found.
+DraftCount found_drafts(double share, std::int64_t most, const StepCosts& costs) {
+  const DraftOffer offer = {.found = most, .found_share = share};
+  return plan_draft_tokens({{offer}}, costs, {})[0];
 }
 
-TEST(PlanGuesses, FollowsTheCostOfSteps) {
+TEST(PlanDraftTokens, FollowsTheCostOfSteps) {
   const StepCosts flat = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
   const StepCosts steep = costs_of({{1, 1}, {2, 2}, {4, 4}, {8, 8}, {16, 16}, {32, 32}});
-  EXPECT_EQ(found_guesses(0.9, 16, flat).guesses, 16);
-  EXPECT_EQ(found_guesses(0.9, 16, steep).guesses, 0);
-  EXPECT_EQ(found_guesses(0.001, 16, flat).guesses, 0);
-  EXPECT_EQ(found_guesses(0.9, 16, StepCosts()).guesses, 0);  // nothing is known
-  EXPECT_EQ(found_guesses(0.9, 0, flat).guesses, 0);
-  EXPECT_TRUE(plan_guesses({}, flat, flat).empty());
+  EXPECT_EQ(found_drafts(0.9, 16, flat).drafts, 16);
+  EXPECT_EQ(found_drafts(0.9, 16, steep).drafts, 0);
+  EXPECT_EQ(found_drafts(0.001, 16, flat).drafts, 0);
+  EXPECT_EQ(found_drafts(0.9, 16, StepCosts()).drafts, 0);  // nothing is known
+  EXPECT_EQ(found_drafts(0.9, 0, flat).drafts, 0);
+  EXPECT_TRUE(plan_draft_tokens({}, flat, flat).empty());
 }
 
 const std::vector<std::pair<std::int64_t, double>> kRising = {
     {1, 1.0}, {2, 1.0}, {4, 1.1}, {8, 2.5}, {16, 5.0}};
 
-TEST(PlanGuesses, TakesTheNumberWithTheMostTokensInASecond) {
+TEST(PlanDraftTokens, TakesTheNumberWithTheMostTokensInASecond) {
   // 1 + 0.8 + 0.64 + 0.512 tokens in 1.1; with 4 more at most 4.16 in 2.5.
-  EXPECT_EQ(found_guesses(0.8, 15, costs_of(kRising)).guesses, 3);
+  EXPECT_EQ(found_drafts(0.8, 15, costs_of(kRising)).drafts, 3);
 }
 
-TEST(PlanGuesses, TheLikeliestOfAllWritersComeFirst) {
-  const std::vector<GuessOffer> offers = {
+TEST(PlanDraftTokens, TheLikeliestOfAllWritersComeFirst) {
+  const std::vector<DraftOffer> offers = {
       {.found = 9, .found_share = 0.5}, {.found = 9, .found_share = 0.9}, {}};
-  // Four rows: one guess beside the three writers, for who has the likeliest.
-  const std::vector<GuessCount> counts = plan_guesses(offers, costs_of(kRising), {});
-  EXPECT_EQ(counts[0].guesses, 0);
-  EXPECT_EQ(counts[1].guesses, 1);
-  EXPECT_EQ(counts[2].guesses, 0);
+  // Four rows: one draft beside the three writers, for who has the likeliest.
+  const std::vector<DraftCount> counts = plan_draft_tokens(offers, costs_of(kRising), {});
+  EXPECT_EQ(counts[0].drafts, 0);
+  EXPECT_EQ(counts[1].drafts, 1);
+  EXPECT_EQ(counts[2].drafts, 0);
 }
 
-TEST(PlanGuesses, DraftsArePaidFor) {
+TEST(PlanDraftTokens, DraftsArePaidFor) {
   const StepCosts costs = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
-  const GuessOffer offer = {.draft = 16, .draft_share = 0.6};
+  const DraftOffer offer = {.draft = 16, .draft_share = 0.6};
   // k drafts at 0.1 each: (1 + 0.6 + ... + 0.6^k) / (1 + 0.1 k) is largest at 3, where it is 1.67.
-  EXPECT_EQ(plan_guesses({{offer}}, costs, costs_of({{1, 0.1}}))[0], (GuessCount{3, true}));
-  EXPECT_EQ(plan_guesses({{offer}}, costs, costs_of({{1, 0.7}}))[0], (GuessCount{0, false}));
+  EXPECT_EQ(plan_draft_tokens({{offer}}, costs, costs_of({{1, 0.1}}))[0], (DraftCount{3, true}));
+  EXPECT_EQ(plan_draft_tokens({{offer}}, costs, costs_of({{1, 0.7}}))[0], (DraftCount{0, false}));
 }
 
-TEST(PlanGuesses, WhatWasFoundIsFree) {
+TEST(PlanDraftTokens, WhatWasFoundIsFree) {
   const StepCosts costs = costs_of({{1, 1}, {2, 1}, {4, 1}, {8, 1}, {16, 1}, {32, 1}});
   const StepCosts draft = costs_of({{1, 0.02}, {2, 0.02}});
-  GuessOffer offer = {.found = 8, .found_share = 0.8, .draft = 16, .draft_share = 0.8};
-  EXPECT_EQ(plan_guesses({{offer}}, costs, draft)[0], (GuessCount{8, false}));
+  DraftOffer offer = {.found = 8, .found_share = 0.8, .draft = 16, .draft_share = 0.8};
+  EXPECT_EQ(plan_draft_tokens({{offer}}, costs, draft)[0], (DraftCount{8, false}));
   offer.found_share = 0.1;
-  EXPECT_TRUE(plan_guesses({{offer}}, costs, draft)[0].drafted);
+  EXPECT_TRUE(plan_draft_tokens({{offer}}, costs, draft)[0].drafted);
   // Each of two writers has what is better for it.
-  GuessOffer other = offer;
+  DraftOffer other = offer;
   other.found_share = 0.95;
-  const auto both = plan_guesses({{offer, other}}, costs, draft);
-  EXPECT_TRUE(both[0].drafted && both[0].guesses > 0);
-  EXPECT_EQ(both[1], (GuessCount{8, false}));
+  const auto both = plan_draft_tokens({{offer, other}}, costs, draft);
+  EXPECT_TRUE(both[0].drafted && both[0].drafts > 0);
+  EXPECT_EQ(both[1], (DraftCount{8, false}));
 }
 
-TEST(GuessRecord, WhatIsWrongIsLeftAndTriedAgain) {
+TEST(DraftRecord, WhatIsWrongIsLeftAndTriedAgain) {
   const StepCosts costs = costs_of({{1, 1.0}, {2, 1.3}, {4, 2.0}, {16, 6.0}});
-  GuessRecord record;
-  const auto guesses = [&] { return found_guesses(record.right_share(2), 8, costs).guesses; };
-  ASSERT_GT(guesses(), 0);
+  DraftRecord record;
+  const auto drafts = [&] { return found_drafts(record.right_share(2), 8, costs).drafts; };
+  ASSERT_GT(drafts(), 0);
   for (int i = 0; i < 40; ++i) record.saw(2, 1, 0);
-  EXPECT_EQ(guesses(), 0);
-  EXPECT_GT(found_guesses(record.right_share(kDrafted), 8, costs).guesses, 0);  // another kind
+  EXPECT_EQ(drafts(), 0);
+  EXPECT_GT(found_drafts(record.right_share(kDrafted), 8, costs).drafts, 0);  // another kind
   for (int i = 0; i < 400; ++i) record.saw_none();
-  EXPECT_GT(guesses(), 0);
+  EXPECT_GT(drafts(), 0);
 }
 
 TEST(StepCosts, PromptsTakeWhatTheyMay) {

@@ -152,9 +152,9 @@ TEST(Absmax, TurnsItsCodesWithTheSign) {
     EXPECT_EQ(codes.codes, other.codes);
   }
   const auto four = require_method("absmax").choose(method_input(weight, kColumns, "int4-g32"));
-  const auto turned_four =
+  const auto rotated_four =
       require_method("absmax").choose(method_input(turned, kColumns, "int4-g32"));
-  EXPECT_EQ(four.codes.codes, turned_four.codes.codes);  // the scale carries the sign
+  EXPECT_EQ(four.codes.codes, rotated_four.codes.codes);  // the scale carries the sign
 }
 
 // (With a zero point the range of rounded weights can be smaller than the weights' own.)

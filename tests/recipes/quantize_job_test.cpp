@@ -61,7 +61,7 @@ class Job : public testing::Test {
     job.recipe = &require_recipe(kDefaultRecipe);
     apply_recipe(*job.recipe, import_hf_config(job.folder), job.checkpoint);
     job.fit_windows = true;
-    job.judging = Judging::gate;
+    job.gate_mode = GateMode::gate;
     return job;
   }
   Json provenance() const {
@@ -93,7 +93,7 @@ TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
 
 TEST_F(Job, ADistanceIsALineAndNotKept) {
   QuantizeJob job = job_of(64);
-  job.judging = Judging::distance;
+  job.gate_mode = GateMode::distance;
   const auto found = run_job(job);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->divergence.windows, 2);
@@ -108,14 +108,14 @@ TEST_F(Job, ADistanceIsALineAndNotKept) {
 TEST_F(Job, AFileOfTheCheckpointsOwnNumbersIsAtNoDistance) {
   QuantizeJob job = job_of(64);
   job.checkpoint.type = "f32";
-  job.judging = Judging::distance;
+  job.gate_mode = GateMode::distance;
   EXPECT_EQ(run_job(job)->divergence.kl_mean.value, 0);
 }
 
 TEST_F(Job, SaysWhyItIsNotJudged) {
-  for (const Judging judging : {Judging::gate, Judging::distance}) {
+  for (const GateMode gate_mode : {GateMode::gate, GateMode::distance}) {
     QuantizeJob job = job_of(64);
-    job.judging = judging;
+    job.gate_mode = gate_mode;
     job.checkpoint.max_ram = 1 << 20;
     said_.clear();
     EXPECT_FALSE(run_job(job).has_value());
@@ -123,16 +123,16 @@ TEST_F(Job, SaysWhyItIsNotJudged) {
     EXPECT_EQ(std::ranges::count(said_, '\n'), 1) << said_;
   }
   QuantizeJob asked = job_of(64);
-  asked.judging = Judging::gate_at_a_cost;
+  asked.gate_mode = GateMode::gate_at_a_cost;
   asked.checkpoint.max_ram = 1 << 20;
   EXPECT_TRUE(run_job(asked).has_value());
   expect_tidy();
 }
 
 TEST_F(Job, AShortContextIsQuantizedAndNotJudged) {
-  for (const Judging judging : {Judging::gate, Judging::gate_at_a_cost, Judging::distance}) {
+  for (const GateMode gate_mode : {GateMode::gate, GateMode::gate_at_a_cost, GateMode::distance}) {
     QuantizeJob job = recipe_job(8);
-    job.judging = judging;
+    job.gate_mode = gate_mode;
     said_.clear();
     EXPECT_FALSE(run_job(job).has_value());
     EXPECT_TRUE(said("left out: a context of 8 positions is too short")) << said_;
@@ -142,7 +142,7 @@ TEST_F(Job, AShortContextIsQuantizedAndNotJudged) {
 
 TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
   QuantizeJob job = job_of(64);
-  job.judging = Judging::distance;
+  job.gate_mode = GateMode::distance;
   job.judged_by = {"abc", "three letters"};
   EXPECT_FALSE(run_job(job).has_value());
   EXPECT_TRUE(said("distance    left out: three letters has 3 tokens, too few")) << said_;
@@ -151,7 +151,7 @@ TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
 // The machine may be slower or faster by then: the windows are those of the interrupted run.
 TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   QuantizeJob job = recipe_job(64);
-  job.judging = Judging::none;
+  job.gate_mode = GateMode::none;
   job.fit_windows = false;
   job.checkpoint.calibration.samples = 12;  // no number that is chosen by speed
   run_job(job);

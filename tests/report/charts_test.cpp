@@ -29,7 +29,7 @@ bool balanced(const std::string& markup) {
 
 TEST(Charts, AllKindsAreWellFormedAndSayTheirNames) {
   const ChartPoint point = {3, 0.01, 0.005, 0.02};
-  const std::vector<Svg> drawings = {
+  const std::vector<Svg> pending_samples = {
       scatter_chart({.title = "a & b",
                      .x = {"x", true},
                      .y = {"y", true},
@@ -41,7 +41,7 @@ TEST(Charts, AllKindsAreWellFormedAndSayTheirNames) {
       interval_chart({.title = "i", .x = {"x"}, .rows = {{"<one>", 1, 0.5, 2}}, .mark = 1.5}),
       heat_chart({.title = "h", .rows = {"<one>"}, .columns = {"c"}, .cells = {{0.5}}}),
       radar_chart({.title = "r", .axes = {"a", "b", "c"}, .series = {{"<one>", {1, 0.5, 0}}}})};
-  for (const Svg& drawing : drawings) {
+  for (const Svg& drawing : pending_samples) {
     EXPECT_TRUE(balanced(drawing.markup())) << drawing.markup();
     EXPECT_NE(drawing.markup().find("&lt;one&gt;"), std::string::npos);
     EXPECT_EQ(drawing.markup().find("nan"), std::string::npos);

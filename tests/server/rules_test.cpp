@@ -96,7 +96,7 @@ TEST(ThinkingRules, ThoughtsEndWithTheirBudget) {
             std::string::npos);
 }
 
-// Guesses of several tokens at once change nothing.
+// Draft tokens of several tokens at once change nothing.
 TEST(ThinkingRules, ABudgetIsTheSameWithAndWithoutDraftTokens) {
   ServerOptions options = story_options();
   options.engine.speculate = false;

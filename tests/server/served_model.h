@@ -28,7 +28,7 @@ inline RunLimits story_limits(int sequences) {
   limits.sequences = sequences;
   limits.context = 1024 * sequences;
   limits.sequence_context = 1024;
-  limits.output_tokens = sequences + kMostGuesses;
+  limits.output_tokens = sequences + kMaxDraftTokens;
   return resolve_limits(limits, story_model().config());
 }
 

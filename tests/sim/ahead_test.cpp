@@ -185,8 +185,8 @@ TEST_P(StepsAhead, ForEveryKindOfCache) {
   }
 }
 
-// With guesses from the text, too: they are made where they were, a token later at most.
-TEST_P(StepsAhead, BesideGuesses) {
+// With draft tokens from the text, too: they are made where they were, a token later at most.
+TEST_P(StepsAhead, BesideDrafts) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
   rig.context = 256;
@@ -201,7 +201,7 @@ TEST_P(StepsAhead, BesideGuesses) {
   EXPECT_GT(ahead.steps_ahead(), 0);
   request.expected = want.tokens;
   EXPECT_EQ(ahead.write(request).tokens, want.tokens);
-  EXPECT_GT(ahead.engine().counts().right_guesses, 0);
+  EXPECT_GT(ahead.engine().counts().accepted_tokens, 0);
 }
 
 // What reads the text, or the logits, waits for each token.

@@ -243,7 +243,7 @@ TEST(BenchTraffic, CountsEveryTokenAndALongPromptThatComesLater) {
   EXPECT_NEAR(prompt_tokens(row), 3 * 16 + 200, 1e-6);
 }
 
-TEST(BenchSpeculate, ReplayedRepliesHaveTheRightGuessesThatTheyAreTold) {
+TEST(BenchSpeculate, ReplayedRepliesHaveTheRightDraftsThatTheyAreTold) {
   const std::string text = std::string(LEQ_SOURCE_DIR) + "/docs/engine.md";
   const auto rows_with = [&](const std::string& accept) {
     return bench({"--speculate", "-m", "synthetic:gpt2-124m:int8:layers=2", "-md",
@@ -252,7 +252,7 @@ TEST(BenchSpeculate, ReplayedRepliesHaveTheRightGuessesThatTheyAreTold) {
   };
   const Json rows = rows_with("1");
   ASSERT_EQ(rows.size(), 13u);  // three modes, nine sizes of steps, a draft's own step
-  EXPECT_EQ(rows[0].at("guesses").get<std::string>(), "off");
+  EXPECT_EQ(rows[0].at("drafts").get<std::string>(), "off");
   EXPECT_EQ(number(rows[0], "gain"), 1.0);
   EXPECT_NEAR(number(rows[0], "tokens_per_step"), 1, 0.05);
   for (const Json& row : rows) {

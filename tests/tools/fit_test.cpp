@@ -51,7 +51,7 @@ std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   limits.context = c.context;
   limits.sequences = c.sequences;
   limits.batch_tokens = c.batch_tokens;
-  limits.output_tokens = c.sequences + kMostGuesses;  // as leq-run
+  limits.output_tokens = c.sequences + kMaxDraftTokens;  // as leq-run
   limits.key_type = c.key_type;
   limits.value_type = c.value_type;
   Session session(model, *backend, resolve_limits(limits, model.config()));

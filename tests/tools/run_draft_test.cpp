@@ -125,7 +125,7 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
 }
 
-// Written with guesses of a draft model, checked without it.
+// Written with draft tokens of a draft model, checked without it.
 TEST_F(RunDraft, AReceiptIsCheckedByAnotherRun) {
   const std::string receipt = (folder_ / "r.json").string();
   const Finished written = run({"-md", coarse_, "--receipt", receipt});

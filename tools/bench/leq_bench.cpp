@@ -229,12 +229,12 @@ void print(const Table& table, const std::string& format) {
 
 Session traffic_session(const Options& options, const BenchModel& model, Backend& backend,
                         const RunSetting& setting, std::int64_t sequences, std::int64_t each) {
-  constexpr std::int64_t kGuessedRows = 16;
+  constexpr std::int64_t kDraftRows = 16;
   RunLimits limits;
   limits.sequences = static_cast<int>(sequences);
   limits.context = each * sequences;
   limits.batch_tokens = std::max(setting.batch_tokens, sequences);
-  limits.output_tokens = sequences + kGuessedRows;
+  limits.output_tokens = sequences + kDraftRows;
   choose_cache(options, setting, model, limits);
   return model.make_session(backend, limits);
 }
@@ -295,7 +295,7 @@ std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
 SpeculationTest speculation_of(const Options& options, const BenchModel& model) {
   SpeculationTest test;
   test.reply = options.integers("n-gen")[0];
-  test.most_guesses = std::min(options.integer("draft-max"), kMostGuesses);
+  test.max_draft_tokens = std::min(options.integer("draft-max"), kMaxDraftTokens);
   test.draft_share = options.real("accept");
   test.runs = static_cast<int>(options.integer("repetitions"));
   test.seed = static_cast<std::uint64_t>(options.integer("seed"));

@@ -44,7 +44,7 @@ class BenchModel {
   std::optional<SyntheticModel> synthetic_;
 };
 
-// A text for each id of a model without a tokenizer: nobody reads it.
+// A placeholder text for each id of a model without a tokenizer.
 Tokenizer numbered_tokens(std::int64_t vocabulary);
 
 }  // namespace leq

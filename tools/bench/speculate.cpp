@@ -151,19 +151,19 @@ RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
   // Each of three engines keeps its text's pages.
-  limits.sequence_context = longest + test.reply + 2 * kMostGuesses;
+  limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
   limits.context = 3 * round_up(limits.sequence_context, kPageTokens);
-  limits.output_tokens = 1 + kMostGuesses;
-  limits.batch_tokens = std::max<std::int64_t>(limits.batch_tokens, 2 * kMostGuesses);
+  limits.output_tokens = 1 + kMaxDraftTokens;
+  limits.batch_tokens = std::max<std::int64_t>(limits.batch_tokens, 2 * kMaxDraftTokens);
   return limits;
 }
 
 void bench_speculation(const BenchModel& model, Session& session, const std::string& draft_name,
                        Session* draft, const SpeculationTest& test, Table& table) {
   std::vector<Mode> modes = {{"off", {.speculate = false}},
-                             {"found", {.most_guesses = test.most_guesses}}};
+                             {"found", {.max_draft_tokens = test.max_draft_tokens}}};
   if (draft != nullptr) {
-    modes.push_back({"drafted", {.draft = draft, .most_guesses = test.most_guesses}});
+    modes.push_back({"drafted", {.draft = draft, .max_draft_tokens = test.max_draft_tokens}});
   }
   const std::optional<Tokenizer> numbers =
       model.tokenizer() != nullptr
@@ -171,7 +171,7 @@ void bench_speculation(const BenchModel& model, Session& session, const std::str
           : std::optional<Tokenizer>(numbered_tokens(model.config().vocab));
   const Tokenizer& tokenizer = numbers ? *numbers : *model.tokenizer();
   const std::string title = model.name() + " " + model.scheme();
-  Progress progress(title + " guesses",
+  Progress progress(title + " drafts",
                     static_cast<int>(test.texts.size() * modes.size()) * (test.runs + 1),
                     "replies");
   int done = 0;
@@ -183,22 +183,22 @@ void bench_speculation(const BenchModel& model, Session& session, const std::str
       table.add({{"model", title},
                  {"draft", modes[i].options.draft != nullptr ? Cell(draft_name) : Cell()},
                  {text.replayed.empty() ? "text" : "replayed_text", text.name},
-                 {"guesses", modes[i].name},
+                 {"drafts", modes[i].name},
                  {"tokens_per_second", Cell(rate, 2)},
                  {"gain", Cell(rate / median(all[0].rates), 3)},
                  {"tokens_per_step", share(counts.reply_tokens, counts.steps)},
-                 {"right_share", share(counts.right_guesses, counts.guessed_tokens)},
+                 {"right_share", share(counts.accepted_tokens, counts.draft_tokens)},
                  {"right_drafts_share", share(counts.right_drafts, counts.drafted_tokens)},
                  {"step_ms", Cell()}});
     }
   }
   const std::vector<Token>& prompt = test.texts[0].prompt;
   const double alone = step_seconds(session, prompt, 1, 3 * test.runs);
-  for (const std::int64_t guesses : {0, 1, 2, 3, 4, 7, 8, 11, 15}) {
-    const double seconds = step_seconds(session, prompt, 1 + guesses, 3 * test.runs);
-    const auto rows = static_cast<double>(1 + guesses);
+  for (const std::int64_t drafts : {0, 1, 2, 3, 4, 7, 8, 11, 15}) {
+    const double seconds = step_seconds(session, prompt, 1 + drafts, 3 * test.runs);
+    const auto rows = static_cast<double>(1 + drafts);
     table.add({{"model", title},
-               {"guesses", std::to_string(guesses) + ", all right"},
+               {"drafts", std::to_string(drafts) + ", all right"},
                {"tokens_per_second", Cell(rows / seconds, 2)},
                {"gain", Cell(rows * alone / seconds, 3)},
                {"tokens_per_step", Cell(rows, 3)},
@@ -208,7 +208,7 @@ void bench_speculation(const BenchModel& model, Session& session, const std::str
   const double seconds = step_seconds(*draft, prompt, 1, 3 * test.runs);
   table.add({{"model", title},
              {"draft", draft_name},
-             {"guesses", "a draft's own step"},
+             {"drafts", "a draft's own step"},
              {"step_ms", Cell(1e3 * seconds, 3)}});
 }
 

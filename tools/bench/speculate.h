@@ -1,5 +1,5 @@
-// What guessing gains: replies written with and without guesses, in turn, and what steps of several
-// rows cost.
+// What drafting gains: replies written with and without draft tokens, in turn, and what steps of
+// several rows cost.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ struct SpeculationText {
 struct SpeculationTest {
   std::vector<SpeculationText> texts;
   std::int64_t reply = 128;  // tokens
-  std::int64_t most_guesses = 0;
-  double draft_share = 0;  // replayed: so many of the draft model's guesses are right
+  std::int64_t max_draft_tokens = 0;
+  double draft_share = 0;  // replayed: so many of the draft model's draft tokens are right
   int runs = 5;
   std::uint64_t seed = 1;
 };
@@ -36,8 +36,8 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 // Limits for sessions of the test.
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits);
 
-// A row for each text without guesses, with those found in it, and with a draft model (null: none),
-// whose name is `draft_name`; then a row for each number of guesses in a step.
+// A row for each text without draft tokens, with those found in it, and with a draft model (null:
+// none), whose name is `draft_name`; then a row for each number of draft tokens in a step.
 void bench_speculation(const BenchModel& model, Session& session, const std::string& draft_name,
                        Session* draft, const SpeculationTest& test, Table& table);
 

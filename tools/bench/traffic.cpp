@@ -114,7 +114,7 @@ Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traf
       {"next_token_ms_p50", milliseconds(measured.next, 0.5)},
       {"next_token_ms_p90", milliseconds(measured.next, 0.9)},
       {"next_token_ms_p99", milliseconds(measured.next, 0.99)},
-      {"guesses_right", counts.right_guesses},
+      {"accepted_tokens", counts.accepted_tokens},
       {"evictions", counts.evictions}};
   if (traffic.long_prompt > 0) {
     row.push_back({"long_prompt", traffic.long_prompt});

@@ -32,7 +32,7 @@ std::int64_t gpu_layers(const Options& options) {
   return *layers;
 }
 
-// Where there is no GPU, or no code for one, -ngl is what everybody copies: the CPU does, with a
+// Where there is no GPU, or no code for one, -ngl from copied commands runs on the CPU, with a
 // line.
 std::string device_of_layers(const Options& options) {
   const auto devices = list_devices();

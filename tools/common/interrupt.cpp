@@ -10,23 +10,23 @@ namespace {
 // What a signal handler may touch: lock-free atomics.
 std::atomic<bool> g_caught = false;
 std::atomic<bool> g_watching = false;
-std::atomic<const char*> g_last_words = "";
-std::atomic<std::size_t> g_last_words_size = 0;
+std::atomic<const char*> g_report = "";
+std::atomic<std::size_t> g_report_size = 0;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 void on_interrupt(int) {
   if (g_watching.load() && !g_caught.exchange(true)) return;
   // Nothing can be done where these fail: the program ends either way.
-  if (write(STDOUT_FILENO, g_last_words.load(), g_last_words_size.load()) < 0) _exit(1);
+  if (write(STDOUT_FILENO, g_report.load(), g_report_size.load()) < 0) _exit(1);
   if (write(STDERR_FILENO, "\n", 1) < 0) _exit(1);
   _exit(kInterruptedStatus);
 }
 
 }  // namespace
 
-void watch_interrupts(std::string_view last_words) {
-  g_last_words = last_words.data();
-  g_last_words_size = last_words.size();
+void watch_interrupts(std::string_view abort_report) {
+  g_report = abort_report.data();
+  g_report_size = abort_report.size();
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;  // writes go on; poll() returns all the same

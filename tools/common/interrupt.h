@@ -9,9 +9,9 @@ namespace leq::run {
 
 inline constexpr int kInterruptedStatus = 130;  // exit status, 128 + SIGINT as shells have it
 
-// From now on the rules above hold. `last_words`: what a terminal needs when the program ends in
+// From now on the rules above hold. `abort_report`: what a terminal needs when the program ends in
 // the middle of a reply (colours off); must outlive the program.
-void watch_interrupts(std::string_view last_words);
+void watch_interrupts(std::string_view abort_report);
 
 // While it lives, the first Ctrl-C sets flag() instead of ending the program.
 class InterruptScope {

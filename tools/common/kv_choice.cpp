@@ -99,7 +99,7 @@ void choose_kv_details(const Options& options, RunLimits& limits) {
             kv_type_name(keys), " and ", kv_type_name(values), " have no use for it; give ",
             Setting{"key_type"}, types);
   };
-  const bool blocked = kv_zones(limits).copies();
+  const bool blocked = kv_residual(limits).copies();
   constexpr std::string_view kBlocked = " simq8, simq4 or simq2";
   for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
     require_use(name, blocked, kBlocked);
@@ -131,10 +131,10 @@ std::string kv_text(const RunLimits& limits) {
   std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
                      std::string(kv_type_name(limits.value_type));
   if (!limits.kv_layers.empty()) text += ", layers " + kv_layers_text(limits.kv_layers);
-  const KvZones zones = kv_zones(limits);
-  if (!zones.copies()) return text;
-  return text + " (f16: the first " + std::to_string(zones.sinks) + " and the newest " +
-         std::to_string(zones.recent) + "; blocks of " + std::to_string(zones.block) + ")";
+  const KvResidual residual = kv_residual(limits);
+  if (!residual.copies()) return text;
+  return text + " (f16: the first " + std::to_string(residual.sinks) + " and the newest " +
+         std::to_string(residual.recent) + "; blocks of " + std::to_string(residual.block) + ")";
 }
 
 std::string beyond_evidence(const Model& model, const RunLimits& limits) {
@@ -171,9 +171,9 @@ std::string kv_label(KvType type, const RunLimits& limits) {
   std::string label(kv_type_name(type));
   if (!limits.kv_layers.empty()) label += " (" + kv_layers_text(limits.kv_layers) + ")";
   if (!kv_scheme(type).blocked()) return label;
-  const KvZones zones = kv_zones(limits);
-  return label + " s" + std::to_string(zones.sinks) + " r" + std::to_string(zones.recent) + " b" +
-         std::to_string(zones.block);
+  const KvResidual residual = kv_residual(limits);
+  return label + " s" + std::to_string(residual.sinks) + " r" + std::to_string(residual.recent) +
+         " b" + std::to_string(residual.block);
 }
 
 }  // namespace leq

@@ -16,9 +16,9 @@ std::vector<Option> kv_options(const std::string& group);
 // Without the types.
 std::vector<Option> kv_detail_options(const std::string& group);
 
-// Types and zones of `limits` as the options have them; where they name no type, what the file was
-// made for, else by the type of its weights. Throws Error for numbers that no chosen type has a use
-// for.
+// Types and residual of `limits` as the options have them; where they name no type, what the file
+// was made for, else by the type of its weights. Throws Error for numbers that no chosen type has a
+// use for.
 void choose_kv(const Options& options, const Model& model, RunLimits& limits);
 // The same for types that `limits` have already.
 void choose_kv_details(const Options& options, RunLimits& limits);

@@ -53,7 +53,9 @@ std::vector<ForeignOption> told_flags() {
        "does nothing: --vram caps what is taken of a GPU", 1},
       {"--draft-min --draft-n-min --draft-p-min --draft-p-split --spec-draft-n-min "
        "--spec-draft-p-min --spec-draft-p-split",
-       kTold, "does nothing: as many tokens are guessed as pay; --draft-max bounds them", 1},
+       kTold,
+       "does nothing: the number of draft tokens is chosen by measured cost; --draft-max bounds it",
+       1},
       {"-td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "
        "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
        "-cd --ctx-size-draft",
@@ -132,7 +134,7 @@ std::vector<ForeignOption> refused_flags() {
       {"--tfs --tfs-z", kRefused, "there is no tail-free sampling here: --min-p or --typical"},
       {"-bf --binary-file", kRefused, "a prompt is text: -f FILE reads one"},
       {"--in-prefix --in-suffix --in-prefix-bos", kRefused,
-       "the chat template writes what stands around a message: -cnv, --chat-template NAME"},
+       "the chat template writes what surrounds a message: -cnv, --chat-template NAME"},
       {"--chat-template-file --chat-template-kwargs --skip-chat-parsing --no-skip-chat-parsing",
        kRefused, kTemplate},
       {"--reasoning-budget --reasoning-budget-message", kRefused,

@@ -70,7 +70,7 @@ std::vector<Option> speculation_options(const std::string& group) {
        .kind = Kind::text,
        .value_name = "HOW",
        .fallback = "auto",
-       .help = "guess at tokens that came before in prompt or reply and check several in one step, "
+       .help = "propose tokens that followed the same text earlier, check several in one step, "
                "where that is faster; changes no token",
        .group = group,
        .choices = {"auto", "ngram", "off"}},
@@ -78,7 +78,8 @@ std::vector<Option> speculation_options(const std::string& group) {
        .spellings = "-md --spec-draft-model",
        .kind = Kind::text,
        .value_name = "FILE",
-       .help = "a small model with the same vocabulary, which guesses tokens too; changes none",
+       .help = "a small model with the same vocabulary, which proposes draft tokens; no token of "
+               "the reply changes",
        .group = group},
       {.name = "draft-max",
        .spellings = "--draft --draft-n --spec-draft-n-max",

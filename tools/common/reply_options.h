@@ -1,4 +1,4 @@
-// Options of all tools that write replies: sampling and guesses.
+// Options of all tools that write replies: sampling and drafts.
 #pragma once
 
 #include <string>

@@ -32,7 +32,7 @@ std::vector<Option> fit_options() {
                      .kind = OptionKind::text,
                      .value_name = "HOW",
                      .fallback = "auto",
-                     .help = "leq-run's: guessed tokens take rows of logits",
+                     .help = "leq-run's: draft tokens take rows of logits",
                      .choices = {"auto", "ngram", "off"}});
   for (Option& option : options) option.group = kFit;
   return options;
@@ -51,7 +51,7 @@ ToolSpec tool_spec() {
        .spellings = "-m",
        .kind = OptionKind::text,
        .value_name = "FILE",
-       .help = "the model, as other tools are told it, instead of naming it alone",
+       .help = "the model, given as to the other tools",
        .group = group},
       {.name = "json", .help = "print JSON", .group = group},
       {.name = "verify", .help = "compare the checksum of every tensor", .group = group},
@@ -89,7 +89,8 @@ RunLimits limits_of(const Options& options, const Model& model) {
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
-  limits.output_tokens = limits.sequences + (options.text("speculate") == "off" ? 0 : kMostGuesses);
+  limits.output_tokens =
+      limits.sequences + (options.text("speculate") == "off" ? 0 : kMaxDraftTokens);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   choose_kv(options, model, limits);
   return limits;

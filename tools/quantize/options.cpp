@@ -360,13 +360,13 @@ void set_recipe(const Options& options, QuantizeJob& job) {
 
 // A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
 // else where it is asked for. Float types lose next to nothing, and a search has measured.
-Judging judging_of(const Options& options, const QuantizeJob& job) {
-  if (options.has("gate")) return options.flag("gate") ? Judging::gate_at_a_cost : Judging::none;
-  if (job.recipe != nullptr) return Judging::gate;
-  if (options.given("smooth") && options.text("smooth") == "o3") return Judging::gate;
+GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
+  if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
+  if (job.recipe != nullptr) return GateMode::gate;
+  if (options.given("smooth") && options.text("smooth") == "o3") return GateMode::gate;
   const bool floats = require_scheme(job.checkpoint.type, "--type").is_float();
   const bool exact = floats && job.checkpoint.overrides.empty();
-  return exact || job.search ? Judging::none : Judging::distance;
+  return exact || job.search ? GateMode::none : GateMode::distance;
 }
 
 CheckpointOptions checkpoint_options(const Options& options) {
@@ -446,7 +446,7 @@ QuantizeJob quantize_job(const Options& options) {
   } else {
     require_no_search_flags(options);
   }
-  job.judging = judging_of(options, job);
+  job.gate_mode = gate_mode_of(options, job);
   job.judged_by = built_in_gate_text();
   if (options.given("heldout")) {
     job.judged_by = {read_quantize_text(options.text("heldout")), options.text("heldout")};

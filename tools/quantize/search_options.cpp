@@ -40,7 +40,7 @@ FitRequest fit_request(const Options& options, const ModelConfig& config) {
   FitRequest fit;
   fit.bytes = parse_size("--fit", options.text("fit"));
   fit.limits.context = options.integer("ctx-size");
-  fit.limits.output_tokens = 1 + kMostGuesses;
+  fit.limits.output_tokens = 1 + kMaxDraftTokens;
   fit.limits = resolve_limits(fit.limits, config);
   if (options.given("max-kl")) fit.max_kl = options.real("max-kl");
   return fit;

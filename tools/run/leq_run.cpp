@@ -117,7 +117,7 @@ void report_end(const Run& run, const RunTotals& totals) {
   if (!run.args.verbose) return;
   for (const auto& line : step_lines(*run.setup.backend)) note(line);
   for (const auto& line : ahead_lines(run.generator.counts())) note(line);
-  for (const auto& line : guess_lines(run.generator.counts())) note(line);
+  for (const auto& line : draft_lines(run.generator.counts())) note(line);
 }
 
 void explain_stop(const FinishedReply& reply, const Generator& generator) {
@@ -250,9 +250,9 @@ int run_with(const Options& options) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));
     if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-    // A draft model guesses for several at once.
-    const int guessing = args.draft_model ? std::min(limits.sequences, 4) : 1;
-    limits.output_tokens = limits.sequences + (args.speculate ? guessing * kMostGuesses : 0);
+    // A draft model drafts for several at once.
+    const int drafting = args.draft_model ? std::min(limits.sequences, 4) : 1;
+    limits.output_tokens = limits.sequences + (args.speculate ? drafting * kMaxDraftTokens : 0);
   };
   const ModelSetup setup = set_up_model(options, adjust, args.draft_model);
   const Model& model = *setup.model;
@@ -274,7 +274,7 @@ int run_with(const Options& options) {
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   const EngineOptions engine = {.speculate = args.speculate,
                                 .draft = setup.draft_session.get(),
-                                .most_guesses = args.most_guesses};
+                                .max_draft_tokens = args.max_draft_tokens};
   if (args.many) {
     const SharedRequest shared = {choice.settings, ending.banned, ending.stop, args.grammar};
     return complete_many(args, model, *setup.session, shared, engine,

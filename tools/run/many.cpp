@@ -154,7 +154,7 @@ int complete_many(const RunArgs& args, const Model& model, Session& session,
        fixed(static_cast<double>(counts.reply_tokens) / seconds, 1) + " tokens/s together");
   if (const Error* error = engine.draft_error()) note(draft_error_line(*error));
   if (args.verbose) {
-    for (const auto& line : guess_lines(counts)) note(line);
+    for (const auto& line : draft_lines(counts)) note(line);
   }
   if (scope.interrupted()) return kInterruptedStatus;
   return failed ? 1 : 0;

@@ -271,9 +271,9 @@ RunArgs read_args(const Options& options) {
   args.grammar = read_grammar(options);
   args.jsonl = options.text("output") == "jsonl";
   args.many = args.jsonl || options.integer("parallel") > 1;
-  args.most_guesses = options.integer("draft-max");
+  args.max_draft_tokens = options.integer("draft-max");
   const std::string& speculate = options.text("speculate");
-  args.speculate = speculate != "off" && args.most_guesses > 0;
+  args.speculate = speculate != "off" && args.max_draft_tokens > 0;
   if (options.given("model-draft")) {
     require(speculate == "auto", "-md and --speculate ", speculate,
             " contradict each other: leave one out");

@@ -45,7 +45,7 @@ struct RunArgs {
   bool jsonl = false;  // their replies as JSON, one a line
   bool speculate = true;
   std::optional<std::filesystem::path> draft_model;
-  std::int64_t most_guesses = 0;  // in one step
+  std::int64_t max_draft_tokens = 0;  // in one step
 
   std::optional<PromptCacheFile> prompt_cache;
   std::optional<std::filesystem::path> receipt;

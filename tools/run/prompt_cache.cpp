@@ -13,7 +13,8 @@ namespace {
 
 void leave_out(const PromptCacheFile& file, const std::string& why) {
   note("--prompt-cache " + printable(file.path.string()) + ": " + why +
-       ", so the prompt is fed as usual" + (file.read_only ? "" : " and the file written anew"));
+       ", so the prompt is fed as usual" +
+       (file.read_only ? "" : " and the file is written again"));
 }
 
 }  // namespace

@@ -70,19 +70,19 @@ std::vector<std::string> ahead_lines(const EngineCounts& counts) {
           with_commas(counts.steps) + " steps were begun before the token that they feed was here"};
 }
 
-std::vector<std::string> guess_lines(const EngineCounts& counts) {
-  if (counts.guessed_tokens == 0) return {};
+std::vector<std::string> draft_lines(const EngineCounts& counts) {
+  if (counts.draft_tokens == 0) return {};
   const std::string drafted =
       counts.drafted_tokens == 0 ? ""
                                  : ", " + with_commas(counts.right_drafts) + " of " +
                                        with_commas(counts.drafted_tokens) + " of the draft model's";
-  return {"guesses: " + with_commas(counts.right_guesses) + " of " +
-          with_commas(counts.guessed_tokens) + " right" + drafted + "; " +
+  return {"draft tokens: " + with_commas(counts.accepted_tokens) + " of " +
+          with_commas(counts.draft_tokens) + " accepted" + drafted + "; " +
           with_commas(counts.reply_tokens) + " tokens in " + with_commas(counts.steps) + " steps"};
 }
 
 std::string draft_error_line(const Error& error) {
-  return "the draft model failed and guessed no more (the text is the same): " +
+  return "the draft model failed and is no longer used (the text is the same): " +
          with_flags(error.marked());
 }
 

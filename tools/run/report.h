@@ -27,8 +27,8 @@ std::vector<std::string> unrecorded_lines(const Backend& backend);
 // Steps that a device began before the host had the token that they feed; empty where none was.
 std::vector<std::string> ahead_lines(const EngineCounts& counts);
 
-// How many tokens were guessed; empty where none was.
-std::vector<std::string> guess_lines(const EngineCounts& counts);
+// How many tokens were drafted; empty where none was.
+std::vector<std::string> draft_lines(const EngineCounts& counts);
 
 // For a draft model that failed.
 std::string draft_error_line(const Error& error);

@@ -68,7 +68,7 @@ void finish_options(const Options& options, const ModelSetup& setup, ServerOptio
   server.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
   server.engine.speculate = options.text("speculate") != "off" && options.integer("draft-max") > 0;
-  server.engine.most_guesses = options.integer("draft-max");
+  server.engine.max_draft_tokens = options.integer("draft-max");
   server.engine.draft = setup.draft_session.get();
   server.say = [](const std::string& line) { note(with_flags(line)); };
 }
@@ -99,9 +99,9 @@ RunLimits wanted_limits(const Options& options, RunLimits limits) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // One may take what others do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const bool guesses = options.text("speculate") != "off" && options.integer("draft-max") > 0;
-  const int guessing = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (guesses ? guessing * kMostGuesses : 0);
+  const bool drafts = options.text("speculate") != "off" && options.integer("draft-max") > 0;
+  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
+  limits.output_tokens = limits.sequences + (drafts ? drafting * kMaxDraftTokens : 0);
   return limits;
 }
 

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "bench/gpu/timing.h"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

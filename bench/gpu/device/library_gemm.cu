@@ -8,7 +8,7 @@
 
 #include "bench/gpu/data.h"
 #include "bench/gpu/timing.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

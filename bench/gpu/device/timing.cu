@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "bench/gpu/timing.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU::bench {
 namespace {

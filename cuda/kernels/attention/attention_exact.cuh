@@ -7,7 +7,7 @@
 #include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_scores.cuh"
 #include "cuda/kernels/attention/attention_values.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 
@@ -56,14 +56,14 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
   // Every run may leave a block that is not full.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
-  launch_in_turns(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& turn, unsigned count) {
+  launch_in_parts(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& part, unsigned count) {
     rt::run(stream,
             {name,
-             dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
-                  static_cast<unsigned>(turn.split ? turn.spans : 1)),
+             dim3(count, static_cast<unsigned>(a.heads.kv_heads * part.head_blocks),
+                  static_cast<unsigned>(part.split ? part.spans : 1)),
              dim3(kAttentionThreads), static_cast<std::size_t>(bytes), rt::Start::early},
-            kernel, a, turn);
-    if (turn.split) launch_attention_join<ExactJoin>(a, turn, count, stream);
+            kernel, a, part);
+    if (part.split) launch_attention_join<ExactJoin>(a, part, count, stream);
   });
 }
 

@@ -28,7 +28,7 @@ struct PackedSide {
   }
   // Codes of a side without copies are read by all.
   __device__ __forceinline__ CodedPositions coded(int query) const {
-    return {pages.codes.blocked() ? a.copied.zones : KvZones(),
+    return {pages.codes.blocked() ? a.copied.residual : KvResidual(),
             block.position + query / block.heads};
   }
 };

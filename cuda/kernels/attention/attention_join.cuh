@@ -6,8 +6,8 @@
 #include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/rows/output_codes.cuh"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

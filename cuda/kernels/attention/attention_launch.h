@@ -40,16 +40,16 @@ inline std::int64_t rows_at_once(const AttentionArguments& a, const AttentionPla
 // launch(plan, blocks) for all `blocks` of rows: at once, or, where the records of all `rows` are
 // too many for scratch, some after others. No number depends on it.
 template <class Launch>
-void launch_in_turns(const AttentionArguments& a, AttentionPlan plan, std::int64_t rows,
+void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64_t rows,
                      std::int64_t blocks, Launch launch) {
   const std::int64_t at_once = rows_at_once(a, plan, rows);
-  const bool in_turns = plan.split && rows > at_once;
+  const bool in_parts = plan.split && rows > at_once;
   // Blocks that are not full leave gaps, so that all at once might need more than their rows do.
-  plan.placed_by_block = in_turns || plan.block_rows == 1;
-  const std::int64_t turn = in_turns ? at_once / plan.block_rows : blocks;
-  for (std::int64_t first = 0; first < blocks; first += turn) {
+  plan.placed_by_block = in_parts || plan.block_rows == 1;
+  const std::int64_t part = in_parts ? at_once / plan.block_rows : blocks;
+  for (std::int64_t first = 0; first < blocks; first += part) {
     plan.first_block = static_cast<int>(first);
-    launch(plan, static_cast<unsigned>(std::min(turn, blocks - first)));
+    launch(plan, static_cast<unsigned>(std::min(part, blocks - first)));
   }
 }
 
@@ -68,7 +68,7 @@ void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& p
 // Of every block on tensor cores: so many heads of a kv head are one block's.
 inline constexpr int kFewestQueries = 16;
 
-// The rows' heads turned back.
+// The rows' heads rotated back.
 void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const AttentionHeads& heads,
                          rt::Stream& stream);
 

@@ -228,10 +228,10 @@ struct ReadPositions {
   CodedPositions coded;
   bool codes;
 
-  __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvZones& zones, int query,
+  __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvResidual& residual, int query,
                                            bool codes_)
       : seen(block.seen_by(query)),
-        coded(zones, block.position + query / block.heads),
+        coded(residual, block.position + query / block.heads),
         codes(codes_) {}
   __device__ __forceinline__ bool holds(int j) const {
     return seen.holds(j) && coded.holds(j) == codes;
@@ -244,8 +244,8 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
                                                   const QueryBlock& block,
                                                   const WarpRows<Shape>& warp) {
   const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
-  const ReadPositions first(block, a.copied.zones, warp.first_query, true);
-  const ReadPositions last(block, a.copied.zones, last_query, true);
+  const ReadPositions first(block, a.copied.residual, warp.first_query, true);
+  const ReadPositions last(block, a.copied.residual, last_query, true);
   // Both ends grow with the position.
   return WholeTiles(
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
@@ -272,7 +272,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
     score_codes<Shape, false>(memory, operands, ends, a.keys.codes.block, warp, scores);
   }
   if (!codes || !whole.holds(tile)) {
-    const auto read = [&](int query) { return ReadPositions(block, a.copied.zones, query, codes); };
+    const auto read = [&](int query) { return ReadPositions(block, a.copied.residual, query, codes); };
     hide_unseen(read, tile, warp, scores);
   }
   TileWeights<Shape> weights;
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
   if (threadIdx.x == 0) {
     block = work.queries;
-    sight = PackedSight(work.queries, a.copied.zones, seen);
+    sight = PackedSight(work.queries, a.copied.residual, seen);
   }
   __syncthreads();
   PackedLoader<Shape> loader(a, block, sight, memory);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/kernels/attention/attention_work.cuh"
-#include "cuda/words/float_math.cuh"
+#include "cuda/intrinsics/float_math.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -9,7 +9,7 @@
 #include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/attention_tile_values.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 
@@ -197,13 +197,13 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                                   ? a.batch.tokens
                                   : a.batch.tokens / plan.block_rows + a.batch.run_count;
   static_assert(Shape::kQueries >= kFewestQueries);
-  launch_in_turns(a, plan, rows, blocks, [&](const AttentionPlan& turn, unsigned count) {
+  launch_in_parts(a, plan, rows, blocks, [&](const AttentionPlan& part, unsigned count) {
     rt::run(stream,
             {name,
-             dim3(count, static_cast<unsigned>(a.heads.kv_heads * turn.head_blocks),
-                  static_cast<unsigned>(turn.split ? turn.spans : 1)),
+             dim3(count, static_cast<unsigned>(a.heads.kv_heads * part.head_blocks),
+                  static_cast<unsigned>(part.split ? part.spans : 1)),
              dim3(Shape::kThreads), shared_bytes, rt::Start::early},
-            kernel, a, turn);
+            kernel, a, part);
   });
 }
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "cuda/kernels/attention/attention_tiles.cuh"
-#include "cuda/words/float_math.cuh"
+#include "cuda/intrinsics/float_math.cuh"
 
 namespace leq::LEQ_GPU {
 

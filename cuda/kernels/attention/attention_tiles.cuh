@@ -4,8 +4,8 @@
 
 #include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
-#include "cuda/words/float_math.cuh"
-#include "cuda/words/ptx_attention.h"
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

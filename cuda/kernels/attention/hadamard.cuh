@@ -1,8 +1,8 @@
-// A head times the Hadamard matrix of types whose heads are turned: the order of the CPU's
+// A head times the Hadamard matrix of types whose heads are rotated: the order of the CPU's
 // rotate_head, so that both make the same bits.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -5,8 +5,8 @@
 
 #include <cmath>
 
-#include "cuda/words/ptx.h"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

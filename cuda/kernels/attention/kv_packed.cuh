@@ -33,11 +33,11 @@ __device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int
 struct CodedPositions {
   int first = 0, last = 0x7fffffff;
 
-  __device__ __forceinline__ CodedPositions(const KvZones& zones, int position) {
-    if (!zones.copies()) return;
-    first = zones.sinks;
+  __device__ __forceinline__ CodedPositions(const KvResidual& residual, int position) {
+    if (!residual.copies()) return;
+    first = residual.sinks;
     // Blocks are 2^k positions.
-    last = max(position + 1 - zones.recent, 0) & -zones.block;
+    last = max(position + 1 - residual.recent, 0) & -residual.block;
   }
   __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }
 };

@@ -35,11 +35,11 @@ struct PackedSight {
   Positions seen;
   CodedPositions first_row, last_row;
 
-  __device__ __forceinline__ PackedSight(const QueryBlock& block, const KvZones& zones,
+  __device__ __forceinline__ PackedSight(const QueryBlock& block, const KvResidual& residual,
                                          Positions seen_)
       : seen(seen_),
-        first_row(zones, block.position),
-        last_row(zones, block.position + block.rows - 1) {}
+        first_row(residual, block.position),
+        last_row(residual, block.position + block.rows - 1) {}
 
   // Read as codes by some row.
   __device__ __forceinline__ Positions coded() const {

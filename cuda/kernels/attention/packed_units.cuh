@@ -6,7 +6,7 @@
 
 #include "cuda/kernels/attention/kv_page.cuh"
 #include "cuda/layout/kv_codes.h"
-#include "cuda/words/ptx_attention.h"
+#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

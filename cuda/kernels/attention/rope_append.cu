@@ -7,7 +7,7 @@
 #include "cuda/kernels/attention/kv_encode.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -28,7 +28,7 @@ __device__ void norm_head(float* x, int dims, const float* gain, float eps, unsi
 }
 
 // Pairs (i, i + d/2).
-__device__ void turn_head(float* x, int dims, const float* table, unsigned lane) {
+__device__ void rope_head(float* x, int dims, const float* table, unsigned lane) {
   const int half = dims / 2;
   for (int i = static_cast<int>(lane); i < half; i += 32) {
     const float c = table[i], s = table[half + i], x0 = x[i], x1 = x[i + half];
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kThreads)
   const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
   if (gain != nullptr) norm_head(x, dims, gain, query ? a.q_eps : a.k_eps, lane);
   if (a.table != nullptr && (query || key)) {
-    turn_head(x, dims, a.table + std::int64_t{position} * dims, lane);
+    rope_head(x, dims, a.table + std::int64_t{position} * dims, lane);
   }
   if (key && a.key_offset != nullptr) {
     const float* const offset = a.key_offset + (index - shape.heads) * dims;

@@ -1,8 +1,8 @@
-// Heads of rows times the Hadamard matrix: outputs of attention over values that are stored turned.
+// Heads of rows times the Hadamard matrix: outputs of attention over values that are stored rotated.
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/hadamard.cuh"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -2,9 +2,9 @@
 // order and the rounding of these sums are the hardware's own. Chains as float_gemm.cuh has them,
 // of numbers that show where hardware cuts off, both ways.
 #include "cuda/kernels/launch.h"
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/run.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
 namespace {

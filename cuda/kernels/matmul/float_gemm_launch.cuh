@@ -5,7 +5,7 @@
 #include "cuda/kernels/matmul/float_gemm.cuh"
 #include "cuda/kernels/matmul/float_gemv.cuh"
 #include "cuda/kernels/matmul/float_matmul.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

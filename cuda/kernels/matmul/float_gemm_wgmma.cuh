@@ -6,7 +6,7 @@
 #include "cuda/kernels/matmul/float_weights.cuh"
 #include "cuda/kernels/matmul/hopper_tiles.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/words/groups.cuh"
+#include "cuda/intrinsics/groups.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -2,7 +2,7 @@
 #include "cuda/kernels/matmul/float_matmul.h"
 
 #include "cuda/kernels/matmul/float_rows.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

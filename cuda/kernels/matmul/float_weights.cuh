@@ -5,7 +5,7 @@
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/layout/layout.h"
-#include "cuda/words/ptx_attention.h"
+#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/launch.h"
-#include "cuda/words/ptx.h"
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -8,7 +8,7 @@
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
-#include "cuda/words/groups.cuh"
+#include "cuda/intrinsics/groups.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -64,7 +64,7 @@ struct GemmMemory {
   // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, which large tiles
-  // have room for alone; whoever reads them must widen them. Zero points are turned over, for the
+  // have room for alone; readers widen them. Zero points are turned over, for the
   // same reason: they are added. Scales over kFactor. Rows and tokens in LaneOrder.
   using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {

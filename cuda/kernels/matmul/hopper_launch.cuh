@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "cuda/kernels/matmul/hopper_tiles.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/matmul/gemm_rows.cuh"
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
 

@@ -7,7 +7,7 @@
 
 #include "cuda/kernels/matmul/gemm_slabs.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

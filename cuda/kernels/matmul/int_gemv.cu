@@ -5,7 +5,7 @@
 
 #include "cuda/kernels/matmul/int_gemv_tokens.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

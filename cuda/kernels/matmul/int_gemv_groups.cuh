@@ -7,7 +7,7 @@
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

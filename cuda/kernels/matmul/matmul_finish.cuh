@@ -6,10 +6,10 @@
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/layout/layout.h"
-#include "cuda/words/float_math.cuh"
-#include "cuda/words/groups.cuh"
-#include "cuda/words/ptx.h"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/groups.cuh"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

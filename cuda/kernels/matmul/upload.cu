@@ -2,7 +2,7 @@
 // rounded. Each thread writes one word, of 3 bits three, or one element.
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

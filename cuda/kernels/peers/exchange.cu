@@ -1,5 +1,5 @@
 #include "cuda/kernels/peers/exchange.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

@@ -5,9 +5,9 @@
 #pragma once
 
 #include "cuda/kernels/peers/exchange.h"
-#include "cuda/words/last_block.cuh"
-#include "cuda/words/peers.h"
-#include "cuda/words/ptx.h"
+#include "cuda/intrinsics/last_block.cuh"
+#include "cuda/intrinsics/peers.h"
+#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 

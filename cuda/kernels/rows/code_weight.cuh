@@ -4,7 +4,7 @@
 
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/words/ptx.h"
+#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 

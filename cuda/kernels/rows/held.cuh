@@ -2,7 +2,7 @@
 // and those that no kernel writes before the wait for the kernel in front.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -2,8 +2,8 @@
 // shared memory between the passes, so that it is read once.
 #include "cuda/kernels/rows/held.cuh"
 #include "cuda/kernels/rows/online.cuh"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cuda/kernels/rows/quantize.cuh"
-#include "cuda/words/last_block.cuh"
+#include "cuda/intrinsics/last_block.cuh"
 
 namespace leq::LEQ_GPU {
 

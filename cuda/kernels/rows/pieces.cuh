@@ -4,7 +4,7 @@
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/layout/layout.h"
-#include "cuda/words/ptx_attention.h"
+#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

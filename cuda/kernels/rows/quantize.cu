@@ -1,8 +1,8 @@
 // Finished f32 rows to int8 codes or to pieces, one block a row.
 #include "cuda/kernels/rows/held.cuh"
 #include "cuda/kernels/rows/online.cuh"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

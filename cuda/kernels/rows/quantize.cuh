@@ -4,8 +4,8 @@
 
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/words/groups.cuh"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/groups.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 #include "tensor/quant_scheme.h"
 
 namespace leq::LEQ_GPU {

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "cuda/kernels/sample/sample.h"
-#include "cuda/words/float_math.cuh"
-#include "cuda/words/reduce.cuh"
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -86,11 +86,12 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation, Turn turn) override {
+  void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
+              Direction direction) override {
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(x, tokens); });
     check_rotation(x, tokens, rotation);
     each_row(tokens, [&](std::int64_t t, int) {
-      cpu::rotate_row(rotation, turn, x.values + t * x.value_stride);
+      cpu::rotate_row(rotation, direction, x.values + t * x.value_stride);
     });
   }
 
@@ -137,10 +138,10 @@ class CpuBackend final : public Backend {
     cpu::run_linear({pool_, rows_, matmul_, scratch, fetch_}, x, tokens, linear, epilogue, out);
   }
 
-  void seal(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
-            std::span<const KvLayer> layers) override {
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+                          std::span<const KvLayer> layers) override {
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
-    cpu::seal(attention_context(), batch, shape, rope, layers);
+    cpu::quantize_kv_blocks(attention_context(), batch, shape, rope, layers);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,

@@ -1,4 +1,4 @@
-// What this machine can do at most, measured now: the yardstick of leq-bench.
+// What this machine can do at most, measured now: the reference of leq-bench.
 #pragma once
 
 #include <cstdint>

@@ -204,7 +204,7 @@ class GbnfReader {
   }
 
   char32_t escaped() {
-    if (rest().empty()) wrong("expected what \\ stands before");
+    if (rest().empty()) wrong("expected what \\ comes before");
     const char c = rest()[0];
     ++at_;
     switch (c) {

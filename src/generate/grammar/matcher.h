@@ -1,5 +1,5 @@
 // A grammar on a vocabulary: which tokens may come next. States are numbers that are copied,
-// advanced over guessed tokens and dropped; a matcher serves all replies under its grammar, one
+// advanced over drafted tokens and dropped; a matcher serves all replies under its grammar, one
 // thread at a time.
 #pragma once
 

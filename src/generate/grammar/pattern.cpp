@@ -163,7 +163,7 @@ class PatternReader {
       at_ += length;
       return {{c, c}};
     }
-    if (rest().empty()) wrong("expected what \\ stands before");
+    if (rest().empty()) wrong("expected what \\ comes before");
     const char c = rest()[0];
     ++at_;
     constexpr std::string_view kNames = "nrtfv0", kCodes("\n\r\t\f\v\0", 6);

@@ -76,7 +76,7 @@ Value tojson(Context& context, const Value& value, Values arguments) {
   }
   if (const auto marks = arguments.get(2, "separators"); marks && !marks->is_none()) {
     if (!marks->is_list() || marks->list->items.size() != 2)
-      context.wrong("tojson wants two separators");
+      context.wrong("tojson expects two separators");
     style.comma = context.text_of(marks->list->items[0], "tojson's separator");
     style.colon = context.text_of(marks->list->items[1], "tojson's separator");
   }
@@ -330,7 +330,7 @@ Value map(Context& context, const Value& value, Values arguments) {
   if (arguments.values.empty()) {
     const auto path = arguments.get(0, "attribute"), fallback = arguments.get(1, "default");
     arguments.check(context, "map", 0, {"attribute", "default"});
-    if (!path) context.wrong("map wants a filter or an attribute");
+    if (!path) context.wrong("map expects a filter or an attribute");
     for (const Value& element : elements(context, value)) {
       const Value found = path_attribute(context, element, *path);
       out.push_back(found.is_undefined() && fallback ? *fallback : found);
@@ -347,7 +347,7 @@ Value map(Context& context, const Value& value, Values arguments) {
 
 Value chosen(Context& context, const Value& value, Values arguments, bool wanted, bool by_path) {
   const std::size_t first = by_path ? 1 : 0;
-  if (arguments.values.size() < first) context.wrong("selectattr wants an attribute");
+  if (arguments.values.size() < first) context.wrong("selectattr expects an attribute");
   std::vector<Value> out;
   Arguments rest;
   std::string_view test;
@@ -376,7 +376,7 @@ Value rejectattr(Context& c, const Value& value, Values a) {
 Value attr(Context& context, const Value& value, Values arguments) {
   arguments.check(context, "attr", 1, {"name"});
   const auto name = arguments.get(0, "name");
-  if (!name) context.wrong("attr wants a name");
+  if (!name) context.wrong("attr expects a name");
   const auto method =
       method_of(context, context.defined(value), context.text_of(*name, "attr's name"));
   return method ? *method : context.heap.undefined(name->bytes());

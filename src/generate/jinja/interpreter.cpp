@@ -494,7 +494,7 @@ class Interpreter {
 
   Value range(const Arguments& given) {
     given.check(context_, "range", 3);
-    if (given.values.empty()) context_.wrong("range() wants a number");
+    if (given.values.empty()) context_.wrong("range() expects a number");
     const auto number = [&](std::size_t i) {
       return context_.whole_of(given.values[i], "range()");
     };
@@ -526,7 +526,7 @@ class Interpreter {
   Value strftime_now(const Arguments& given) {
     given.check(context_, "strftime_now", 1, {"format"});
     const auto format = given.get(0, "format");
-    if (!format) context_.wrong("strftime_now() wants a format");
+    if (!format) context_.wrong("strftime_now() expects a format");
     return context_.heap.text(
         Text::foreign(time_text(context_, context_.text_of(*format, "strftime_now()'s format"))));
   }

@@ -66,7 +66,7 @@ Value replace(Context& context, const Value& self, Values arguments) {
   arguments.check(context, "replace", 3, {"count"});
   const auto from = arguments.get(0, ""), to = arguments.get(1, ""),
              count = arguments.get(2, "count");
-  if (!from || !to) context.wrong("replace() wants two texts");
+  if (!from || !to) context.wrong("replace() expects two texts");
   (void)context.text_of(*from, "what replace() looks for");
   (void)context.text_of(*to, "what replace() puts there");
   const std::size_t places =
@@ -123,7 +123,7 @@ Value capitalize(Context& c, const Value& self, Values a) {
 Value find_method(Context& context, const Value& self, Values arguments, bool last) {
   arguments.check(context, "find", 1);
   const auto wanted = arguments.get(0, "");
-  if (!wanted) context.wrong("find() wants a text");
+  if (!wanted) context.wrong("find() expects a text");
   const auto text = context.text_of(*wanted, "what find() looks for");
   const std::size_t at = last ? self.bytes().rfind(text) : self.bytes().find(text);
   if (at == std::string_view::npos) return of(std::int64_t{-1});
@@ -135,7 +135,7 @@ Value rfind(Context& c, const Value& self, Values a) { return find_method(c, sel
 Value count(Context& context, const Value& self, Values arguments) {
   arguments.check(context, "count", 1);
   const auto wanted = arguments.get(0, "");
-  if (!wanted) context.wrong("count() wants a value");
+  if (!wanted) context.wrong("count() expects a value");
   if (self.is_list()) {
     return of(static_cast<std::int64_t>(std::ranges::count_if(
         self.list->items, [&](const Value& item) { return equal(item, *wanted); })));
@@ -148,7 +148,7 @@ Value count(Context& context, const Value& self, Values arguments) {
 Value join(Context& context, const Value& self, Values arguments) {
   arguments.check(context, "join", 1);
   const auto parts = arguments.get(0, "");
-  if (!parts) context.wrong("join() wants a list");
+  if (!parts) context.wrong("join() expects a list");
   Text out;
   bool more = false;
   for (const Value& part : elements(context, *parts)) {
@@ -218,7 +218,7 @@ Value items(Context& context, const Value& self, Values arguments) {
 Value get(Context& context, const Value& self, Values arguments) {
   arguments.check(context, "get", 2, {"default"});
   const auto key = arguments.get(0, "");
-  if (!key) context.wrong("get() wants a key");
+  if (!key) context.wrong("get() expects a key");
   if (const Value* found = self.dict->find(*key)) return *found;
   const auto fallback = arguments.get(1, "default");
   return fallback ? *fallback : none_value();
@@ -232,7 +232,7 @@ Value copy(Context& context, const Value& self, Values arguments) {
 Value index(Context& context, const Value& self, Values arguments) {
   arguments.check(context, "index", 1);
   const auto wanted = arguments.get(0, "");
-  if (!wanted) context.wrong("index() wants a value");
+  if (!wanted) context.wrong("index() expects a value");
   const auto found = std::ranges::find_if(self.list->items,
                                           [&](const Value& item) { return equal(item, *wanted); });
   if (found == self.list->items.end()) context.wrong("index() of a value that is not in the list");

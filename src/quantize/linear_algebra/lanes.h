@@ -42,14 +42,14 @@ class LanePanels {
   std::vector<LaneRow<Real>> rows_;
 };
 
-inline constexpr std::int64_t kTurnedColumns = 16;  // so many at once stay in L1
+inline constexpr std::int64_t kRotatedColumns = 16;  // so many at once stay in L1
 
 // to [columns][lanes] = the transpose of from [count][columns]; lanes from `count` on stay.
 template <class From, class To>
 void rows_to_lanes(const From* from, std::int64_t stride, std::int64_t count, std::int64_t columns,
                    To* to, std::int64_t lanes) {
-  for (std::int64_t first = 0; first < columns; first += kTurnedColumns) {
-    const std::int64_t last = std::min(columns, first + kTurnedColumns);
+  for (std::int64_t first = 0; first < columns; first += kRotatedColumns) {
+    const std::int64_t last = std::min(columns, first + kRotatedColumns);
     for (std::int64_t row = 0; row < count; ++row) {
       for (std::int64_t k = first; k < last; ++k)
         to[k * lanes + row] = static_cast<To>(from[row * stride + k]);
@@ -61,8 +61,8 @@ void rows_to_lanes(const From* from, std::int64_t stride, std::int64_t count, st
 template <class Number>
 void lanes_to_rows(const Number* from, std::int64_t lanes, std::int64_t count, std::int64_t columns,
                    Number* to, std::int64_t stride) {
-  for (std::int64_t first = 0; first < columns; first += kTurnedColumns) {
-    const std::int64_t last = std::min(columns, first + kTurnedColumns);
+  for (std::int64_t first = 0; first < columns; first += kRotatedColumns) {
+    const std::int64_t last = std::min(columns, first + kRotatedColumns);
     for (std::int64_t row = 0; row < count; ++row) {
       for (std::int64_t k = first; k < last; ++k) to[row * stride + k] = from[k * lanes + row];
     }

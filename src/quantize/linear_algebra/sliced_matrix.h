@@ -12,7 +12,7 @@
 namespace leq {
 
 // F [K][J] in blocks of 128 rows, each in slices [128][8] of 8 columns; the rest of the last block
-// and slice is 0. Memory of blocks that nobody writes is never taken.
+// and slice is 0. Blocks that are never written take no memory.
 template <class Real>
 class SlicedMatrix {
  public:

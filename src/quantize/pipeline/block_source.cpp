@@ -21,9 +21,9 @@ class StreamRotation {
         table_(make_rotation(backend.memory(), rotation_factors(config), config.rotation.block,
                              config.norm)) {}
 
-  void turn(std::vector<float>& states) {
+  void rotate(std::vector<float>& states) {
     backend_.assign(states, rows_);
-    backend_.rotate(rows_, tokens_, table_, Turn::in);
+    backend_.rotate(rows_, tokens_, table_, Direction::forward);
     backend_.download(rows_, tokens_, states);
   }
 
@@ -98,7 +98,7 @@ void BlockSource::embed(const CalibrationData& data, HiddenStates& hidden, Backe
         for (std::size_t i = 0; i < width; ++i) row[i] += place[i];
       }
     }
-    if (rotation) rotation->turn(states);
+    if (rotation) rotation->rotate(states);
     hidden.write(window, states);
   }
 }

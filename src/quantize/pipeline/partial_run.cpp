@@ -81,7 +81,7 @@ PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity
     require(read_file(identity_file, kMaxIdentityBytes) == identity, name,
             ": the interrupted run had another model, text or other flags; give the same ones, or "
             "leave out ",
-            Setting{"resume"}, " to start anew");
+            Setting{"resume"}, " to start over");
     while (file_exists(file_of(finished_))) ++finished_;
     return;
   }

@@ -86,7 +86,7 @@ ActErrors act_errors(const Site& site, const QuantScheme& weight, float scale) {
   const InputStatistics& statistics = *site.statistics;
   const std::int64_t samples = statistics.sample_tokens();
   require(samples > 0 && std::ssize(statistics.largest_token) == site.columns, site.name,
-          ": judging a fixed scale needs sampled tokens of ", site.columns, " columns");
+          ": checking a fixed scale needs sampled tokens of ", site.columns, " columns");
   std::vector<float> x = statistics.samples;
   x.insert(x.end(), statistics.largest_token.begin(), statistics.largest_token.end());
   std::vector<double> weights(

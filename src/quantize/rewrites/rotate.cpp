@@ -25,14 +25,14 @@ struct Doubles {
 
 // Q = diag(factors) H on the diagonal, again and again where there is more to turn; factors are
 // +-1 / sqrt(block).
-struct Turner {
+struct Rotator {
   std::vector<double> factors;
   std::size_t block = 0;
 };
 
-Turner turner(std::uint64_t seed, RotationSpace space, std::int64_t size) {
+Rotator rotator(std::uint64_t seed, RotationSpace space, std::int64_t size) {
   const std::int64_t block = hadamard_block(size);
-  Turner by = {{}, static_cast<std::size_t>(block)};
+  Rotator by = {{}, static_cast<std::size_t>(block)};
   for (const float sign : rotation_signs(seed, space, size)) {
     by.factors.push_back(double{sign} / std::sqrt(static_cast<double>(block)));
   }
@@ -56,8 +56,8 @@ void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
   }
 }
 
-// W <- W Q: every row is turned as the rows of the stream are.
-void turn_columns(Doubles& w, const Turner& by) {
+// W <- W Q: every row is rotated as the rows of the stream are.
+void rotate_columns(Doubles& w, const Rotator& by) {
   const std::size_t period = by.factors.size();
   for (std::size_t first = 0; first < w.values.size(); first += period) {
     for (std::size_t k = 0; k < period; ++k) w.values[first + k] *= by.factors[k];
@@ -65,8 +65,8 @@ void turn_columns(Doubles& w, const Turner& by) {
   }
 }
 
-// W <- Q^T W: what the linear puts out is turned.
-void turn_rows(Doubles& w, const Turner& by) {
+// W <- Q^T W: what the linear puts out is rotated.
+void rotate_rows(Doubles& w, const Rotator& by) {
   for (std::size_t r = 0; r < w.rows; ++r) {
     const double factor = by.factors[r % by.factors.size()];
     for (std::size_t k = 0; k < w.columns; ++k) w.row(r)[k] *= factor;
@@ -89,8 +89,8 @@ class BlockRotation {
       : block_(block),
         config_(config),
         sites_(linear_sites(config, layer)),
-        stream_(turner(rotation.seed, RotationSpace::residual, config.width)),
-        heads_(turner(rotation.seed, RotationSpace::head_values, config.head_dim)) {}
+        stream_(rotator(rotation.seed, RotationSpace::residual, config.width)),
+        heads_(rotator(rotation.seed, RotationSpace::head_values, config.head_dim)) {}
 
   void run() {
     for (const LinearSite& site : sites_) {
@@ -140,7 +140,7 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
-  // A linear after a norm: takes the norm's gain and beta, then reads the turned stream.
+  // A linear after a norm: takes the norm's gain and beta, then reads the rotated stream.
   void reading(const std::string& part, const std::string& norm) {
     Linear linear = take(part);
     const std::vector<float>& gain = block_.at(norm).values;
@@ -155,10 +155,10 @@ class BlockRotation {
       }
       for (std::size_t k = 0; k < linear.weight.columns; ++k) row[k] *= double{gain[k]};
     }
-    turn_columns(linear.weight, stream_);
+    rotate_columns(linear.weight, stream_);
     if (part == "v") {
-      turn_rows(linear.weight, heads_);
-      turn_rows(linear.bias, heads_);
+      rotate_rows(linear.weight, heads_);
+      rotate_rows(linear.bias, heads_);
     }
     put(part, linear);
   }
@@ -166,11 +166,11 @@ class BlockRotation {
   // A linear whose outputs are added to the stream.
   void writing(const std::string& part) {
     Linear linear = take(part);
-    if (part == "o") turn_columns(linear.weight, heads_);
+    if (part == "o") rotate_columns(linear.weight, heads_);
     for (Doubles* w : {&linear.weight, &linear.bias}) {
       if (w->rows == 0) continue;
       if (config_.norm == NormKind::layer) centre_rows(*w);
-      turn_rows(*w, stream_);
+      rotate_rows(*w, stream_);
     }
     put(part, linear);
   }
@@ -183,7 +183,7 @@ class BlockRotation {
   BlockTensors& block_;
   const ModelConfig& config_;
   std::vector<LinearSite> sites_;
-  Turner stream_, heads_;
+  Rotator stream_, heads_;
 };
 
 }  // namespace

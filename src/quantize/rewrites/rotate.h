@@ -1,7 +1,7 @@
 // Random Hadamard rotation of a model, folded into its weights (QuaRot, Ashkboos et al. 2024, "R1"
 // and "R2"): outlier channels are spread over all channels of a block, and the function stays the
-// same. Embedding and head stay as they are; the engine turns the stream after the embedding and
-// back before the final norm (ModelConfig::rotation).
+// same. Embedding and head stay as they are; the engine rotations the stream after the embedding
+// and back before the final norm (ModelConfig::rotation).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The kernels of ptx_conformance for ptx_attention.h. What hardware is free to round in its own way
 // (sums of an f16 mma, exp2) is compared where there is nothing to round, or as near enough.
-#include "cuda/words/ptx_attention.h"
+#include "cuda/intrinsics/ptx_attention.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {

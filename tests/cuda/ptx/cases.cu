@@ -1,7 +1,7 @@
 // The kernels of ptx_conformance: one for each wrapper of ptx.h and for the words of CUDA whose
 // rounding or order the engine relies on.
-#include "cuda/words/float_math.cuh"
-#include "cuda/words/ptx.h"
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {

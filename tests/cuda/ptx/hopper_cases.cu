@@ -1,5 +1,5 @@
 // The kernels of ptx_conformance for hopper.h and wgmma.h: compute capability 9.0 alone.
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/wgmma.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {

@@ -1,6 +1,6 @@
-// ptx_conformance: every instruction wrapped by cuda/words/ptx.h and its like on this machine's
-// first GPU against its meaning in C++, bit for bit. The first thing to run on a GPU; needs nothing
-// but the CUDA runtime.
+// ptx_conformance: every instruction wrapped by cuda/intrinsics/ptx.h and its like on this
+// machine's first GPU against its meaning in C++, bit for bit. The first thing to run on a GPU;
+// needs nothing but the CUDA runtime.
 #include <cstdio>
 
 #include "cuda/rt/rt.h"

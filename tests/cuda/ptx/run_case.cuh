@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "cuda/words/ptx_attention.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/run.h"
 #include "tests/cuda/ptx/cases.h"
 
 namespace leq::LEQ_GPU {

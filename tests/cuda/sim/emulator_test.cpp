@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "../device_memory.h"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cuda/host/memory.h"
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/peers/exchange.cuh"
 #include "cuda/sim/emulator.h"
-#include "cuda/words/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "../device_memory.h"
 #include "base/error.h"
-#include "cuda/words/ptx.h"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 
 #include "../device_memory.h"
-#include "cuda/words/run.h"
-#include "cuda/words/wgmma.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
 namespace {

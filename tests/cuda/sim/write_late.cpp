@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "../device_memory.h"
-#include "cuda/words/run.h"
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 namespace {

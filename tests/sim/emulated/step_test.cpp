@@ -138,7 +138,7 @@ TEST(StepLaunches, AreEightALayer) {
                                    {"qwen3-tiny", "int8", KvType::simq4}};
   for (const Kind& kind : kinds) {
     const std::string type = kind.type;
-    const int sealing = kv_scheme(kind.kv).blocked() ? 1 : 0;  // of all layers at once
+    const int quantizing = kv_scheme(kind.kv).blocked() ? 1 : 0;  // of all layers at once
     Course course(kind, test::quantized(folder, type, ActChoice::g128), false);
     for (int page = 0; page < 2; ++page) course.prompt(0, 64);  // simq4: the first is coded
     course.cache().repeat_pages(0, 600);                        // two spans
@@ -147,7 +147,7 @@ TEST(StepLaunches, AreEightALayer) {
       const std::uint64_t before = launches();
       course.steps(
           1, sequences == 1 ? std::vector<std::int32_t>{0} : std::vector<std::int32_t>{0, 1}, 1);
-      EXPECT_LE(launches() - before, 8 * kLayers + kOthers + sealing)
+      EXPECT_LE(launches() - before, 8 * kLayers + kOthers + quantizing)
           << type << ", " << kv_type_name(kind.kv) << ", " << sequences;
     }
   }

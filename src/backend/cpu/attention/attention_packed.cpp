@@ -14,12 +14,12 @@ const KvScheme& keys_of(const SpanWork& work) { return kv_scheme(work.head.kv.ke
 const KvScheme& values_of(const SpanWork& work) { return kv_scheme(work.head.kv.value_type); }
 
 // Whether keys were coded before RoPE.
-bool turned(const SpanWork& work) {
-  return keys_of(work).before_rope && work.head.shape.key_turns != nullptr;
+bool rotated(const SpanWork& work) {
+  return keys_of(work).before_rope && work.head.shape.key_rope != nullptr;
 }
 
 constexpr int kHalf = 32;  // positions of a page that have queries of their own
-static_assert(kHalf == kTurnBlock);
+static_assert(kHalf == kRopeBlock);
 
 int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
@@ -28,7 +28,7 @@ int group_width(const KvScheme& scheme, int dims) {
 // The first query of a tile for which the positions before `end` are closed; rows ascend.
 int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   int query = queries.first;
-  while (query < queries.last && work.head.kv.zones.closed_for(work.position_of(query)) < end) {
+  while (query < queries.last && work.head.kv.residual.closed_for(work.position_of(query)) < end) {
     ++query;
   }
   return query;
@@ -37,7 +37,7 @@ int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
 // Columns of a page that hold sinks.
 Columns sinks_in(const SpanWork& work, int page) {
   return {0, static_cast<int>(std::clamp<std::int64_t>(
-                 work.head.kv.zones.sinks - work.page_position(page), 0, kPageTokens))};
+                 work.head.kv.residual.sinks - work.page_position(page), 0, kPageTokens))};
 }
 
 // Scores against f16 keys of 16-key blocks that hold `columns`, into rows of 64.
@@ -68,7 +68,7 @@ void score_sinks(const SpanWork& work, int page, int kv_head, Tile queries, Colu
   }
 }
 
-// Halves of a page that lie in `wide` as numbers, turned.
+// Halves of a page that lie in `wide` as numbers, rotated.
 struct StagedHalves {
   bool there[2] = {};
 };
@@ -80,29 +80,29 @@ float* staged_half(const SpanWork& work, int half) {
   return work.scratch.wide + place * kHalf * work.head.shape.head_dim;
 }
 
-TurnTile turn_tile(const SpanWork& work, int page, int kv_head, int half) {
+RopeTile rope_tile(const SpanWork& work, int page, int kv_head, int half) {
   const HeadBlock& head = work.head;
   const HeadPage keys = work.keys(page, kv_head);
   const int dims = head.shape.head_dim, ends = half * kHalf / keys_of(work).block * dims;
-  TurnTile tile;
+  RopeTile tile;
   tile.dims = dims;
   tile.half = half;
   tile.keys = reinterpret_cast<const std::uint8_t*>(keys.numbers);
   tile.scales = keys.scales + ends;
   tile.minima = keys.minima + ends;
-  tile.turns = reinterpret_cast<const float*>(head.shape.key_turns->block_turns.data());
+  tile.rope = reinterpret_cast<const float*>(head.shape.key_rope->block_rope.data());
   return tile;
 }
 
-// Scores of queries, turned back to a half's first position, against its keys.
-void score_half(const SpanWork& work, TurnTile keys, TurnedScoreTile tile, StagedHalves& staged,
+// Scores of queries, rotated back to a half's first position, against its keys.
+void score_half(const SpanWork& work, RopeTile keys, PreRopeScoreTile tile, StagedHalves& staged,
                 Ahead ahead) {
   const HeadBlock& head = work.head;
   const int bits = packed_index(keys_of(work).bits);
-  if (tile_count(head) == 1 && head.packed.turned_scores[bits] != nullptr) {
+  if (tile_count(head) == 1 && head.packed.pre_rope_scores[bits] != nullptr) {
     tile.keys = keys;
     tile.keys.ahead = ahead;
-    return head.packed.turned_scores[bits](tile);
+    return head.packed.pre_rope_scores[bits](tile);
   }
   ScoreTile numbers;
   numbers.keys = keys.out = staged_half(work, keys.half);
@@ -113,34 +113,34 @@ void score_half(const SpanWork& work, TurnTile keys, TurnedScoreTile tile, Stage
   std::copy_n(tile.scores, kQueryTile, numbers.scores);
   if (!staged.there[keys.half]) {
     keys.ahead = take_part(ahead, 2);
-    head.packed.turn[bits](keys);
+    head.packed.rope[bits](keys);
     staged.there[keys.half] = true;
   }
   numbers.ahead = ahead;
   head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
 }
 
-// The same for keys that were coded before RoPE, half by half: q turned back to the half's first
-// position, keys turned on from there.
-void score_turned(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
-                  StagedHalves& staged, Ahead& ahead) {
+// The same for keys that were coded before RoPE, half by half: q rotated back to the half's first
+// position, keys rotated on from there.
+void score_pre_rope(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
+                    StagedHalves& staged, Ahead& ahead) {
   const HeadBlock& head = work.head;
   const int dims = head.shape.head_dim;
-  const auto* table = reinterpret_cast<const float*>(head.shape.key_turns->memory.data());
+  const auto* table = reinterpret_cast<const float*>(head.shape.key_rope->memory.data());
   const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
   for (int half = first; half < end; ++half) {
     const float* row = table + (work.page_position(page) + half * kHalf) * dims;
     // Rows that are used lie far apart; the heads of a page use the same one.
     if (kv_head == 0) prefetch<3>(row + kHalf * dims, dims * sizeof(float));
-    TurnedScoreTile tile;
+    PreRopeScoreTile tile;
     tile.queries = queries.last - queries.first;
     for (int r = 0; r < tile.queries; ++r) {
-      float* turned = work.scratch.folded + r * dims;
-      head.packed.turn_back(work.scratch.queries[queries.first + r], row, dims, turned);
-      tile.query[r] = turned;
+      float* rotated = work.scratch.folded + r * dims;
+      head.packed.inverse_rope(work.scratch.queries[queries.first + r], row, dims, rotated);
+      tile.query[r] = rotated;
       tile.scores[r] = work.scores(queries.first + r, page) + half * kHalf;
     }
-    score_half(work, turn_tile(work, page, kv_head, half), tile, staged,
+    score_half(work, rope_tile(work, page, kv_head, half), tile, staged,
                take_part(ahead, end - half));
   }
 }
@@ -193,8 +193,8 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Sta
     while (last < any.last && closed_at(last) == closed) last += block;
     const Tile coded = {closed, queries.last}, open = {queries.first, closed};
     if (coded.first < coded.last) {
-      if (turned(work)) {
-        score_turned(work, page, kv_head, coded, {first, last}, staged, ahead);
+      if (rotated(work)) {
+        score_pre_rope(work, page, kv_head, coded, {first, last}, staged, ahead);
       } else {
         score_closed(work, page, kv_head, coded, {first, last}, ahead);
       }
@@ -238,7 +238,7 @@ void score_tokens(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
 Columns closed_blocks(const SpanWork& work, int query) {
   const int block = keys_of(work).block;
   const Columns columns = work.of_query(query);
-  const std::int64_t closed = work.head.kv.zones.closed_for(work.position_of(query));
+  const std::int64_t closed = work.head.kv.residual.closed_for(work.position_of(query));
   const std::int64_t end = closed - work.span * kSpanTokens;
   const auto last = static_cast<int>(std::clamp<std::int64_t>(end, 0, columns.last));
   if (columns.empty()) return {};
@@ -352,7 +352,7 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
               [&](Tile view, Columns columns) { add_copies(work, page, kv_head, view, columns); });
   };
   copies(queries, sinks);
-  const int block = work.head.kv.zones.block;
+  const int block = work.head.kv.residual.block;
   // Blocks that are closed for the same queries go together.
   for (int first = 0; first < kPageTokens;) {
     const auto closed_at = [&](int at) {
@@ -377,7 +377,7 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
 void begin_packed_span(const SpanWork& work) {
   const HeadBlock& head = work.head;
   if (keys_of(work).blocked()) {
-    if (!turned(work)) start_queries(work);  // else minima are part of the keys
+    if (!rotated(work)) start_queries(work);  // else minima are part of the keys
   } else if (kv_packed(head.kv.key_type)) {
     for (int query = 0; query < head.queries(); ++query) {
       work.scratch.starts[query * kSpanBlocks] = query_sum(work, query);

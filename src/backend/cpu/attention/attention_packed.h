@@ -1,5 +1,5 @@
 // Pages of packed codes in a span (attention_span.h): codes where a block is closed for a query,
-// f16 copies elsewhere, by position alone (KvZones).
+// f16 copies elsewhere, by position alone (KvResidual).
 #pragma once
 
 #include "backend/cpu/attention/attention_work.h"

@@ -25,17 +25,17 @@ void store_value(const StoreKernels& kernels, KvType type, const float* value, i
 
 // Slots [first, last) of a page, in whole blocks: codes of its f16 copies. The first `sinks` slots
 // have no say in the keys' scales. `wide` is scratch of 64 d floats.
-struct SealWork {
+struct KvBlockWork {
   KvType type = KvType::simq4;
   int dims = 0;
   int first = 0, last = 0;
   int sinks = 0;
-  const RopeTable* turns = nullptr;  // keys are turned back by it before; null: coded as they are
-  std::int64_t page_position = 0;    // of slot 0
+  const RopeTable* rope = nullptr;  // keys are rotated back by it before; null: coded as they are
+  std::int64_t page_position = 0;   // of slot 0
 };
-void seal_keys(const StoreKernels& kernels, const SealWork& work, const HeadPage& copy,
-               const HeadPage& page, float* wide);
-void seal_values(const StoreKernels& kernels, const SealWork& work, const HeadPage& copy,
-                 const HeadPage& page, float* wide);
+void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
+                   const HeadPage& page, float* wide);
+void quantize_values(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
+                     const HeadPage& page, float* wide);
 
 }  // namespace leq::cpu

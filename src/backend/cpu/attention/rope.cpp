@@ -24,8 +24,8 @@ constexpr std::int64_t kChunkRows = 16;
 // Below this many numbers waking other threads costs more than it brings.
 constexpr std::int64_t kSerialNumbers = 16384;
 
-// One row's way: what all heads of a position share.
-struct HeadTurn {
+// What all heads of a position share.
+struct HeadRope {
   const AttentionContext& context;
   const AttentionShape& shape;
   const float* cosines = nullptr;  // [d/2]; null where the model has no rotary embedding
@@ -39,20 +39,21 @@ struct HeadTurn {
 };
 
 // The first rows of the table as columns.
-void fill_block_turns(RopeTable& rope) {
+void fill_block_rope(RopeTable& rope) {
   const std::size_t numbers = 2 * rope.inv_freq.size();
-  std::vector<float> rows(numbers * kTurnBlock);
-  fill_rope_rows(rope, 0, kTurnBlock, rows.data());
-  auto* turns = reinterpret_cast<float*>(rope.block_turns.data());
+  std::vector<float> rows(numbers * kRopeBlock);
+  fill_rope_rows(rope, 0, kRopeBlock, rows.data());
+  auto* columns = reinterpret_cast<float*>(rope.block_rope.data());
   for (std::size_t i = 0; i < numbers; ++i) {
-    for (std::size_t t = 0; t < kTurnBlock; ++t) turns[i * kTurnBlock + t] = rows[t * numbers + i];
+    for (std::size_t t = 0; t < kRopeBlock; ++t)
+      columns[i * kRopeBlock + t] = rows[t * numbers + i];
   }
 }
 
 void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   if (end <= rope.filled) return;
   const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
-  if (rope.filled == 0 && rope.block_turns.size() > 0) fill_block_turns(rope);
+  if (rope.filled == 0 && rope.block_rope.size() > 0) fill_block_rope(rope);
   auto* table = reinterpret_cast<float*>(rope.memory.data());
   const std::int64_t first = rope.filled;
   pool.run((end - first + 63) / 64, [&](std::int64_t task, int) {
@@ -95,21 +96,21 @@ HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
 }
 
 // One kv head of one row.
-void append_head(const HeadTurn& turn, const HeadRow& head, const KvLayer& kv,
+void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
                  std::int32_t page_index, std::int64_t slot, int kv_head, float* wide) {
-  const AttentionShape& shape = turn.shape;
+  const AttentionShape& shape = rope.shape;
   const int dims = shape.head_dim;
-  const AttentionKernels& kernels = turn.context.kernels;
-  const PackedKernels& packed = turn.context.packed;
+  const AttentionKernels& kernels = rope.context.kernels;
+  const PackedKernels& packed = rope.context.packed;
   const bool rotated_keys = kv_scheme(kv.key_type).rotated;
   const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dims)));
   for (int g = 0; g < head.queries; ++g) {
     float* query = head.query + g * dims;
-    turn.apply(query, shape.q_norm);
+    rope.apply(query, shape.q_norm);
     kernels.scale(query, factor, dims, query);
     if (rotated_keys) rotate_head(packed, query, dims);
   }
-  turn.apply(head.key, shape.k_norm);
+  rope.apply(head.key, shape.k_norm);
   if (shape.key_offset != nullptr) {
     const float* offset = shape.key_offset + std::int64_t{kv_head} * dims;
     for (int c = 0; c < dims; ++c) head.key[c] = head.key[c] - offset[c];
@@ -139,17 +140,17 @@ enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
 std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, Whole whole) {
   std::vector<ClosedPage> pages;
   for (const SequenceRun& run : batch.runs) {
-    const std::int64_t before = kv.zones.whole_before(run.first_position, run.end_position());
+    const std::int64_t before = kv.residual.whole_before(run.first_position, run.end_position());
     const bool early = whole == Whole::before_the_batch;
-    std::int64_t at = early ? kv.zones.sealed(run.first_position) : before;
-    const std::int64_t end = early ? before : kv.zones.sealed(run.end_position());
+    std::int64_t at = early ? kv.residual.quantized(run.first_position) : before;
+    const std::int64_t end = early ? before : kv.residual.quantized(run.end_position());
     while (at < end) {
       const std::int64_t base = at / kPageTokens * kPageTokens;
       const std::int64_t last = std::min(end, base + kPageTokens);
       const std::int32_t page = run.pages[static_cast<std::size_t>(at / kPageTokens)];
       if (page >= 0 && kv.copies[static_cast<std::size_t>(page)] >= 0) {
         pages.push_back({page, base, static_cast<int>(at - base), static_cast<int>(last - base),
-                         base == 0 ? kv.zones.sinks : 0});
+                         base == 0 ? kv.residual.sinks : 0});
       }
       at = last;
     }
@@ -167,41 +168,42 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, 
 }
 
 // One kv head of one layer, keys and values, for good.
-void seal_head(const AttentionContext& context, const ClosedPage& closed,
-               const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
+void quantize_head(const AttentionContext& context, const ClosedPage& closed,
+                   const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
   const StoreKernels kernels = {context.kernels, context.packed};
   const auto copy = [&](KvPart part) {
     return copied_head(kv, part, closed.page, shape.kv_heads, shape.head_dim, kv_head);
   };
-  SealWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
+  KvBlockWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
   if (kv_scheme(kv.key_type).blocked()) {
-    work.turns = kv_scheme(kv.key_type).before_rope ? shape.key_turns : nullptr;
+    work.rope = kv_scheme(kv.key_type).before_rope ? shape.key_rope : nullptr;
     work.page_position = closed.position;
-    seal_keys(kernels, work, copy(KvPart::keys),
-              key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+    quantize_keys(kernels, work, copy(KvPart::keys),
+                  key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
   }
   work.type = kv.value_type;
   if (kv_scheme(kv.value_type).blocked()) {
-    seal_values(kernels, work, copy(KvPart::values),
-                value_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
+    quantize_values(kernels, work, copy(KvPart::values),
+                    value_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
   }
 }
 
-void seal_pages(const AttentionContext& context, const AttentionPlan& plan,
-                const std::vector<ClosedPage>& pages, const AttentionShape& shape,
-                std::span<const KvLayer> layers) {
+void quantize_pages(const AttentionContext& context, const AttentionPlan& plan,
+                    const std::vector<ClosedPage>& pages, const AttentionShape& shape,
+                    std::span<const KvLayer> layers) {
   const std::int64_t heads = shape.kv_heads, each = std::ssize(pages) * heads;
   context.pool.run(std::ssize(layers) * each, [&](std::int64_t task, int worker) {
-    seal_head(context, pages[static_cast<std::size_t>(task % each / heads)], shape,
-              layers[static_cast<std::size_t>(task / each)], static_cast<int>(task % heads),
-              worker_scratch(plan, shape, context.scratch, worker).wide);
+    quantize_head(context, pages[static_cast<std::size_t>(task % each / heads)], shape,
+                  layers[static_cast<std::size_t>(task / each)], static_cast<int>(task % heads),
+                  worker_scratch(plan, shape, context.scratch, worker).wide);
   });
 }
 
 }  // namespace
 
-void seal(const AttentionContext& context, const BatchView& batch, const AttentionShape& shape,
-          RopeTable& rope, std::span<const KvLayer> layers) {
+void quantize_kv_blocks(const AttentionContext& context, const BatchView& batch,
+                        const AttentionShape& shape, RopeTable& rope,
+                        std::span<const KvLayer> layers) {
   if (shape.kv_heads == 0 || layers.empty()) return;
   check_pages(batch);
   const std::vector<ClosedPage> pages = closed_pages(batch, layers[0], Whole::before_the_batch);
@@ -213,7 +215,7 @@ void seal(const AttentionContext& context, const BatchView& batch, const Attenti
   }
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
-  seal_pages(context, plan, pages, shape, layers);
+  quantize_pages(context, plan, pages, shape, layers);
 }
 
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
@@ -244,13 +246,13 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
         bad.report(block.first_row + i);
         continue;
       }
-      HeadTurn turn{context, shape};
+      HeadRope head_rope{context, shape};
       if (shape.rotary) {
-        turn.cosines = table + position * dims;
-        turn.sines = turn.cosines + dims / 2;
+        head_rope.cosines = table + position * dims;
+        head_rope.sines = head_rope.cosines + dims / 2;
       }
       const std::int32_t page = block.pages[static_cast<std::size_t>(position / kPageTokens)];
-      append_head(turn, head, kv, page, position % kPageTokens, kv_head, wide);
+      append_head(head_rope, head, kv, page, position % kPageTokens, kv_head, wide);
     }
   };
 
@@ -266,7 +268,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
   }
   bad.check("input of attention");
   const std::vector<ClosedPage> closed = closed_pages(batch, kv, Whole::by_the_batch);
-  if (!closed.empty()) seal_pages(context, plan, closed, shape, {&kv, 1});
+  if (!closed.empty()) quantize_pages(context, plan, closed, shape, {&kv, 1});
 }
 
 }  // namespace leq::cpu

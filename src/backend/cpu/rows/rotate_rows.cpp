@@ -39,10 +39,10 @@ void multiply(const float* factors, std::int64_t n, float* x) {
 
 }  // namespace
 
-void rotate_row(const RotationTable& rotation, Turn turn, float* row) noexcept {
+void rotate_row(const RotationTable& rotation, Direction direction, float* row) noexcept {
   const auto* factors = reinterpret_cast<const float*>(rotation.memory.data());
   const std::int64_t n = rotation.width;
-  if (turn == Turn::in) {
+  if (direction == Direction::forward) {
     if (rotation.stream_norm == NormKind::layer) {
       const float mean = row_mean(row, n);
       for (std::int64_t k = 0; k < n; ++k) row[k] -= mean;
@@ -50,7 +50,7 @@ void rotate_row(const RotationTable& rotation, Turn turn, float* row) noexcept {
     multiply(factors, n, row);
   }
   for (std::int64_t k = 0; k < n; k += rotation.block) hadamard(row + k, rotation.block);
-  if (turn == Turn::back) multiply(factors, n, row);
+  if (direction == Direction::inverse) multiply(factors, n, row);
 }
 
 }  // namespace leq::cpu

@@ -8,6 +8,6 @@
 namespace leq::cpu {
 
 // `row` [W] into the rotated stream or back, in place.
-void rotate_row(const RotationTable& rotation, Turn turn, float* row) noexcept;
+void rotate_row(const RotationTable& rotation, Direction direction, float* row) noexcept;
 
 }  // namespace leq::cpu

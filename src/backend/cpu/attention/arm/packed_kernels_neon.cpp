@@ -142,7 +142,7 @@ void neon_values(const PackedValueTile& tile) noexcept {
 }
 
 template <int bits>
-void neon_turn(const TurnTile& tile) noexcept {
+void neon_rope(const RopeTile& tile) noexcept {
   constexpr int kBlocks = 8 / bits;
   const int half = tile.dims / 2;
   for (int b = 0; b < 2; ++b) {
@@ -158,7 +158,7 @@ void neon_turn(const TurnTile& tile) noexcept {
         return key;
       };
       const Sixteen k0 = keys(p), k1 = keys(half + p);
-      const float* cosines = tile.turns + p * 2 * kKeyBlock + b * kKeyBlock;
+      const float* cosines = tile.rope + p * 2 * kKeyBlock + b * kKeyBlock;
       const float* sines = cosines + half * 2 * kKeyBlock;
       for (int i = 0; i < 4; ++i) {
         const float32x4_t c = vld1q_f32(cosines + i * 4), s = vld1q_f32(sines + i * 4);
@@ -177,9 +177,9 @@ constexpr PackedKernels neon_kernels() {
   all.values[0] = neon_values<8>;
   all.values[1] = neon_values<4>;
   all.values[2] = neon_values<2>;
-  all.turn[0] = neon_turn<8>;
-  all.turn[1] = neon_turn<4>;
-  all.turn[2] = neon_turn<2>;
+  all.rope[0] = neon_rope<8>;
+  all.rope[1] = neon_rope<4>;
+  all.rope[2] = neon_rope<2>;
   return all;
 }
 constexpr PackedKernels kNeonPacked = neon_kernels();

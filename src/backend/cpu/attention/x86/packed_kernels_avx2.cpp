@@ -285,7 +285,7 @@ void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i beg
 
 // Two registers hold what a row of 16 keys does.
 template <int bits>
-void wide_turn(const TurnTile& tile) noexcept {
+void wide_rope(const RopeTile& tile) noexcept {
   constexpr int kBlocks = 8 / bits;
   const std::int64_t dims = tile.dims, half = dims / 2;
   const int block = tile.half * 2;
@@ -307,9 +307,9 @@ void wide_turn(const TurnTile& tile) noexcept {
       channel_keys<bits>(row1 + i, dims * 16, begin, scales[half + p], minima[half + p], k1);
 #pragma GCC unroll 2
       for (int b = 0; b < 2; ++b) {
-        const float* turns = tile.turns + (p * 2 + b) * kKeyBlock + i;
-        const __m256 cosines = _mm256_loadu_ps(turns);
-        const __m256 sines = _mm256_loadu_ps(turns + half * 2 * kKeyBlock);
+        const float* rope = tile.rope + (p * 2 + b) * kKeyBlock + i;
+        const __m256 cosines = _mm256_loadu_ps(rope);
+        const __m256 sines = _mm256_loadu_ps(rope + half * 2 * kKeyBlock);
         float* out = tile.out + (b * dims + 2 * p) * kKeyBlock + i;
         _mm256_storeu_ps(out, _mm256_fnmadd_ps(k1[b], sines, _mm256_mul_ps(k0[b], cosines)));
         _mm256_storeu_ps(out + kKeyBlock,
@@ -321,9 +321,9 @@ void wide_turn(const TurnTile& tile) noexcept {
 
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
-                                 .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
-                                 .turn_back = turn_back,
-                                 .turn_back_keys = turn_back_keys,
+                                 .rope = {wide_rope<8>, wide_rope<4>, wide_rope<2>},
+                                 .inverse_rope = inverse_rope,
+                                 .inverse_rope_keys = inverse_rope_keys,
                                  .chains = wide_chains,
                                  .fold = fold,
                                  .rescale = rescale,

@@ -279,10 +279,10 @@ void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i beg
   keys[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(lanes, bits), numbers);
 }
 
-// Calls take(p, first, second) for each pair p, with the turned numbers of its two channels in the
+// Calls take(p, first, second) for each pair p, with the rotated numbers of its two channels in the
 // two blocks.
 template <int bits, class Take>
-inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Take take) {
+inline __attribute__((always_inline)) void each_rotated(const RopeTile& tile, Take take) {
   constexpr int kBlocks = 8 / bits;
   const std::int64_t dims = tile.dims, half = dims / 2;
   const int block = tile.half * 2;
@@ -306,11 +306,11 @@ inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Tak
       channel_keys<bits>(rows + c * 16, dims * 16, begin, scale, minimum,
                          _mm512_fmadd_ps(scale, codes, minimum), k[n]);
     }
-    const float* turns = tile.turns + p * 2 * kKeyBlock;
+    const float* rope = tile.rope + p * 2 * kKeyBlock;
 #pragma GCC unroll 2
     for (int b = 0; b < 2; ++b) {
-      const __m512 cosines = _mm512_loadu_ps(turns + b * kKeyBlock);
-      const __m512 sines = _mm512_loadu_ps(turns + (half * 2 + b) * kKeyBlock);
+      const __m512 cosines = _mm512_loadu_ps(rope + b * kKeyBlock);
+      const __m512 sines = _mm512_loadu_ps(rope + (half * 2 + b) * kKeyBlock);
       first[b] = _mm512_fnmadd_ps(k[1][b], sines, _mm512_mul_ps(k[0][b], cosines));
       second[b] = _mm512_fmadd_ps(k[0][b], sines, _mm512_mul_ps(k[1][b], cosines));
     }
@@ -319,8 +319,8 @@ inline __attribute__((always_inline)) void each_turned(const TurnTile& tile, Tak
 }
 
 template <int bits>
-void wide_turn(const TurnTile& tile) noexcept {
-  each_turned<bits>(tile, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2]) {
+void wide_rope(const RopeTile& tile) noexcept {
+  each_rotated<bits>(tile, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2]) {
 #pragma GCC unroll 2
     for (int b = 0; b < 2; ++b) {
       float* out = tile.out + (b * std::int64_t{tile.dims} + 2 * p) * kKeyBlock;
@@ -331,11 +331,11 @@ void wide_turn(const TurnTile& tile) noexcept {
 }
 
 template <int bits, int R>
-void turned_rows(const TurnedScoreTile& tile) noexcept {
+void pre_rope_rows(const PreRopeScoreTile& tile) noexcept {
   __m512 sums[R][2];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = _mm512_setzero_ps();
-  each_turned<bits>(
+  each_rotated<bits>(
       tile.keys, [&](std::int64_t p, const __m512(&first)[2], const __m512(&second)[2])
                      __attribute__((always_inline)) {
 #pragma GCC unroll 6
@@ -357,16 +357,16 @@ void turned_rows(const TurnedScoreTile& tile) noexcept {
 }
 
 template <int bits>
-void turned_scores(const TurnedScoreTile& tile) noexcept {
-  using Rows = void (*)(const TurnedScoreTile&) noexcept;
-  constexpr Rows kRows[kQueryTile] = {turned_rows<bits, 1>, turned_rows<bits, 2>,
-                                      turned_rows<bits, 3>, turned_rows<bits, 4>,
-                                      turned_rows<bits, 5>, turned_rows<bits, 6>};
+void pre_rope_scores(const PreRopeScoreTile& tile) noexcept {
+  using Rows = void (*)(const PreRopeScoreTile&) noexcept;
+  constexpr Rows kRows[kQueryTile] = {pre_rope_rows<bits, 1>, pre_rope_rows<bits, 2>,
+                                      pre_rope_rows<bits, 3>, pre_rope_rows<bits, 4>,
+                                      pre_rope_rows<bits, 5>, pre_rope_rows<bits, 6>};
   kRows[tile.queries - 1](tile);
 }
 
 // Sixteen pairs at a time: their first numbers and their second ones, then one after the other.
-void wide_turn_back(const float* x, const float* row, int dims, float* out) noexcept {
+void wide_inverse_rope(const float* x, const float* row, int dims, float* out) noexcept {
   const int half = dims / 2;
   const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   const __m512i high = _mm512_add_epi32(low, _mm512_set1_epi32(8));
@@ -390,10 +390,10 @@ void wide_turn_back(const float* x, const float* row, int dims, float* out) noex
 constexpr PackedKernels kWide = {
     .scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
     .values = {wide_values<8>, wide_values<4>, wide_values<2>},
-    .turn = {wide_turn<8>, wide_turn<4>, wide_turn<2>},
-    .turned_scores = {turned_scores<8>, turned_scores<4>, turned_scores<2>},
-    .turn_back = wide_turn_back,
-    .turn_back_keys = turn_back_keys,
+    .rope = {wide_rope<8>, wide_rope<4>, wide_rope<2>},
+    .pre_rope_scores = {pre_rope_scores<8>, pre_rope_scores<4>, pre_rope_scores<2>},
+    .inverse_rope = wide_inverse_rope,
+    .inverse_rope_keys = inverse_rope_keys,
     .chains = wide_chains,
     .fold = wide_fold,
     .rescale = rescale,

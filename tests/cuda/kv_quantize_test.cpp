@@ -42,7 +42,7 @@ constexpr int kPages = kPositions / 64;
 
 // Keys of the second head in each page, as files have them, after a launch for runs of one sequence
 // each; `numbers` are all copies.
-std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvZones& zones,
+std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvResidual& residual,
                                                const Steps& steps, bool whole_before,
                                                const std::vector<std::byte>& numbers) {
   const KvType type = types.keys;
@@ -72,18 +72,18 @@ std::vector<std::vector<std::byte>> keys_after(const Types& types, const KvZones
   batch.pages = table_there.data();
   const auto page_bytes = static_cast<std::int64_t>(page),
              copy_bytes = static_cast<std::int64_t>(copy);
-  KvSealArguments a;
+  KvQuantizeArguments a;
   a.batch = batch;
   a.heads = {kKvHeads, kKvHeads, kDims, 0, 1};
   a.keys = {keys.data(), page_bytes, type, codes_of(KvPart::keys, type, kDims)};
   a.values = {values.data(), static_cast<std::int64_t>(of_values), types.values,
               codes_of(KvPart::values, types.values, kDims)};
   a.copied = {
-      {copies.data(), copy_bytes, KvType::f16}, {copies.data(), copy_bytes, KvType::f16}, zones};
+      {copies.data(), copy_bytes, KvType::f16}, {copies.data(), copy_bytes, KvType::f16}, residual};
   a.whole_before = whole_before;
   a.layer_count = 1;
   a.layers[0] = {keys.data(), values.data(), copies.data(), copies.data()};
-  launch_kv_seal(a, test_stream());
+  launch_kv_quantize(a, test_stream());
   const std::vector<std::byte> found = keys.host();
   const std::size_t row = kv_number_bytes(kv_scheme(type), kDims);
   const auto ends = static_cast<std::size_t>(kv_ends(KvPart::keys, type, kDims));
@@ -101,11 +101,11 @@ std::vector<std::byte> random_copies(std::size_t sequences) {
 }
 
 // The blocks of keys that a launch writes, by their first positions.
-std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones,
-                                        const Steps& steps, bool whole_before) {
-  const auto pages = keys_after(types, zones, steps, whole_before, random_copies(steps.size()));
+std::vector<std::vector<int>> quantized_by(const Types& types, const KvResidual& residual,
+                                           const Steps& steps, bool whole_before) {
+  const auto pages = keys_after(types, residual, steps, whole_before, random_copies(steps.size()));
   const std::size_t row = kv_number_bytes(kv_scheme(types.keys), kDims);
-  std::vector<std::vector<int>> sealed(steps.size());
+  std::vector<std::vector<int>> quantized(steps.size());
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const int block = kv_scheme(types.keys).block;
     for (int slot = 0; slot < 64; slot += block) {
@@ -113,19 +113,19 @@ std::vector<std::vector<int>> sealed_by(const Types& types, const KvZones& zones
       const auto untouched = [](std::byte b) { return b == kJunk; };
       const bool whole =
           std::all_of(from, from + block * static_cast<std::ptrdiff_t>(row), untouched);
-      if (!whole) sealed[i / kPages].push_back(static_cast<int>(i % kPages) * 64 + slot);
+      if (!whole) quantized[i / kPages].push_back(static_cast<int>(i % kPages) * 64 + slot);
     }
   }
-  return sealed;
+  return quantized;
 }
 
 // A query at `i` reads a block as codes where its end lies `recent` positions back or more.
-std::vector<int> due(const Types& types, const KvZones& zones, int first, int rows,
+std::vector<int> due(const Types& types, const KvResidual& residual, int first, int rows,
                      bool whole_before) {
   std::vector<int> blocks;
-  for (int block = 0; block + zones.block <= first + rows; block += zones.block) {
-    const int end = block + zones.block;
-    const auto read_by = [&](int i) { return end <= i + 1 - zones.recent; };
+  for (int block = 0; block + residual.block <= first + rows; block += residual.block) {
+    const int end = block + residual.block;
+    const auto read_by = [&](int i) { return end <= i + 1 - residual.recent; };
     bool read = false;
     for (int i = first; i < first + rows; ++i) read = read || read_by(i);
     const bool done = first > 0 && read_by(first - 1);
@@ -136,12 +136,12 @@ std::vector<int> due(const Types& types, const KvZones& zones, int first, int ro
 }
 
 void expect_due(const Types& types, int recent, const std::vector<std::pair<int, int>>& steps) {
-  KvZones zones = kv_zones(types.keys, types.values);
-  zones.recent = recent;
+  KvResidual residual = kv_residual(types.keys, types.values);
+  residual.recent = recent;
   for (const bool whole_before : {true, false}) {
-    const auto sealed = sealed_by(types, zones, steps, whole_before);
+    const auto quantized = quantized_by(types, residual, steps, whole_before);
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      EXPECT_EQ(sealed[s], due(types, zones, steps[s].first, steps[s].second, whole_before))
+      EXPECT_EQ(quantized[s], due(types, residual, steps[s].first, steps[s].second, whole_before))
           << kv_type_name(types.keys) << '/' << kv_type_name(types.values) << ", recent " << recent
           << ", " << steps[s].second << " rows from " << steps[s].first
           << (whole_before ? ", before" : ", by the step");
@@ -149,7 +149,7 @@ void expect_due(const Types& types, int recent, const std::vector<std::pair<int,
   }
 }
 
-TEST(KvSeal, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
+TEST(KvQuantize, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
   std::mt19937 random(1);
   std::vector<std::pair<int, int>> steps;
   for (const int rows : {1, 31, 32, 33, 63, 64, 65, 96, 128}) {
@@ -164,7 +164,7 @@ TEST(KvSeal, MakesCodesOfEachBlockOnceInTheLaunchThatItIsDueIn) {
 }
 
 // Of runs that are all as long the grid has no block to spare, wherever they begin in a block.
-TEST(KvSeal, HasABlockForAllThatRunsOfOneLengthMayClose) {
+TEST(KvQuantize, HasABlockForAllThatRunsOfOneLengthMayClose) {
   for (const Types& types : kTypes) {
     for (const int rows : {1, 9, 33, 65}) {
       std::vector<std::pair<int, int>> steps;
@@ -175,7 +175,7 @@ TEST(KvSeal, HasABlockForAllThatRunsOfOneLengthMayClose) {
 }
 
 // Sinks are read in f16 alone: whatever they are, the block that they lie in is coded as ever.
-TEST(KvSeal, SinksHaveNoSayInTheRangesOfTheirBlock) {
+TEST(KvQuantize, SinksHaveNoSayInTheRangesOfTheirBlock) {
   const Steps steps = {{0, 128}};
   constexpr int kSinks = 4;
   std::vector<std::byte> numbers = random_copies(1), with_large = numbers;
@@ -186,11 +186,11 @@ TEST(KvSeal, SinksHaveNoSayInTheRangesOfTheirBlock) {
     }
   }
   for (const Types& types : kTypes) {
-    KvZones zones = kv_zones(types.keys, types.values);
-    zones.recent = 8;
+    KvResidual residual = kv_residual(types.keys, types.values);
+    residual.recent = 8;
     const auto keys = [&](int sinks, const std::vector<std::byte>& copies) {
-      zones.sinks = sinks;
-      std::vector<std::byte> page = keys_after(types, zones, steps, false, copies)[0];
+      residual.sinks = sinks;
+      std::vector<std::byte> page = keys_after(types, residual, steps, false, copies)[0];
       // But for the codes of the sinks themselves, which nobody reads.
       const std::size_t row = kv_number_bytes(kv_scheme(types.keys), kDims);
       page.erase(page.begin(), page.begin() + static_cast<std::ptrdiff_t>(kSinks * row));

@@ -1,4 +1,4 @@
-#include "comm/last_words.h"
+#include "comm/abort_report.h"
 
 #include <signal.h>
 #include <time.h>
@@ -70,7 +70,7 @@ void on_term(int signal) {
 
 }  // namespace
 
-void speak_last_words(int rank, int size) {
+void report_place_on_signal(int rank, int size) {
   g_rank = rank;
   g_size = size;
   struct sigaction now = {};
@@ -80,7 +80,7 @@ void speak_last_words(int rank, int size) {
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
-LastPlace::LastPlace(std::string_view operation, std::string_view site, std::int64_t step) {
+ReportedPlace::ReportedPlace(std::string_view operation, std::string_view site, std::int64_t step) {
   g_place.step = step;
   g_place.site = site.data();
   g_place.site_size = site.size();
@@ -88,6 +88,6 @@ LastPlace::LastPlace(std::string_view operation, std::string_view site, std::int
   g_place.operation = operation.data();
 }
 
-LastPlace::~LastPlace() { g_place.operation = nullptr; }
+ReportedPlace::~ReportedPlace() { g_place.operation = nullptr; }
 
 }  // namespace leq

@@ -3,7 +3,7 @@
 // host versions are what a conformance test there compares with, bit for bit.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 #ifndef __CUDACC__
 #include "base/half.h"

@@ -14,14 +14,14 @@
 
 namespace leq {
 
-class LifeSigns {
+class Heartbeat {
  public:
   // `turn`: whose holder may call MPI. Both must outlive the signs.
-  LifeSigns(const MpiCalls& calls, std::mutex& turn, int rank, int size,
+  Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
             std::chrono::milliseconds silence);
-  ~LifeSigns();
-  LifeSigns(const LifeSigns&) = delete;
-  LifeSigns& operator=(const LifeSigns&) = delete;
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
 
   // A rank of which nothing has been heard for too long; -1: all live.
   int lost() const { return lost_.load(std::memory_order_acquire); }
@@ -31,7 +31,7 @@ class LifeSigns {
   void look();
 
   const MpiCalls& calls_;
-  std::mutex& turn_;
+  std::mutex& mpi_mutex_;
   int rank_;
   std::chrono::milliseconds pause_;
   std::vector<int> quiet_;  // [ranks] pauses since the last sign

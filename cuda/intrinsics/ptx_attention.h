@@ -3,7 +3,7 @@
 // (the order of sums in an f16 mma, the last bits of exp2): there the emulator is only near.
 #pragma once
 
-#include "cuda/words/ptx.h"
+#include "cuda/intrinsics/ptx.h"
 
 #ifndef __CUDACC__
 #include "base/float_math.h"

@@ -2,7 +2,7 @@
 // goes on with what the others wrote.
 #pragma once
 
-#include "cuda/words/ptx.h"
+#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 

@@ -2,7 +2,7 @@
 // lie in shared memory, behind the threads' backs. PTX for nvcc, its meaning for the emulator.
 #pragma once
 
-#include "cuda/words/hopper.h"
+#include "cuda/intrinsics/hopper.h"
 
 namespace leq::LEQ_GPU::ptx {
 

@@ -1,7 +1,7 @@
 // Groups of columns that share a scale.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

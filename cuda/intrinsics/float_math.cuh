@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/float_math.h"
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/rt/tensor_map.h"
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 #ifndef __CUDACC__
 #include "cuda/sim/async.h"

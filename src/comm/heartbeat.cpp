@@ -1,4 +1,4 @@
-#include "comm/life_signs.h"
+#include "comm/heartbeat.h"
 
 namespace leq {
 namespace {
@@ -7,16 +7,16 @@ constexpr int kSigns = 20;
 
 }  // namespace
 
-LifeSigns::LifeSigns(const MpiCalls& calls, std::mutex& turn, int rank, int size,
+Heartbeat::Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
                      std::chrono::milliseconds silence)
     : calls_(calls),
-      turn_(turn),
+      mpi_mutex_(mpi_mutex),
       rank_(rank),
       pause_(silence / kSigns),
       quiet_(static_cast<std::size_t>(size), 0),
       thread_([this] { run(); }) {}
 
-LifeSigns::~LifeSigns() {
+Heartbeat::~Heartbeat() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
@@ -25,7 +25,7 @@ LifeSigns::~LifeSigns() {
   thread_.join();
 }
 
-void LifeSigns::run() {
+void Heartbeat::run() {
   std::unique_lock lock(mutex_);
   while (!ends_) {
     lock.unlock();
@@ -35,10 +35,10 @@ void LifeSigns::run() {
   }
 }
 
-// Pauses are counted and not the time: where all processes are stopped together, and go on, nobody
+// Pauses are counted and not the time: where all processes are stopped together, and go on, no one
 // is missed.
-void LifeSigns::look() {
-  const std::lock_guard turn(turn_);
+void Heartbeat::look() {
+  const std::lock_guard lock(mpi_mutex_);
   calls_.beat();
   for (int& pauses : quiet_) ++pauses;
   for (int rank = calls_.beat_of(); rank >= 0; rank = calls_.beat_of()) {

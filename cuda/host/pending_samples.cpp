@@ -1,4 +1,4 @@
-#include "cuda/host/drawings.h"
+#include "cuda/host/pending_samples.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,11 +8,11 @@
 
 namespace leq::LEQ_GPU {
 
-// Its landing may be used again at once where nobody waited: copies to it are in the stream's
+// Its landing may be used again at once where no one waited: copies to it are in the stream's
 // order, and only the last one's event is waited for.
-class Drawings::Begun final : public Drawing {
+class PendingSamples::Begun final : public PendingSample {
  public:
-  Begun(Drawings& of, std::unique_ptr<Landing> landing)
+  Begun(PendingSamples& of, std::unique_ptr<Landing> landing)
       : of_(of),
         landing_(std::move(landing)),
         rows_(of.sampler_.rows()),
@@ -29,13 +29,13 @@ class Drawings::Begun final : public Drawing {
   bool is_last() const override { return number_ == of_.sampler_.number(); }
 
  private:
-  Drawings& of_;
+  PendingSamples& of_;
   std::unique_ptr<Landing> landing_;
   std::int64_t rows_;
   std::uint64_t number_;
 };
 
-std::unique_ptr<Drawing> Drawings::begin(const FloatRows& logits, std::int64_t vocabulary,
+std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits, std::int64_t vocabulary,
                                          std::span<const SampleRequest> requests) {
   const auto is_hosts = [](const SampleRequest& request) { return draws_on_host(request); };
   if (requests.empty() || requests.size() > DeviceSampler::kMostRows ||
@@ -51,7 +51,7 @@ std::unique_ptr<Drawing> Drawings::begin(const FloatRows& logits, std::int64_t v
   return std::make_unique<Begun>(*this, std::move(landing));
 }
 
-std::unique_ptr<Drawings::Landing> Drawings::take_landing() {
+std::unique_ptr<PendingSamples::Landing> PendingSamples::take_landing() {
   if (idle_.empty()) {
     return std::make_unique<Landing>(Pinned(Faults::kWordBytes),
                                      Pinned(DeviceSampler::kMostRows * sizeof(std::int32_t)),

@@ -7,17 +7,17 @@
 
 namespace leq {
 
-// From now on SIGTERM is answered so, where nobody else has asked for it. Of one process.
-void speak_last_words(int rank, int size);
+// Installs the SIGTERM handler, unless the process has one already.
+void report_place_on_signal(int rank, int size);
 
 // Until the place is gone this rank is there: an operation, its name, the step of the model. The
 // texts must live as long.
-class LastPlace {
+class ReportedPlace {
  public:
-  LastPlace(std::string_view operation, std::string_view site, std::int64_t step);
-  ~LastPlace();
-  LastPlace(const LastPlace&) = delete;
-  LastPlace& operator=(const LastPlace&) = delete;
+  ReportedPlace(std::string_view operation, std::string_view site, std::int64_t step);
+  ~ReportedPlace();
+  ReportedPlace(const ReportedPlace&) = delete;
+  ReportedPlace& operator=(const ReportedPlace&) = delete;
 };
 
 }  // namespace leq

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/rt/rt.h"
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 #ifdef __CUDACC__
 #include <array>

@@ -1,7 +1,7 @@
 // Sums and maxima over a warp and over a block, in one fixed order for a given number of threads.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -3,7 +3,7 @@
 // emulator holds it back until then.
 #pragma once
 
-#include "cuda/words/simt.h"
+#include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,4 +1,4 @@
-#include "eval/yardstick.h"
+#include "eval/kl_reference.h"
 
 #include <filesystem>
 
@@ -17,7 +17,7 @@ RunLimits limits_of(const MixedSearch& request, const ModelConfig& config) {
 
 }  // namespace
 
-Yardstick::Yardstick(const MixedSearch& request, const Model& model, Workers& workers)
+KlReference::KlReference(const MixedSearch& request, const Model& model, Workers& workers)
     : workers_(workers), limits_(limits_of(request, model.config())) {
   ProtocolSettings settings;
   settings.join = Join::none;
@@ -41,13 +41,13 @@ Yardstick::Yardstick(const MixedSearch& request, const Model& model, Workers& wo
   std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
 }
 
-std::string Yardstick::identity() const {
+std::string KlReference::identity() const {
   return key_.tokens_sha256 + ' ' + std::to_string(key_.window) + ' ' +
          std::to_string(key_.windows);
 }
 
-Divergence Yardstick::measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
-                              KvType values) const {
+Divergence KlReference::measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
+                                KvType values) const {
   Backend& backend = *workers_.backend;
   RunLimits limits = limits_;
   limits.key_type = keys;

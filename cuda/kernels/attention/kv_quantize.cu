@@ -7,15 +7,15 @@
 
 #include "cuda/kernels/attention/kv_encode.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
-#include "cuda/words/run.h"
+#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kSealThreads = 128;
+constexpr int kBlockThreads = 128;
 
 // Slots [first, first + count) of one head in a page.
-struct SealBlock {
+struct QuantizedBlock {
   KvCodes codes;
   int dims, first, count, sinks;
   KvHeadPage copy;
@@ -39,10 +39,10 @@ struct SealBlock {
 };
 
 // A thread for each channel; sinks have no say.
-__device__ void range_keys(const SealBlock& block) {
+__device__ void range_keys(const QuantizedBlock& block) {
   const int last = block.first + block.count, begin = max(block.first, block.sinks);
   const int row = block.first / block.codes.block * block.dims;
-  for (int c = static_cast<int>(threadIdx.x); c < block.dims; c += kSealThreads) {
+  for (int c = static_cast<int>(threadIdx.x); c < block.dims; c += kBlockThreads) {
     float low = INFINITY, high = -INFINITY;
     for (int slot = begin; slot < last; ++slot) {
       const float x = block.number(slot, c);
@@ -55,11 +55,11 @@ __device__ void range_keys(const SealBlock& block) {
 }
 
 // A warp for each group of each position.
-__device__ void range_values(const SealBlock& block) {
+__device__ void range_values(const QuantizedBlock& block) {
   const int lane = static_cast<int>(threadIdx.x % 32), group = block.codes.group;
   const int groups = block.codes.ends / kKvPageTokens;
   for (int i = static_cast<int>(threadIdx.x / 32); i < block.count * groups;
-       i += kSealThreads / 32) {
+       i += kBlockThreads / 32) {
     const int slot = block.first + i / groups, from = i % groups * group;
     float low = INFINITY, high = -INFINITY;
     for (int c = from + lane; c < min(from + group, block.dims); c += 32) {
@@ -75,11 +75,11 @@ __device__ void range_values(const SealBlock& block) {
 // Words of the block's codes: each is one thread's. A block has whole words, those of values among
 // others.
 template <KvPart part>
-__device__ void write_codes(const SealBlock& block) {
+__device__ void write_codes(const QuantizedBlock& block) {
   const KvCodes& codes = block.codes;
   const int groups = codes.ends / kKvPageTokens;
   const int words = static_cast<int>(kv_code_bytes(codes.bits, block.dims)) / 4;
-  for (int word = static_cast<int>(threadIdx.x); word < words; word += kSealThreads) {
+  for (int word = static_cast<int>(threadIdx.x); word < words; word += kBlockThreads) {
     const int slot = kv_code_owner(part, codes.bits, block.dims, word, 0).slot;
     if (slot < block.first || slot >= block.first + block.count) continue;
     std::uint32_t made = 0;
@@ -99,7 +99,7 @@ __device__ void write_codes(const SealBlock& block) {
 }
 
 template <KvPart part>
-__device__ void seal(const KvSealArguments& a, const KvSealLayer& layer, const AttentionRun& run,
+__device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLayer& layer, const AttentionRun& run,
                      int first, float* memory) {
   KvPages pages = part == KvPart::keys ? a.keys : a.values;
   KvPages copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
@@ -110,16 +110,16 @@ __device__ void seal(const KvSealArguments& a, const KvSealLayer& layer, const A
   const int page = a.batch.pages[run.pages_at + first / kKvPageTokens];
   const int copy = a.batch.pages[run.copies_at + first / kKvPageTokens];
   if (page < 0 || copy < 0) return;  // behind windows; coded before
-  SealBlock block;
+  QuantizedBlock block;
   block.codes = pages.codes;
   block.dims = a.heads.head_dim;
-  block.count = part == KvPart::keys ? pages.codes.block : a.copied.zones.block;
-  block.sinks = first < kKvPageTokens ? a.copied.zones.sinks : 0;
+  block.count = part == KvPart::keys ? pages.codes.block : a.copied.residual.block;
+  block.sinks = first < kKvPageTokens ? a.copied.residual.sinks : 0;
   block.copy = kv_head_page(copies, copy, a.heads, head);
   block.page = packed_head(pages, page, a.heads, head);
   block.scales = memory;
-  // The zones' blocks may be twice as long as the keys'.
-  for (block.first = in_page; block.first < in_page + a.copied.zones.block;
+  // Blocks of the residual may be twice as long as the keys'.
+  for (block.first = in_page; block.first < in_page + a.copied.residual.block;
        block.first += block.count) {
     block.minima =
         memory +
@@ -135,47 +135,47 @@ __device__ void seal(const KvSealArguments& a, const KvSealLayer& layer, const A
   }
 }
 
-__global__ void __launch_bounds__(kSealThreads)
-    kv_seal(const LEQ_GRID_CONSTANT KvSealArguments a, int blocks_of_run) {
-  LEQ_BOUNDS(kSealThreads);
+__global__ void __launch_bounds__(kBlockThreads)
+    kv_quantize(const LEQ_GRID_CONSTANT KvQuantizeArguments a, int blocks_of_run) {
+  LEQ_BOUNDS(kBlockThreads);
   LEQ_DYNAMIC_SHARED(float, memory);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
   const AttentionRun& run = a.batch.runs[static_cast<int>(blockIdx.x) / blocks_of_run];
-  const KvZones& zones = a.copied.zones;
-  const auto sealed = [&](int length) { return max(length - zones.recent, 0) & -zones.block; };
-  const int begin = sealed(run.first_position), end = sealed(run.first_position + run.rows);
-  const int whole = min(run.first_position & -zones.block, end);
+  const KvResidual& residual = a.copied.residual;
+  const auto quantized = [&](int length) { return max(length - residual.recent, 0) & -residual.block; };
+  const int begin = quantized(run.first_position), end = quantized(run.first_position + run.rows);
+  const int whole = min(run.first_position & -residual.block, end);
   const int first =
-      (a.whole_before ? begin : whole) + static_cast<int>(blockIdx.x) % blocks_of_run * zones.block;
+      (a.whole_before ? begin : whole) + static_cast<int>(blockIdx.x) % blocks_of_run * residual.block;
   if (first >= (a.whole_before ? whole : end)) return;
-  const KvSealLayer& layer = a.layers[blockIdx.z / 2];
+  const KvQuantizeLayer& layer = a.layers[blockIdx.z / 2];
   if (blockIdx.z % 2 == 0) {
-    seal<KvPart::keys>(a, layer, run, first, memory);
+    quantize_block<KvPart::keys>(a, layer, run, first, memory);
   } else {
-    seal<KvPart::values>(a, layer, run, first, memory);
+    quantize_block<KvPart::values>(a, layer, run, first, memory);
   }
 }
 
 }  // namespace
 
-void launch_kv_seal(const KvSealArguments& a, rt::Stream& stream) {
-  const KvZones& zones = a.copied.zones;
+void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
+  const KvResidual& residual = a.copied.residual;
   // A run no longer than what is read in f16 reads no codes of blocks that it closes itself.
-  const bool due = a.whole_before ? zones.recent > 0 : a.batch.longest_run > zones.recent;
-  if (!zones.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
+  const bool due = a.whole_before ? residual.recent > 0 : a.batch.longest_run > residual.recent;
+  if (!residual.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
-  const auto block = static_cast<std::size_t>(zones.block);
+  const auto block = static_cast<std::size_t>(residual.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
   // Rows that end in a block that others began close it.
-  const std::int64_t most = a.batch.longest_run / zones.block + 1;
+  const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
-          {"kv_seal",
+          {"kv_quantize",
            dim3(static_cast<unsigned>(a.batch.run_count * most),
                 static_cast<unsigned>(a.heads.kv_heads), static_cast<unsigned>(2 * a.layer_count)),
-           dim3(kSealThreads), 2 * numbers * sizeof(float), rt::Start::early},
-          kv_seal, a, static_cast<int>(most));
+           dim3(kBlockThreads), 2 * numbers * sizeof(float), rt::Start::early},
+          kv_quantize, a, static_cast<int>(most));
 }
 
 }  // namespace leq::LEQ_GPU

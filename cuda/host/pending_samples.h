@@ -14,15 +14,15 @@
 
 namespace leq::LEQ_GPU {
 
-class Drawings {
+class PendingSamples {
  public:
-  // All of them must outlive the drawings, and these what begin() returns.
-  Drawings(int device, rt::Stream& stream, DeviceSampler& sampler, Faults& faults)
+  // All of them must outlive the pending samples, and these what begin() returns.
+  PendingSamples(int device, rt::Stream& stream, DeviceSampler& sampler, Faults& faults)
       : device_(device), stream_(stream), sampler_(sampler), faults_(faults) {}
 
   // As Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for cuts
   // that are the host's.
-  std::unique_ptr<Drawing> begin(const FloatRows& logits, std::int64_t vocabulary,
+  std::unique_ptr<PendingSample> begin(const FloatRows& logits, std::int64_t vocabulary,
                                  std::span<const SampleRequest> requests);
 
  private:

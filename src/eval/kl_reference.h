@@ -13,10 +13,10 @@
 
 namespace leq {
 
-class Yardstick {
+class KlReference {
  public:
   // Runs `model`, the base, over the text. `workers` must outlive the object.
-  Yardstick(const MixedSearch& request, const Model& model, Workers& workers);
+  KlReference(const MixedSearch& request, const Model& model, Workers& workers);
 
   // What KL depends on beside the models.
   std::string identity() const;
