@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install deb wheel cuda deps demo-deps release-deps check-deps arm-deps demo real test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install deb wheel cuda deps demo-deps release-deps check-deps arm-deps demo real report test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -78,6 +78,13 @@ real: demo-deps
 	cmake --preset release
 	cmake --build build/release -j $(JOBS) --target leq-quantize leq-run leq-perplexity
 	@examples/real/real.sh build/release
+
+# Ways to quantize beside each other: docs/report.html of the storyteller, docs/report-smollm2.html where
+# `make real` has fetched that model. Half an hour on two idle cores for both; QUICK=--quick takes minutes.
+report: demo-deps
+	cmake --preset release
+	cmake --build build/release -j $(JOBS) --target leq-compare
+	@examples/report.sh build/release $(QUICK)
 
 # Optimized build with warnings as errors, then every test.
 test: deps
