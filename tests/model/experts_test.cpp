@@ -200,7 +200,7 @@ TEST(Experts, ListTheirTensorsOnce) {
   std::int64_t linears = 0, exact = 0;
   for (const TensorSpec& spec : layer_tensors(config, 0)) {
     linears += is_block_linear(spec.role) ? 1 : 0;
-    exact += spec.role == TensorRole::router ? 1 : 0;
+    exact += spec.role == TensorRole::exact_linear ? 1 : 0;
   }
   EXPECT_EQ(linears, 4 + 3 * 6 + 3);
   EXPECT_EQ(exact, 2);

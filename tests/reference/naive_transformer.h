@@ -178,7 +178,7 @@ class NaiveTransformer {
     } else {
       attention_sublayer(l, at, x);
     }
-    mlp_sublayer(*c_.layer(l).dense_mlp(), at, x);
+    mlp_sublayer(c_.layer(l), at, x);
   }
 
   void attention_sublayer(std::int64_t l, const std::string& at, Matrix& x) const {
@@ -297,14 +297,14 @@ class NaiveTransformer {
     return out;
   }
 
-  void mlp_sublayer(const DenseMlpConfig& mlp, const std::string& at, Matrix& x) const {
+  void mlp_sublayer(const LayerConfig& layer, const std::string& at, Matrix& x) const {
     for (auto& state : x) {
       const auto h = norm(state, at + "mlp_norm");
-      if (c_.layer(l).experts_mlp() != nullptr) {
-        experts(*c_.layer(l).experts_mlp(), at, h, state);
+      if (layer.experts_mlp() != nullptr) {
+        experts(*layer.experts_mlp(), at, h, state);
         continue;
       }
-      const DenseMlpConfig& mlp = *c_.layer(l).dense_mlp();
+      const DenseMlpConfig& mlp = *layer.dense_mlp();
       if (on_input) on_input(at + "gate_up", h);
       auto up = linear(h, at + "up", mlp.hidden);
       if (mlp.gated) {
