@@ -169,8 +169,7 @@ typedef struct leq_session_options {
   int64_t sequence_context; /* in one of them; 0: all, where one may take what others do not need */
   int32_t sequences;        /* replies written at once; 0: 1 */
   int32_t batch_tokens;     /* fed in one step; 0: 512 */
-  int32_t
-      logit_rows; /* rows of leq_feed in one step; 0: few, so that LEQ_ALL_LOGITS takes longer */
+  int32_t logit_rows;       /* rows of leq_feed in one step; 0: few, LEQ_ALL_LOGITS takes longer */
   uint32_t flags; /* LEQ_NO_SPECULATION */
   const char* key_type; /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;

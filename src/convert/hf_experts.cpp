@@ -10,8 +10,11 @@
 namespace leq {
 namespace {
 
+// False, too, where the family has no such key.
+bool has(const Json& json, const char* key) { return key != nullptr && is_given(json, key); }
+
 std::int64_t expert_count(const Json& json, const ExpertKeys& keys, std::string_view source) {
-  const bool other = !is_given(json, keys.experts) && is_given(json, keys.experts_too);
+  const bool other = !has(json, keys.experts) && has(json, keys.experts_too);
   const char* key = other ? keys.experts_too : keys.experts;
   const auto count = json_get<std::int64_t>(json, key, source);
   require(count >= 0, source, ": ", key, " = ", count, ": expected at least 0");
@@ -27,7 +30,7 @@ std::vector<bool> sparse_layers(const Json& json, const ExpertKeys& keys, std::i
           ": expected at least 1");
   std::vector<bool> sparse;
   for (std::int64_t i = 0; i < layers; ++i) sparse.push_back((i + 1) % step == 0);
-  if (!is_given(json, keys.dense_layers)) return sparse;
+  if (!has(json, keys.dense_layers)) return sparse;
   const Json& dense = json[keys.dense_layers];
   require(dense.is_array(), source, ": ", keys.dense_layers, ": expected a list of layers");
   for (const auto& entry : dense) {
