@@ -119,8 +119,8 @@ class RandomCheckpoint {
   void add_experts(const Json& config, const std::string& at, Experts spelling) {
     const bool mixtral = spelling == Experts::mixtral;
     const auto width = config.at("hidden_size").get<std::int64_t>();
-    const auto hidden = config.value("moe_intermediate_size", config.at("intermediate_size"))
-                            .get<std::int64_t>();
+    const auto hidden =
+        config.value("moe_intermediate_size", config.at("intermediate_size")).get<std::int64_t>();
     const auto count = config.at("num_local_experts").get<std::int64_t>();
     const auto numbers = [&](std::int64_t n, std::int64_t k) {
       std::vector<float> values;
@@ -138,8 +138,8 @@ class RandomCheckpoint {
       gate_up.insert(gate_up.end(), up.begin(), up.end());
       downs.insert(downs.end(), down.begin(), down.end());
       if (spelling == Experts::stacked) continue;
-      const std::string of = at + (mixtral ? "block_sparse_moe" : "mlp") + ".experts." +
-                             std::to_string(e) + ".";
+      const std::string of =
+          at + (mixtral ? "block_sparse_moe" : "mlp") + ".experts." + std::to_string(e) + ".";
       add_values(of + (mixtral ? "w1" : "gate_proj") + ".weight", {hidden, width}, gate);
       add_values(of + (mixtral ? "w3" : "up_proj") + ".weight", {hidden, width}, up);
       add_values(of + (mixtral ? "w2" : "down_proj") + ".weight", {width, hidden}, down);
