@@ -231,7 +231,7 @@ Json config_of(const GgufSource& source, const Keys& keys, const Family& family)
   read_biases(source, family, config);
   read_experts(source, keys, family, config);
   const std::int64_t window = keys.count_if_there("attention.sliding_window").value_or(0);
-  if (family.windows == WindowRule::all_layers || family.windows == WindowRule::given) {
+  if (family.windows == WindowRule::all_layers || family.windows == WindowRule::named) {
     config["sliding_window"] = window;
   }
   return config;
