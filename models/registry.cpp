@@ -19,9 +19,8 @@ extern const Family kQwen3_5Moe;
 
 std::span<const Family* const> families() {
   static constexpr std::array<const Family*, 11> kFamilies = {
-      &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral,
-      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5,
-      &kQwen3_5Moe};
+      &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,   &kQwen2,
+      &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe};
   return kFamilies;
 }
 
