@@ -58,8 +58,9 @@ struct ExpertKeys {
   const char* experts;  // and by its other name
   const char* experts_too;
   const char* active;
-  const char* hidden;        // of one expert
-  const char* normalized;    // absent from the file: false; nullptr: they always are
+  const char* hidden;      // of one expert
+  const char* normalized;  // nullptr: they always are
+  bool normalized_if_absent = false;
   const char* sparse_step;   // layer i has experts where (i + 1) % step == 0
   const char* dense_layers;  // a list of layers without
   const char* shared_hidden;

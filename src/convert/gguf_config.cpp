@@ -18,12 +18,14 @@ struct Architecture {
   std::string_view name;
   std::string_view model_type;
   std::string_view windowed = {};  // model_type where attention.sliding_window is there
+  std::string_view experts = {};   // model_type where expert_count is above 0
   bool paired_rows = false;        // q and k in llama.cpp's order of rows
 };
-constexpr std::array<Architecture, 4> kArchitectures = {{
-    {"llama", "llama", "mistral", true},
+constexpr std::array<Architecture, 5> kArchitectures = {{
+    {"llama", "llama", "mistral", "mixtral", true},
     {"qwen2", "qwen2"},
     {"qwen3", "qwen3"},
+    {"qwen3moe", "qwen3_moe", {}, "qwen3_moe"},
     {"gpt2", "gpt2"},
 }};
 
@@ -77,13 +79,33 @@ std::string gguf_name(const TensorRule& rule) {
   return name + (bias ? ".bias" : ".weight");
 }
 
+// All experts in one tensor, or as older converters wrote them one by one.
+constexpr std::array<TensorRule, 7> kExpertRules = {{
+    {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
+    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_exps.weight", false, 0, 1, true},
+    {"layers.{}.experts.{}.up", "blk.{}.ffn_up_exps.weight", false, 0, 1, true},
+    {"layers.{}.experts.{}.down", "blk.{}.ffn_down_exps.weight", false, 0, 1, true},
+    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate.{}.weight"},
+    {"layers.{}.experts.{}.up", "blk.{}.ffn_up.{}.weight"},
+    {"layers.{}.experts.{}.down", "blk.{}.ffn_down.{}.weight"},
+}};
+
+bool is_of_experts(const TensorRule& rule) {
+  return std::ranges::find(kExpertRules, rule.leq, &TensorRule::leq) != kExpertRules.end();
+}
+
 // The family with GGUF's names; its weights are never transposed.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
-  for (const TensorRule& rule : family.tensors) model.names.push_back(gguf_name(rule));
+  std::erase_if(model.family.tensors, is_of_experts);
+  for (const TensorRule& rule : model.family.tensors) model.names.push_back(gguf_name(rule));
   for (std::size_t i = 0; i < model.names.size(); ++i) {
     model.family.tensors[i].source = model.names[i];
     model.family.tensors[i].transposed = false;
+  }
+  if (family.experts) {
+    model.family.tensors.insert(model.family.tensors.end(), kExpertRules.begin(),
+                                kExpertRules.end());
   }
   model.family.prefixes = {""};
   model.family.head = "output.weight";
@@ -125,7 +147,8 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
     require(!value || *value == none, source, ": ", keys.prefix(), key, " = ", value.value_or(0),
             ": ", what, " not supported");
   };
-  refuse("expert_count", 0, "mixtures of experts are");
+  if (architecture.experts.empty()) refuse("expert_count", 0, "mixtures of experts are");
+  refuse("expert_shared_count", 0, "its shared experts are");
   refuse("nextn_predict_layers", 0, "layers that predict several tokens are");
   if (architecture.windowed.empty()) refuse("attention.sliding_window", 0, "its windows are");
   for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias",
@@ -170,6 +193,25 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
   set(config, family.mlp_bias_key, there("blk.0.ffn_up.bias") || there("blk.0.ffn_down.bias"));
 }
 
+// Layers without a router are dense.
+void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {
+  if (!family.experts) return;
+  const ExpertKeys& names = *family.experts;
+  set(config, names.experts, keys.count("expert_count"));
+  set(config, names.active, keys.count("expert_used_count"));
+  if (std::string_view(names.hidden) != family.keys.hidden) {
+    set(config, names.hidden, keys.count("expert_feed_forward_length"));
+  }
+  set(config, names.normalized, true);  // as llama.cpp computes it
+  if (names.dense_layers == nullptr) return;
+  Json dense = Json::array();
+  for (std::int64_t layer = 0; layer < keys.count("block_count"); ++layer) {
+    const std::string router = "blk." + std::to_string(layer) + ".ffn_gate_inp.weight";
+    if (source.find(router) == nullptr) dense.push_back(layer);
+  }
+  config[names.dense_layers] = std::move(dense);
+}
+
 Json config_of(const GgufSource& source, const Keys& keys, const Family& family) {
   const ConfigKeys& names = family.keys;
   const SourceTensor* table = source.find("token_embd.weight");
@@ -187,8 +229,11 @@ Json config_of(const GgufSource& source, const Keys& keys, const Family& family)
   config["tie_word_embeddings"] = source.find("output.weight") == nullptr;
   read_heads(keys, family, config);
   read_biases(source, family, config);
+  read_experts(source, keys, family, config);
   const std::int64_t window = keys.count_if_there("attention.sliding_window").value_or(0);
-  if (family.windows == WindowRule::all_layers) config["sliding_window"] = window;
+  if (family.windows == WindowRule::all_layers || family.windows == WindowRule::named) {
+    config["sliding_window"] = window;
+  }
   return config;
 }
 
@@ -201,7 +246,11 @@ GgufModel read_gguf_model(const GgufSource& source) {
   refuse_features(keys, architecture);
   const bool windowed = !architecture.windowed.empty() &&
                         keys.count_if_there("attention.sliding_window").value_or(0) > 0;
-  const Family* family = find_family(windowed ? architecture.windowed : architecture.model_type);
+  const bool experts =
+      !architecture.experts.empty() && keys.count_if_there("expert_count").value_or(0) > 0;
+  const Family* family = find_family(experts    ? architecture.experts
+                                     : windowed ? architecture.windowed
+                                                : architecture.model_type);
   ensure(family != nullptr, "no family for architecture ", architecture.name);
   GgufModel model;
   name_tensors(*family, model);

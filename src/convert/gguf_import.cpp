@@ -42,7 +42,7 @@ std::string main_type(const GgufSource& source) {
 DType matrix_dtype(const GgufSource& source) {
   const auto all = [&](DType dtype) {
     return std::ranges::all_of(source.tensors(), [&](const SourceTensor& tensor) {
-      return tensor.shape.size() != 2 || tensor.dtype == dtype;
+      return tensor.shape.size() < 2 || tensor.dtype == dtype;
     });
   };
   return all(DType::f16) ? DType::f16 : all(DType::bf16) ? DType::bf16 : DType::f32;

@@ -53,8 +53,8 @@ void read_experts(const Json& json, const Family& family, std::string_view sourc
   if (experts.experts == 0) return;
   experts.active = json_get<std::int64_t>(json, keys.active, source);
   experts.hidden = json_get<std::int64_t>(json, keys.hidden, source);
-  experts.normalized =
-      keys.normalized == nullptr || json_get_or<bool>(json, keys.normalized, false, source);
+  experts.normalized = keys.normalized == nullptr ||
+                       json_get_or<bool>(json, keys.normalized, keys.normalized_if_absent, source);
   if (keys.shared_hidden != nullptr) {
     experts.shared_hidden = json_get_or<std::int64_t>(json, keys.shared_hidden, 0, source);
   }

@@ -195,9 +195,9 @@ bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std:
                             ChosenCodes& out) const {
   const GgufType& of = type(tensor);
   const SuperLayout layout = super_layout(exact_scheme(of)->kind);
-  const std::int64_t blocks = tensor.shape[1] / of.elements;
+  const std::int64_t columns = columns_of(tensor), blocks = columns / of.elements;
   const std::int64_t subs = layout.sub_blocks(of.elements) * layout.subs;
-  out.codes.resize(static_cast<std::size_t>(rows * tensor.shape[1]));
+  out.codes.resize(static_cast<std::size_t>(rows * columns));
   out.scales.resize(static_cast<std::size_t>(rows * blocks * layout.supers));
   out.zeros.resize(static_cast<std::size_t>(rows * blocks * subs));
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -224,10 +224,10 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
       is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
                    (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup);
   const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
-  if (tensor.shape.size() != 2 || !(own_super || (of.codes != nullptr && fits))) return false;
-  const std::int64_t columns = tensor.shape[1];
-  ensure(first >= 0 && rows >= 0 && first <= tensor.shape[0] && rows <= tensor.shape[0] - first,
-         tensor.place, ": rows ", first, " + ", rows, " of ", tensor.shape[0]);
+  if (tensor.shape.size() < 2 || !(own_super || (of.codes != nullptr && fits))) return false;
+  const std::int64_t columns = columns_of(tensor), all = elements_of(tensor) / columns;
+  ensure(first >= 0 && rows >= 0 && first <= all && rows <= all - first, tensor.place, ": rows ",
+         first, " + ", rows, " of ", all);
   if (own_super) return read_super(tensor, first, rows, out);
   out.codes.resize(static_cast<std::size_t>(rows * columns));
   out.scales.resize(static_cast<std::size_t>(rows * columns / kGgufGroup));

@@ -20,7 +20,8 @@ void apply_q8(CheckpointOptions& checkpoint, bool narrow) {
   if (!narrow) return;
   checkpoint.overrides.insert(
       checkpoint.overrides.begin(),
-      {R"(^(token_embedding|head|layers\.[0-9]+\.down)$)", require_scheme("int8-g32", "q8")});
+      {R"(^(token_embedding|head|layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down)$)",
+       require_scheme("int8-g32", "q8")});
 }
 
 void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
@@ -40,9 +41,9 @@ void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
   checkpoint.method = "zeroquant";
   checkpoint.type = "int8-g128";
   checkpoint.act = ActChoice::row;
-  checkpoint.overrides.insert(
-      checkpoint.overrides.begin(),
-      {R"(^layers\.[0-9]+\.(gate|up|down)$)", require_scheme("int4-g128", "zeroquant-w48")});
+  checkpoint.overrides.insert(checkpoint.overrides.begin(),
+                              {R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
+                               require_scheme("int4-g128", "zeroquant-w48")});
 }
 
 // Units of one width stand beside units of another: neither folds nor what was seen of the inputs

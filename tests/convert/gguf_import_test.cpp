@@ -68,6 +68,21 @@ std::vector<FamilyCase> family_cases() {
   all.push_back({"qwen2", test::small_config("qwen2", "Qwen2ForCausalLM"), {.qkv_bias = true}});
   all.push_back({"qwen3", test::small_config("qwen3", "Qwen3ForCausalLM"), {.qk_norm = true}});
   all.back().config["head_dim"] = 24;
+  using Experts = RandomCheckpoint::Experts;
+  all.push_back({"llama",
+                 test::small_config("mixtral", "MixtralForCausalLM"),
+                 {.experts = Experts::mixtral}});
+  all.back().config["num_local_experts"] = 5;
+  all.back().config["num_experts_per_tok"] = 2;
+  all.push_back({"qwen3moe",
+                 test::small_config("qwen3_moe", "Qwen3MoeForCausalLM"),
+                 {.qk_norm = true, .experts = Experts::single}});
+  all.back().config["num_experts"] = all.back().config["num_local_experts"] = 4;
+  all.back().config["num_experts_per_tok"] = 2;
+  all.back().config["moe_intermediate_size"] = 72;
+  all.back().config["norm_topk_prob"] = true;
+  all.push_back(all.back());
+  all.back().config["mlp_only_layers"] = {1};
   return all;
 }
 
@@ -83,6 +98,39 @@ TEST(GgufImport, EveryFamilyIsItsHuggingFaceCheckpoint) {
     EXPECT_TRUE(import_gguf_config(path) == want.config);
     EXPECT_TRUE(import_config(path) == want.config);
     EXPECT_FALSE(holds_codes(path));
+  }
+}
+
+// As converters of 2023 wrote Mixtral, and with experts in codes, which are carried over.
+TEST(GgufImport, ExpertsOneByOneAndInCodes) {
+  const test::TemporaryFolder folder;
+  Json config = test::small_config("mixtral", "MixtralForCausalLM");
+  config["intermediate_size"] = 160;
+  config["num_local_experts"] = 3;
+  config["num_experts_per_tok"] = 2;
+  RandomCheckpoint checkpoint(folder / "hf");
+  checkpoint.add_llama(config, {.experts = RandomCheckpoint::Experts::mixtral});
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  const auto write = [&](test::WriteAs as, test::WriteExperts experts) {
+    GgufWriter writer;
+    test::add_config(writer, want.config, "llama");
+    test::add_letters(writer);
+    test::add_tensors(writer, want, true, as, experts);
+    return folder.write("m.gguf", writer.bytes());
+  };
+  expect_same_model(import_gguf(write(test::WriteAs::f32, test::WriteExperts::single)), want);
+  const ImportedModel coded = import_gguf(write(test::WriteAs::q8_0, test::WriteExperts::stacked));
+  ASSERT_EQ(coded.tensors.size(), want.tensors.size());
+  for (const TensorInput& tensor : coded.tensors) {
+    if (tensor.name.find(".experts.2.") == std::string::npos) continue;
+    ChosenCodes codes;
+    ASSERT_TRUE(tensor.read_codes(*tensor.own_scheme, 1, 3, codes)) << tensor.name;
+    const std::vector<float> values = test::rows_of(tensor).values;
+    const auto columns = static_cast<std::size_t>(tensor.shape[1]);
+    for (std::size_t i = 0; i < 3 * columns; ++i) {
+      const float got = codes.scales[i / 32] * codes.scale_mul * static_cast<float>(codes.codes[i]);
+      EXPECT_EQ(got, values[columns + i]) << tensor.name << " " << i;
+    }
   }
 }
 
@@ -111,6 +159,7 @@ TEST(GgufImport, TrainedModels) {
                                  {"mistral-tiny", "llama"},
                                  {"qwen2-tiny", "qwen2"},
                                  {"qwen3-tiny", "qwen3"},
+                                 {"qwen3moe-tiny", "qwen3moe"},
                                  {"gpt2-tiny", "gpt2"}}) {
     SCOPED_TRACE(trained.name);
     LEQ_SHARED_OR_SKIP(folder, std::string("models/") + trained.name);
@@ -233,7 +282,7 @@ TEST_F(SmallGguf, WhatIsNoModelIsRefusedByName) {
 
 TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {
   const std::vector<std::pair<const char*, std::uint32_t>> keys = {
-      {"llama.expert_count", 8},
+      {"llama.expert_shared_count", 1},
       {"llama.rope.dimension_count", 8},
       {"llama.attention.value_length", 8}};
   for (const auto& [key, value] : keys) {

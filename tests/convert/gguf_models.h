@@ -50,6 +50,7 @@ inline std::string name_in_gguf(const std::string& leq) {
                                                             {"k_norm", "attn_k_norm"},
                                                             {"o", "attn_output"},
                                                             {"mlp_norm", "ffn_norm"},
+                                                            {"router", "ffn_gate_inp"},
                                                             {"gate", "ffn_gate"},
                                                             {"up", "ffn_up"},
                                                             {"down", "ffn_down"}};
@@ -115,14 +116,23 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   u32("feed_forward_length", config.widest_mlp());
   u32("attention.head_count", config.heads);
   if (config.kv_heads != config.heads) u32("attention.head_count_kv", config.kv_heads);
-  if (config.head_dim * config.heads != config.width || arch == "qwen3") {
+  for (const LayerConfig& layer : config.layers) {
+    const ExpertsMlpConfig* experts = layer.experts_mlp();
+    if (experts == nullptr) continue;
+    u32("expert_count", experts->experts);
+    u32("expert_used_count", experts->active);
+    u32("expert_feed_forward_length", experts->hidden);
+    break;
+  }
+  if (config.head_dim * config.heads != config.width || arch.starts_with("qwen3")) {
     u32("attention.key_length", config.head_dim);
     u32("attention.value_length", config.head_dim);
   }
   writer.f32(arch + (config.norm == NormKind::rms ? ".attention.layer_norm_rms_epsilon"
                                                   : ".attention.layer_norm_epsilon"),
              config.norm_eps);
-  if (config.has_rope()) writer.f32(arch + ".rope.freq_base", static_cast<float>(config.rope_theta));
+  if (config.has_rope())
+    writer.f32(arch + ".rope.freq_base", static_cast<float>(config.rope_theta));
   if (config.window(0) > 0) {
     u32("attention.sliding_window", config.window(0));
   }
@@ -148,12 +158,35 @@ inline std::string q8_0_bytes(const std::vector<float>& values) {
 }
 
 enum class WriteAs : std::uint8_t { f32, q8_0 };  // matrices of whole blocks
+enum class WriteExperts : std::uint8_t { stacked, single };
 
 // All tensors. `pairs`: rows of q and k as llama.cpp has them for architecture llama.
 inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pairs,
-                        WriteAs as = WriteAs::f32) {
+                        WriteAs as = WriteAs::f32, WriteExperts experts = WriteExperts::stacked) {
+  const auto put = [&](const std::string& name, std::vector<std::uint64_t> dims,
+                       const std::vector<float>& values) {
+    if (as == WriteAs::q8_0 && dims.size() >= 2 && dims[0] % 32 == 0) {
+      writer.tensor(name, dims, 8, q8_0_bytes(values));
+    } else {
+      writer.tensor(name, dims, 0, f32_bytes(values));
+    }
+  };
+  std::map<std::string, std::vector<Rows>> stacks;  // by name, the rows of every expert
   for (const TensorInput& tensor : model.tensors) {
     Rows rows = rows_of(tensor);
+    if (const std::size_t at = tensor.name.find(".experts."); at != std::string::npos) {
+      const std::string rest = tensor.name.substr(at + 9);  // "3.gate"
+      const std::string block = "blk." + tensor.name.substr(7, at - 7) + ".ffn_";
+      const std::string part = rest.substr(rest.find('.') + 1);
+      if (experts == WriteExperts::stacked) {
+        stacks[block + part + "_exps.weight"].push_back(rows);
+      } else {
+        put(block + part + "." + rest.substr(0, rest.find('.')) + ".weight",
+            {static_cast<std::uint64_t>(rows.columns), static_cast<std::uint64_t>(rows.rows)},
+            rows.values);
+      }
+      continue;
+    }
     std::string name = name_in_gguf(tensor.name);
     const bool q = name.find(".attn_q.") != std::string::npos;
     const bool k = name.find(".attn_k.") != std::string::npos;
@@ -175,11 +208,17 @@ inline void add_tensors(GgufWriter& writer, const ImportedModel& model, bool pai
     std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.rows)};
     if (tensor.shape.size() == 2)
       dims.insert(dims.begin(), static_cast<std::uint64_t>(rows.columns));
-    if (as == WriteAs::q8_0 && dims.size() == 2 && rows.columns % 32 == 0) {
-      writer.tensor(name, dims, 8, q8_0_bytes(rows.values));
-    } else {
-      writer.tensor(name, dims, 0, f32_bytes(rows.values));
+    put(name, dims, rows.values);
+  }
+  for (const auto& [name, stack] : stacks) {
+    std::vector<float> values;
+    for (const Rows& rows : stack) {
+      values.insert(values.end(), rows.values.begin(), rows.values.end());
     }
+    put(name,
+        {static_cast<std::uint64_t>(stack[0].columns), static_cast<std::uint64_t>(stack[0].rows),
+         stack.size()},
+        values);
   }
 }
 

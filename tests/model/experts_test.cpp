@@ -1,4 +1,5 @@
-// Layers of experts: which rows go where, and that what they compute depends on nothing but the row.
+// Layers of experts: which rows go where, and that what they compute depends on nothing but the
+// row.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -129,9 +130,9 @@ TEST(Experts, ComputeWhatANaiveTransformerDoes) {
   for (const ExpertsMlpConfig& mlp : expert_shapes()) {
     const test::ModelTensors model = random_tensors(with_experts(mlp));
     const auto ids = test::random_ids(40, model.config.vocab);
-    EXPECT_LT(test::relative_difference(test::naive_logits(model, ids),
-                                        test::engine_logits(model, ids)),
-              1e-4)
+    EXPECT_LT(
+        test::relative_difference(test::naive_logits(model, ids), test::engine_logits(model, ids)),
+        1e-4)
         << describe(model.config);
   }
 }

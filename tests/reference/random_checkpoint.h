@@ -109,6 +109,51 @@ class RandomCheckpoint {
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
   }
 
+  // As Qwen 3.5 with experts: Gated DeltaNet but for every fourth layer, a shared expert in all.
+  void add_qwen3_5_moe(const Json& config, Experts spelling) {
+    const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
+    const std::int64_t width = get("hidden_size"), dim = get("head_dim");
+    const std::int64_t heads = get("num_attention_heads"), kv_heads = get("num_key_value_heads");
+    const std::int64_t keys = get("linear_num_key_heads") * get("linear_key_head_dim");
+    const std::int64_t value_heads = get("linear_num_value_heads");
+    const std::int64_t values = value_heads * get("linear_value_head_dim");
+    const std::int64_t shared = get("shared_expert_intermediate_size");
+    add("model.embed_tokens.weight", {get("vocab_size"), width}, 1.0f);
+    for (int l = 0; l < get("num_hidden_layers"); ++l) {
+      const std::string at = "model.layers." + std::to_string(l) + ".";
+      const auto linear = [&](const std::string& name, std::int64_t n, std::int64_t k) {
+        add(at + name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
+      };
+      add(at + "input_layernorm.weight", {width}, 0.1f);
+      if (l % 4 == 3) {
+        linear("self_attn.q_proj", 2 * heads * dim, width);
+        linear("self_attn.k_proj", kv_heads * dim, width);
+        linear("self_attn.v_proj", kv_heads * dim, width);
+        add(at + "self_attn.q_norm.weight", {dim}, 0.1f);
+        add(at + "self_attn.k_norm.weight", {dim}, 0.1f);
+        linear("self_attn.o_proj", width, heads * dim);
+      } else {
+        linear("linear_attn.in_proj_qkv", 2 * keys + values, width);
+        linear("linear_attn.in_proj_z", values, width);
+        linear("linear_attn.in_proj_b", value_heads, width);
+        linear("linear_attn.in_proj_a", value_heads, width);
+        add(at + "linear_attn.conv1d.weight", {2 * keys + values, 1, 4}, 0.5f);
+        add(at + "linear_attn.A_log", {value_heads}, 0.5f);
+        add(at + "linear_attn.dt_bias", {value_heads}, 0.5f);
+        add(at + "linear_attn.norm.weight", {get("linear_value_head_dim")}, 0.1f, 1.0f);
+        linear("linear_attn.out_proj", width, values);
+      }
+      add(at + "post_attention_layernorm.weight", {width}, 0.1f);
+      add_experts(config, at, spelling);
+      linear("mlp.shared_expert.gate_proj", shared, width);
+      linear("mlp.shared_expert.up_proj", shared, width);
+      linear("mlp.shared_expert.down_proj", width, shared);
+      linear("mlp.shared_expert_gate", 1, width);
+    }
+    add("model.norm.weight", {width}, 0.1f);
+    add("lm_head.weight", {get("vocab_size"), width}, 0.3f);
+  }
+
   static bool is_dense(const Json& config, int layer) {
     if (!config.contains("mlp_only_layers")) return false;
     const auto dense = config.at("mlp_only_layers").get<std::vector<int>>();
@@ -119,8 +164,8 @@ class RandomCheckpoint {
   void add_experts(const Json& config, const std::string& at, Experts spelling) {
     const bool mixtral = spelling == Experts::mixtral;
     const auto width = config.at("hidden_size").get<std::int64_t>();
-    const auto hidden = config.value("moe_intermediate_size", config.at("intermediate_size"))
-                            .get<std::int64_t>();
+    const auto hidden =
+        config.value("moe_intermediate_size", config.at("intermediate_size")).get<std::int64_t>();
     const auto count = config.at("num_local_experts").get<std::int64_t>();
     const auto numbers = [&](std::int64_t n, std::int64_t k) {
       std::vector<float> values;
@@ -138,8 +183,8 @@ class RandomCheckpoint {
       gate_up.insert(gate_up.end(), up.begin(), up.end());
       downs.insert(downs.end(), down.begin(), down.end());
       if (spelling == Experts::stacked) continue;
-      const std::string of = at + (mixtral ? "block_sparse_moe" : "mlp") + ".experts." +
-                             std::to_string(e) + ".";
+      const std::string of =
+          at + (mixtral ? "block_sparse_moe" : "mlp") + ".experts." + std::to_string(e) + ".";
       add_values(of + (mixtral ? "w1" : "gate_proj") + ".weight", {hidden, width}, gate);
       add_values(of + (mixtral ? "w3" : "up_proj") + ".weight", {hidden, width}, up);
       add_values(of + (mixtral ? "w2" : "down_proj") + ".weight", {width, hidden}, down);

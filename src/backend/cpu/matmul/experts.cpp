@@ -79,6 +79,10 @@ void run_all(ThreadPool& pool, std::deque<Group>& groups) {
     plan(group.job);
     ends.push_back(tasks += task_count(group.job));
   }
+  for (std::size_t g = 0; g + 1 < groups.size(); ++g) {
+    const LinearJob& next = groups[g + 1].job;
+    groups[g].job.after = first_panel(next, unit_at(next, 0));
+  }
   pool.run(tasks, [&](std::int64_t task, int worker) {
     const auto at = static_cast<std::size_t>(std::ranges::upper_bound(ends, task) - ends.begin());
     run_task(groups[at].job, at == 0 ? task : task - ends[at - 1], worker);

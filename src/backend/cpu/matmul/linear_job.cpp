@@ -220,7 +220,8 @@ void run_task(LinearJob& job, std::int64_t task, int worker) {
   OutputUnit unit = unit_at(job, first);
   for (std::int64_t index = first; index < last; ++index) {
     const OutputUnit next = unit_at(job, (index + 1) % job.units);
-    run_unit(job, unit, first_panel(job, next), token, tokens, scratch);
+    const bool ends = index + 1 == job.units && job.after.segment != nullptr;
+    run_unit(job, unit, ends ? job.after : first_panel(job, next), token, tokens, scratch);
     unit = next;
   }
 }

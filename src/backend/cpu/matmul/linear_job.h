@@ -51,6 +51,7 @@ struct LinearJob {
   const RowsFor& target;
   Rows& out;  // of target
   ScatteredRows scattered = {};
+  NextPanel after = {};  // what follows the last unit; null: the first again
   FirstBadRow bad_row = {};
   bool pairs = false;  // units of 128 columns
   std::int64_t units = 0;

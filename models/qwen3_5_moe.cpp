@@ -1,0 +1,26 @@
+// Qwen 3.5 and 3.6 with experts: the layers of qwen3_5.cpp, in each a router and a shared expert.
+#include "models/experts.h"
+#include "models/qwen3_5.h"
+
+namespace leq {
+
+extern const Family kQwen3_5Moe;
+const Family kQwen3_5Moe = [] {
+  Family family = qwen3_5_like("Qwen3.5-MoE", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM");
+  add_delta_projections(family);
+  family.keys.hidden = "moe_intermediate_size";  // no layer is dense
+  family.experts = ExpertKeys{.experts = "num_experts",
+                              .experts_too = "num_local_experts",
+                              .active = "num_experts_per_tok",
+                              .hidden = "moe_intermediate_size",
+                              .normalized = nullptr,
+                              .sparse_step = nullptr,
+                              .dense_layers = nullptr,
+                              .shared_hidden = "shared_expert_intermediate_size"};
+  add_single_experts(family);
+  add_stacked_experts(family);
+  add_shared_expert(family);
+  return family;
+}();
+
+}  // namespace leq
