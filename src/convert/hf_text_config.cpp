@@ -28,7 +28,7 @@ constexpr std::array<DefaultText, 5> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 29> kNotRun = {{
+constexpr std::array<NotRun, 27> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
@@ -41,9 +41,7 @@ constexpr std::array<NotRun, 29> kNotRun = {{
     {"qwen4_exp_text", "Qwen 3.8 Flash: hyper-connections, n-gram embeddings, indexed attention"},
     {"qwen3_5_moe", "Qwen 3.5: layers of Gated DeltaNet and a mixture of experts"},
     {"qwen3_5_moe_text", "Qwen 3.5: layers of Gated DeltaNet and a mixture of experts"},
-    {"qwen3_moe", "Qwen 3: a mixture of experts"},
     {"qwen2_moe", "Qwen 1.5: a mixture of experts"},
-    {"mixtral", "Mixtral: a mixture of experts"},
     {"ministral", "Ministral 8B of 2024: windows by kinds of layers"},
     {"deepseek_v2", "DeepSeek V2: multi-head latent attention and a mixture of experts"},
     {"deepseek_v3", "DeepSeek V3: multi-head latent attention and a mixture of experts"},
