@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
 #include "convert/hf_text_config.h"
+#include "convert/hf_weights.h"
 #include "convert/quantization_config.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
@@ -319,17 +320,6 @@ std::string read_config(const std::filesystem::path& folder) {
   return read_file(folder / "config.json", kMaxModelConfigBytes);
 }
 
-// Masks and the like, which are no floats, do not count.
-DType exact_dtype(const TensorSource& source) {
-  const auto holds = [&](DType dtype) {
-    return std::ranges::any_of(source.tensors(),
-                               [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
-  };
-  const bool has_codes = source.tells_types();
-  if (has_codes || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
-  return holds(DType::f16) ? DType::f16 : DType::bf16;
-}
-
 // What lies in the folder of a checkpoint, but for .leq files, which were written there.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
@@ -343,28 +333,6 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
     if (!written) files.push_back(path);
   }
   return files;
-}
-
-// The tensors of a folder, those of quantized weights put together.
-std::unique_ptr<TensorSource> open_weights(const fs::path& folder, const Json& config,
-                                           std::vector<std::string>& notes) {
-  auto files = open_safetensors(folder, &notes);
-  const auto options = read_quantization_config(config, (folder / "config.json").string());
-  if (!options) return files;
-  auto packed = std::make_unique<PackedSource>(std::move(files), *options);
-  notes.push_back(packed->note());
-  return packed;
-}
-
-// Tells of integers that are quantized again: their columns were sorted, or share odd groups.
-void tell_inexact(const ImportedModel& model, std::vector<std::string>& notes) {
-  const auto count = std::ranges::count_if(model.tensors, [](const TensorInput& tensor) {
-    return tensor.role != TensorRole::vector && !tensor.own_scheme && !tensor.source_type.empty();
-  });
-  if (count == 0) return;
-  notes.push_back(std::to_string(count) +
-                  " weights have no scheme that holds their numbers as they are: they are read as "
-                  "floats and quantized again");
 }
 
 }  // namespace
@@ -414,7 +382,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.generation = read_generation(folder, config);
   std::erase_if(model.generation.end_tokens,
                 [&](Token id) { return id < 0 || id >= model.config.vocab; });
-  tell_inexact(model, model.notes);
+  note_inexact(model.tensors, model.notes);
   model.dtype = exact_dtype(*model.source);
   const auto quantized = read_quantization_config(config, config_path.string());
   model.description =

@@ -57,7 +57,7 @@ struct PackedMatrix {
   std::vector<std::int32_t> column_blocks;  // [K] the scales' block of each column; empty: in order
   float common = 1;  // every scale is multiplied by it, or divided where the file says so
   bool divides = false;
-  std::string type;  // for people: "GPTQ 4-bit g128"
+  std::string type;  // for people: "GPTQ int4 g128"
 
   bool is_integer() const { return form <= CodeForm::signed_bytes; }
   // Whether a scale is of whole rows.

@@ -151,8 +151,8 @@ class MatrixMaker {
     matrix_.rows = codes.shape[1];
     matrix_.bits = gptq_bits();
     require(codes.shape[0] * 32 % matrix_.bits == 0, codes.place, ": tensor ",
-            printable(codes.name), ": ", codes.shape[0], " words hold no whole number of ",
-            matrix_.bits, "-bit codes");
+            printable(codes.name), ": ", codes.shape[0], " words hold no whole number of codes of ",
+            matrix_.bits, " bits");
     matrix_.columns = codes.shape[0] * 32 / matrix_.bits;
     set_down_scales();
     if (parts_.zeros != nullptr) {
@@ -162,7 +162,7 @@ class MatrixMaker {
       matrix_.zeros = {parts_.zeros, CodeForm::words_down, options_.zeros_plus_one};
     }
     set_order();
-    name("GPTQ " + std::to_string(matrix_.bits) + "-bit");
+    name("GPTQ int" + std::to_string(matrix_.bits));
   }
 
   void make_awq() {
@@ -177,7 +177,7 @@ class MatrixMaker {
     require_type(*parts_.zeros, "I32", is_type(*parts_.zeros, "I32"));
     require_shape(*parts_.zeros, {parts_.scale->shape[0], codes.shape[1]});
     matrix_.zeros = {parts_.zeros, CodeForm::words_awq, false};
-    name("AWQ 4-bit");
+    name("AWQ int4");
   }
 
   // [N][words] with the true shape beside it.

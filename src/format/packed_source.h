@@ -42,7 +42,7 @@ class PackedSource : public TensorSource {
 
   // Weights in codes.
   std::int64_t matrix_count() const;
-  // "quantized by GPTQ: 28 weights, mostly 4-bit g128".
+  // "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
   std::string note() const;
 
  private:

@@ -39,6 +39,10 @@ class NaiveAttention {
     for (std::int64_t j = first; j <= t; ++j) {
       double dot = 0;
       for (int i = 0; i < d; ++i) dot += at(t, h, i) * at(j, c_.heads + kv, i);
+      if (c_.query_period > 0) {
+        dot *= 1.0 + 0.3 * std::log(1.0 + std::floor(static_cast<double>(t) /
+                                                     static_cast<double>(c_.query_period)));
+      }
       weights.push_back(dot / std::sqrt(static_cast<double>(d)));
     }
     const double largest = *std::max_element(weights.begin(), weights.end());

@@ -28,9 +28,10 @@ struct AttentionCase {
   RowsFormat output = {};
   RowsConsumer consumer;
   std::int64_t context = 2048;
-  int sinks = -1, recent = -1;  // below 0: as the types have them
-  float attention_factor = 1;   // of cosines and sines
-  float key_bias = 0;           // of channel 1 of every key, in a pair that turns fast
+  int sinks = -1, recent = -1;    // below 0: as the types have them
+  float attention_factor = 1;     // of cosines and sines
+  std::int64_t query_period = 0;  // positions of one temperature of q, 1 + 0.3 ln(1 + period)
+  float key_bias = 0;             // of channel 1 of every key, in a pair that turns fast
 
   KvResidual residual() const {
     KvResidual residual = kv_residual(key_type, value_type);
@@ -107,6 +108,15 @@ class AttentionRun {
     shape_.head_dim = c.head_dim;
     shape_.window = c.window;
     shape_.rotary = c.rotary;
+    if (c.query_period > 0) {
+      std::vector<float> factors;
+      for (std::int64_t i = 0; i <= (c.context - 1) / c.query_period; ++i) {
+        const double sharper = 1.0 + 0.3 * std::log(1.0 + static_cast<double>(i));
+        factors.push_back(static_cast<float>(sharper / std::sqrt(static_cast<double>(c.head_dim))));
+      }
+      set_query_factors(backend_->memory(), rope_, c.query_period, factors);
+      shape_.tempered = true;
+    }
     if (c.head_norms) {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;

@@ -91,6 +91,21 @@ TEST(Attention, AgreesWithDoubleOverSpans) {
   }
 }
 
+void expect_one_result(const AttentionCase& c, std::int64_t length,
+                       const std::vector<std::int64_t>& chunks);
+
+TEST(Attention, OfTemperedQueriesAgreesWithDoubleAndHasTheSameBits) {
+  for (const KvType type : {KvType::f16, KvType::int8}) {
+    AttentionCase c;
+    c.key_type = c.value_type = type;
+    c.query_period = 48;
+    AttentionRun run(c, {2, supported_isas().back()}, 300);
+    run.run(in_chunks(300, 300));
+    expect_near_double(c, run, 300, 23);
+    if (supported_isas().size() > 1) expect_one_result(c, 300, {7, 48, 64, 300});
+  }
+}
+
 TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   for (const KvType keys : kTypes) {
     for (const KvType values : kTypes) {

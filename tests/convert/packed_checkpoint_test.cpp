@@ -515,7 +515,7 @@ TEST(PackedCheckpoints, KeepTheirOwnNumbers) {
       return parts;  // a bias of zeros, as some tools write
     });
     expect_carried(folder, {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}, "uint4-g64",
-                   "GPTQ 4-bit g64");
+                   "GPTQ int4 g64");
   }
   {
     PackedFolder folder;

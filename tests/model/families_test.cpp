@@ -44,7 +44,10 @@ void expect_same_function(const std::filesystem::path& folder, int tokens) {
   limits.batch_tokens = tokens;
   limits.output_tokens = tokens;
   limits.key_type = limits.value_type = KvType::f32;
+  const std::size_t before = backend->memory().allocated();
   Session session(model, *backend, resolve_limits(limits, model.config()));
+  EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes,
+            backend->memory().allocated() - before);
   const auto ids = some_ids(tokens, static_cast<int>(model.config().vocab));
   Batch batch;
   batch.add(0, ids.data(), tokens, Batch::Want::all);
