@@ -11,4 +11,4 @@ target_compile_definitions(leq_mpi PRIVATE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 target_link_libraries(leq_mpi PRIVATE MPI::MPI_C leq_flags)
 set_target_properties(leq_mpi PROPERTIES OUTPUT_NAME leq-mpi
   LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-install(TARGETS leq_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/leq)
+install(TARGETS leq_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/leq COMPONENT mpi)

@@ -1,4 +1,5 @@
-# cpack -G DEB: one package of tools, libraries and headers. What it depends on is read from the programs.
+# cpack -G DEB: a package of tools, libraries and headers, and leq-mpi, so that only who wants ranks that
+# are processes needs MPI. What they depend on is read from the programs.
 set(CPACK_PACKAGE_NAME leq)
 set(CPACK_PACKAGE_VENDOR "The leq developers")
 set(CPACK_PACKAGE_CONTACT "The leq developers <leq@localhost>")
@@ -10,7 +11,15 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # libleq.so.1 is the package's own.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
-set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenmpi3")
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL Unspecified)
+if(TARGET leq_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+endif()
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME leq)
+set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SUGGESTS leq-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_NAME leq-mpi)
+set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "leq (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/package/triggers
   CONTENT "activate-noawait ldconfig\n")

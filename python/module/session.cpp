@@ -31,9 +31,7 @@ class Session {
  public:
   Session(const Model& model, const SessionSettings& settings) {
     const leq_session_options options = options_of(settings);
-    run([&](leq_error* error) {
-      return leq_session_new(model.get(), &options, &handle_, error);
-    });
+    run([&](leq_error* error) { return leq_session_new(model.get(), &options, &handle_, error); });
   }
   ~Session() { leq_session_close(handle_); }
   Session(const Session&) = delete;
@@ -155,9 +153,8 @@ nb::object respond(const Session& session, const std::string& form, nb::bytes re
   const char* text = request.c_str();
   const std::size_t bytes = request.size();
   run_watched(sink.watcher, [&](leq_error* error) {
-    return form == "chat"
-               ? leq_chat_completion(session.get(), text, bytes, &options, &reply, error)
-               : leq_completion(session.get(), text, bytes, &options, &reply, error);
+    return form == "chat" ? leq_chat_completion(session.get(), text, bytes, &options, &reply, error)
+                          : leq_completion(session.get(), text, bytes, &options, &reply, error);
   });
   if (reply == nullptr) return nb::none();
   const Block<char> block(reply);
@@ -185,11 +182,10 @@ nb::object feed(const Session& session, const Tokens& tokens, int which) {
     return leq_feed(session.get(), tokens.data(), tokens.size(), which, &made, error);
   });
   if (made == nullptr) return nb::none();
-  const nb::capsule owner(made, [](void* block) noexcept {
-    leq_logits_free(static_cast<leq_logits*>(block));
-  });
-  return nb::cast(Logits(leq_logits_data(made), {leq_logits_rows(made), leq_logits_columns(made)},
-                         owner));
+  const nb::capsule owner(
+      made, [](void* block) noexcept { leq_logits_free(static_cast<leq_logits*>(block)); });
+  return nb::cast(
+      Logits(leq_logits_data(made), {leq_logits_rows(made), leq_logits_columns(made)}, owner));
 }
 
 std::size_t rewind(const Session& session, std::size_t position) {

@@ -27,8 +27,8 @@ struct WindowSession {
     limits.context = window;
     limits.output_tokens = kOutputRows;
     choose_kv_types(options.key_type, options.value_type, model, limits);
-    backend = make_backend({.device = options.device == nullptr ? "cpu" : options.device,
-                            .threads = options.threads});
+    backend = make_backend(
+        {.device = options.device == nullptr ? "cpu" : options.device, .threads = options.threads});
     session =
         std::make_unique<Session>(model, *backend, fit_limits(limits, model, *backend).limits);
   }
@@ -65,9 +65,9 @@ struct MeasuredText {
                          .protocol = settings.protocol,
                          .window_bos = window_bos};
     run.progress = [&options, work, total = std::ssize(windows)](std::int64_t done, double) {
-      const bool stop =
-          is_cancelled(options.cancel) || (options.on_progress != nullptr &&
-                                           options.on_progress(options.user, work, done, total) != 0);
+      const bool stop = is_cancelled(options.cancel) ||
+                        (options.on_progress != nullptr &&
+                         options.on_progress(options.user, work, done, total) != 0);
       require(!stop, ErrorKind::interrupted, work, ": ended by the caller after ", done, " of ",
               total, " windows");
     };
@@ -105,10 +105,9 @@ leq_divergence_result divergence(const Model& base, const Model& model, std::str
   const WindowSession base_session(base, options, measured.settings.window);
   const WindowSession session(model, options, measured.settings.window);
   ThreadPool pool(options.threads);
-  const DivergenceResult found =
-      measure_divergence(*base_session.session, *session.session, pool,
-                         measured.run(options, "divergence"))
-          .summarize(measured.settings.protocol);
+  const DivergenceResult found = measure_divergence(*base_session.session, *session.session, pool,
+                                                    measured.run(options, "divergence"))
+                                     .summarize(measured.settings.protocol);
   leq_divergence_result result = {};
   result.kl_mean = found.kl_mean.value;
   result.kl_mean_error = found.kl_mean.error;

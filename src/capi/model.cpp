@@ -119,8 +119,8 @@ leq_status leq_inspect(const leq_model* model, char** json, leq_error* error) {
 }
 
 leq_status leq_verify(const leq_model* model, leq_error* error) {
-  return guarded(error,
-                 [&] { model_of(model).file().file().verify([](std::uint64_t, std::uint64_t) {}); });
+  return guarded(
+      error, [&] { model_of(model).file().file().verify([](std::uint64_t, std::uint64_t) {}); });
 }
 
 leq_status leq_tokenize(const leq_model* model, const char* text, size_t bytes, uint32_t flags,

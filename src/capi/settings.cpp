@@ -11,7 +11,8 @@ namespace leq::capi {
 namespace {
 
 constexpr std::array<std::string_view, 9> kOthers = {
-    "seed",         "stop",        "logit_bias", "ignore_eos", "max_tokens", "max_completion_tokens",
+    "seed",         "stop",         "logit_bias",
+    "ignore_eos",   "max_tokens",   "max_completion_tokens",
     "mirostat_tau", "mirostat_eta", "n_predict"};
 
 bool is_known(std::string_view name) {

@@ -5,58 +5,11 @@
 #include <cmath>
 #include <thread>
 
-#include "base/file.h"
 #include "base/json.h"
-#include "capi/owned_handles.h"
-#include "engine/generator.h"
-#include "eval/measure_divergence.h"
-#include "eval/wikitext.h"
-#include "generate/settings.h"
-#include "platform/make_backend.h"
-#include "temporary_folder.h"
+#include "capi/native_model.h"
 
 namespace leq::test {
 namespace {
-
-constexpr std::string_view kPrompt = "Once upon a time";
-
-// The library's own way, as leq-run goes it.
-class Native {
- public:
-  explicit Native(RunLimits limits = {.context = 1024, .output_tokens = 17})
-      : model_(story_path(), {}),
-        backend_(make_backend({.device = "cpu", .threads = 1})),
-        session_(model_, *backend_, resolve_limits(limits, model_.config())) {}
-
-  const Model& model() const { return model_; }
-  Session& session() { return session_; }
-  std::vector<Token> encode(std::string_view text) const {
-    return model_.tokenizer().encode(text, {.add_bos = model_.tokenizer().add_bos()});
-  }
-  FinishedReply reply(std::string_view prompt, std::uint64_t seed, std::int64_t most) {
-    SamplingSettings sampling =
-        choose_sampling({}, model_.generation().sampling).settings;
-    sampling.seed = seed;
-    Generator generator(session_, model_.tokenizer(), {.sampling = sampling});
-    const auto tokens = encode(prompt);
-    ReplyRequest request{.prompt = tokens};
-    request.stop.end_tokens = model_.end_tokens();
-    request.stop.max_tokens = most;
-    return generator.generate(request);
-  }
-
- private:
-  Model model_;
-  std::unique_ptr<Backend> backend_;
-  Session session_;
-};
-
-leq_generate_options seeded(const char* settings, std::int64_t most) {
-  auto options = sized<leq_generate_options>();
-  options.settings = settings;
-  options.max_tokens = most;
-  return options;
-}
 
 TEST(CApi, TokensAreThoseOfTheTokenizerAndBack) {
   const auto model = open_model();
@@ -145,8 +98,8 @@ TEST(CApi, LogitsAreThoseOfASessionHoweverTheyAreFed) {
   leq_logits* again = nullptr;
   ASSERT_EQ(leq_feed(session.get(), &tokens.back(), 1, LEQ_LAST_LOGITS, &again, nullptr), LEQ_OK);
   const Owned<leq_logits> last(again);
-  EXPECT_EQ(std::memcmp(leq_logits_data(again),
-                        leq_logits_data(rows) + (tokens.size() - 1) * vocab, 4 * vocab),
+  EXPECT_EQ(std::memcmp(leq_logits_data(again), leq_logits_data(rows) + (tokens.size() - 1) * vocab,
+                        4 * vocab),
             0);
 }
 
@@ -166,8 +119,8 @@ TEST(CApi, AReplyDrawnTokenByTokenIsTheGeneratedOne) {
         << error.text;
     const Owned<leq_logits> owned(row);
     leq_token token = -1;
-    ASSERT_EQ(leq_sample(model.get(), leq_logits_data(row), leq_logits_columns(row),
-                         context.data(), context.size(), i, settings, &token, &error),
+    ASSERT_EQ(leq_sample(model.get(), leq_logits_data(row), leq_logits_columns(row), context.data(),
+                         context.size(), i, settings, &token, &error),
               LEQ_OK)
         << error.text;
     drawn.push_back(token);
@@ -227,9 +180,9 @@ TEST(CApi, AChatIsAnsweredAsAChatCompletion) {
       R"({"messages": [{"role": "user", "content": "Tell a story"}], "max_tokens": 12, "seed": 3})";
   char* text = nullptr;
   leq_error error = no_error();
-  ASSERT_EQ(leq_chat_completion(session.get(), request.data(), request.size(), nullptr, &text,
-                                &error),
-            LEQ_OK)
+  ASSERT_EQ(
+      leq_chat_completion(session.get(), request.data(), request.size(), nullptr, &text, &error),
+      LEQ_OK)
       << error.text;
   const Owned<char> owned(text);
   const Json reply = parse_json(text, "the reply");
@@ -284,138 +237,26 @@ TEST(CApi, AnEmbeddingIsTheEngines) {
   Native native;
   std::vector<float> mean(static_cast<std::size_t>(native.model().config().width));
   leq_error error = no_error();
-  ASSERT_EQ(leq_embed(session.get(), tokens.data(), tokens.size(), mean.data(), mean.size(), &error),
-            LEQ_OK)
+  ASSERT_EQ(
+      leq_embed(session.get(), tokens.data(), tokens.size(), mean.data(), mean.size(), &error),
+      LEQ_OK)
       << error.text;
   Engine engine(native.session(), native.model().tokenizer(), {});
   EXPECT_EQ(mean, engine.embed(tokens));
-}
-
-TEST(CApi, PerplexityAndDivergenceAreThoseOfTheLibrary) {
-  const auto model = open_model();
-  const std::string file = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller/heldout.txt";
-  const std::string text = read_file(file, 1 << 20);
-  auto options = sized<leq_perplexity_options>();
-  options.window = 128;
-  options.chunks = 3;
-  auto result = sized<leq_perplexity_result>();
-  leq_error error = no_error();
-  ASSERT_EQ(leq_perplexity(model.get(), text.data(), text.size(), &options, &result, &error),
-            LEQ_OK)
-      << error.text;
-
-  Native native({.context = 128, .output_tokens = kOutputRows});
-  const ProtocolSettings settings =
-      resolve_protocol({.window = 128, .chunks = 3}, native.model().config().context);
-  const auto tokens =
-      encode_text(native.model().tokenizer(), read_evaluation_text(file, settings.join).text);
-  const auto windows = plan_windows(settings, std::ssize(tokens));
-  ThreadPool pool(1);
-  const PerplexityResult expected =
-      measure_perplexity(native.session(), pool, {.tokens = tokens, .windows = windows});
-  EXPECT_EQ(result.ppl, expected.ppl);
-  EXPECT_EQ(result.standard_error, expected.standard_error);
-  EXPECT_EQ(result.scored, expected.scored);
-  EXPECT_EQ(result.tokens, std::ssize(tokens));
-
-  auto kl = sized<leq_divergence_result>();
-  ASSERT_EQ(leq_divergence(model.get(), model.get(), text.data(), text.size(), &options, &kl,
-                           &error),
-            LEQ_OK)
-      << error.text;
-  EXPECT_NEAR(kl.kl_mean, 0, 1e-12);
-  EXPECT_EQ(kl.same_top1, 1);
-  EXPECT_EQ(kl.ppl, expected.ppl);
-}
-
-TEST(CApi, APromptOfAFileNeedsNoFeedingAndChangesNothing) {
-  const TemporaryFolder folder;
-  const std::string path = (folder.path() / "prompt.leqprm").string();
-  const auto model = open_model();
-  const auto prompt =
-      tokenize(model.get(), "Once upon a time there was a small dog who liked to sing in the rain");
-  const auto options = seeded("{\"seed\": 2}", 16);
-  std::string first;
-  {
-    const auto session = new_session(model.get());
-    first = generate(session.get(), {prompt}, options).texts.at(0);
-    std::size_t kept = 0;
-    ASSERT_EQ(leq_save_state(session.get(), prompt.data(), prompt.size(), path.c_str(), &kept,
-                             nullptr),
-              LEQ_OK);
-    EXPECT_GE(kept + 1, prompt.size());
-  }
-  const auto session = new_session(model.get());
-  std::size_t kept = 0;
-  leq_error error = no_error();
-  ASSERT_EQ(leq_load_state(session.get(), path.c_str(), &kept, &error), LEQ_OK) << error.text;
-  const Written again = generate(session.get(), {prompt}, options);
-  EXPECT_EQ(again.texts.at(0), first);
-  EXPECT_GE(again.replies.at(0).cached_tokens + 1, std::ssize(prompt));
-  EXPECT_LE(again.replies.at(0).fed_tokens, 1);
-}
-
-TEST(CApi, ThePlanOfASessionIsToldBeforeAnythingIsLoaded) {
-  auto options = sized<leq_session_options>();
-  options.context = 512;
-  auto plan = sized<leq_memory_plan>();
-  leq_error error = no_error();
-  ASSERT_EQ(leq_plan_memory(story_path().c_str(), &options, &plan, &error), LEQ_OK) << error.text;
-  const Native native({.context = 512, .output_tokens = 17});
-  EXPECT_EQ(plan.context, 512);
-  EXPECT_EQ(plan.weight_bytes, native.model().file().file_bytes());
-  EXPECT_EQ(plan.total_bytes, plan.weight_bytes + plan.kv_bytes + plan.scratch_bytes);
-  Native measured({.context = 512, .output_tokens = 17});
-  EXPECT_EQ(plan.kv_bytes, measured.session().plan().kv_bytes);
-}
-
-TEST(CApi, AFolderIsQuantizedAndTheFileRuns) {
-  const TemporaryFolder folder;
-  const std::string path = (folder.path() / "made.leq").string();
-  auto options = sized<leq_quantize_options>();
-  options.type = "int8";
-  options.threads = 2;
-  int calls = 0;
-  options.user = &calls;
-  options.on_progress = [](void* user, const char*, std::int64_t, std::int64_t) -> std::int32_t {
-    ++*static_cast<int*>(user);
-    return 0;
-  };
-  auto result = sized<leq_quantize_result>();
-  leq_error error = no_error();
-  const std::string checkpoint = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
-  ASSERT_EQ(leq_quantize(checkpoint.c_str(), path.c_str(), &options, &result, &error), LEQ_OK)
-      << error.text;
-  EXPECT_GT(calls, 0);
-  EXPECT_EQ(result.file_bytes, std::filesystem::file_size(path));
-  EXPECT_EQ(read_file(path, 1 << 26), read_file(story_path(), 1 << 26));
-}
-
-TEST(CApi, InspectIsJsonWithTheTensors) {
-  const auto model = open_model();
-  char* text = nullptr;
-  ASSERT_EQ(leq_inspect(model.get(), &text, nullptr), LEQ_OK);
-  const Owned<char> owned(text);
-  auto info = sized<leq_model_info>();
-  ASSERT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
-  const Json json = parse_json(text, "inspect");
-  EXPECT_EQ(json.at("parameters").get<std::int64_t>(), info.parameters);
-  EXPECT_EQ(json.at("config").at("vocab").get<std::int64_t>(), info.vocab);
-  EXPECT_EQ(leq_verify(model.get(), nullptr), LEQ_OK);
 }
 
 TEST(CApi, SeveralThreadsShareASessionAndGetWhatTheyGetAlone) {
   const auto model = open_model();
   const auto session = new_session(model.get(), 3, 3072);
   Native native;
-  const std::vector<std::string> prompts = {"Once upon a time", "The dog", "Lily", "One day",
-                                            "It rained", "Tom had a ball"};
+  const std::vector<std::string> prompts = {"Once upon a time", "The dog",   "Lily",
+                                            "One day",          "It rained", "Tom had a ball"};
   std::vector<std::string> texts(prompts.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     threads.emplace_back([&, i] {
-      const auto written = generate(session.get(), {tokenize(model.get(), prompts[i])},
-                                    seeded("{\"seed\": 9}", 24));
+      const auto written =
+          generate(session.get(), {tokenize(model.get(), prompts[i])}, seeded("{\"seed\": 9}", 24));
       if (written.told.status == LEQ_OK) texts[i] = written.texts.at(0);
     });
   }

@@ -16,16 +16,14 @@ namespace {
 
 constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max();
 
-Told told(leq_status status, const leq_error& error) {
-  return {status, error.text, error.setting};
-}
+Told told(leq_status status, const leq_error& error) { return {status, error.text, error.setting}; }
 
-#define EXPECT_TOLD(call, wanted, part)                                        \
-  do {                                                                         \
-    leq_error error = no_error();                                              \
-    const Told found = told(call, error);                                      \
-    EXPECT_EQ(found.status, wanted) << found.text;                             \
-    EXPECT_EQ(error.status, wanted);                                           \
+#define EXPECT_TOLD(call, wanted, part)                                           \
+  do {                                                                            \
+    leq_error error = no_error();                                                 \
+    const Told found = told(call, error);                                         \
+    EXPECT_EQ(found.status, wanted) << found.text;                                \
+    EXPECT_EQ(error.status, wanted);                                              \
     EXPECT_NE(found.text.find(part), std::string::npos) << "says " << found.text; \
   } while (false)
 
@@ -157,7 +155,8 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   leq_replies* replies = nullptr;
   std::size_t size = 0;
   const char* text = "x";
-  EXPECT_TOLD(leq_tokenize(model.get(), text, kHuge, 0, &tokens, &size, &error), LEQ_MISUSE, "text");
+  EXPECT_TOLD(leq_tokenize(model.get(), text, kHuge, 0, &tokens, &size, &error), LEQ_MISUSE,
+              "text");
   EXPECT_TOLD(leq_feed(session.get(), &token, kHuge, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
               "count");
   const leq_token* prompt = &token;
@@ -264,14 +263,16 @@ TEST(CApiMisuse, FeedingWhileOthersWriteIsTold) {
   std::thread writer([&] { written = generate(session.get(), {prompt}, options); });
   while (!begun) std::this_thread::yield();
   leq_logits* logits = nullptr;
-  EXPECT_TOLD(leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, &error),
-              LEQ_MISUSE, "another thread");
+  EXPECT_TOLD(
+      leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, &error),
+      LEQ_MISUSE, "another thread");
   go_on = false;
   writer.join();
   EXPECT_EQ(written.told.status, LEQ_OK) << written.told.text;
   EXPECT_EQ(written.replies.at(0).stop, LEQ_STOP_INTERRUPTED);
-  EXPECT_EQ(leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, nullptr),
-            LEQ_OK);
+  EXPECT_EQ(
+      leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, nullptr),
+      LEQ_OK);
   leq_logits_free(logits);
 }
 
@@ -295,9 +296,9 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   auto json_options = sized<leq_request_options>();
   json_options.cancel = cancel.get();
   char* text = nullptr;
-  EXPECT_TOLD(leq_completion(session.get(), request.data(), request.size(), &json_options, &text,
-                             &error),
-              LEQ_INTERRUPTED, "ended");
+  EXPECT_TOLD(
+      leq_completion(session.get(), request.data(), request.size(), &json_options, &text, &error),
+      LEQ_INTERRUPTED, "ended");
   auto measure = sized<leq_perplexity_options>();
   measure.window = 64;
   measure.cancel = cancel.get();

@@ -11,16 +11,20 @@ command -v debootstrap > /dev/null || { echo "deb: NOT RUN: there is no debootst
 release=$(. /etc/os-release && echo "$VERSION_CODENAME")
 mirror=${LEQ_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+# Never what is mounted in it.
+trap 'umount "$root/proc" 2> /dev/null; mountpoint -q "$root/proc" || rm -rf "$root"' EXIT
 debootstrap --variant=minbase "$release" "$root" "$mirror" > "$root.log" 2>&1 ||
   { tail -3 "$root.log"; rm -f "$root.log"; echo "deb: NOT RUN: debootstrap found no $release at $mirror"; exit 77; }
 rm -f "$root.log"
+mountpoint -q "$root/proc" || mount -t proc proc "$root/proc" ||
+  { echo "deb: NOT RUN: /proc cannot be mounted in the root"; exit 77; }
 cp /etc/resolv.conf "$root/etc/" 2> /dev/null || true
 [ ! -d /etc/apt/apt.conf.d ] || cp -r /etc/apt/apt.conf.d/. "$root/etc/apt/apt.conf.d/"
 cp "${packages[0]}" "$root/leq.deb"
 cp -r "$source/examples/storyteller" "$root/storyteller"
 in_root() { LC_ALL=C chroot "$root" "$@"; }
-in_root apt-get -qq -o APT::Install-Recommends=0 install /leq.deb > /dev/null
+in_root apt-get -qq -o APT::Install-Recommends=0 install /leq.deb > "$root/apt.log" 2>&1 ||
+  { cat "$root/apt.log"; exit 1; }
 in_root leq-quantize storyteller -o /story.leq --type int8 2> /dev/null
 story=$(in_root leq-run -m /story.leq -p "Once upon a time" -n 32 --temp 0 2> /dev/null)
 [ ${#story} -gt 40 ] || { echo "deb: no story was told: $story"; exit 1; }
