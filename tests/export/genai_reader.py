@@ -54,7 +54,7 @@ def default_inputs(work, model):
     while not generator.is_done():
         generator.generate_next_token()
     text = tokenizer.decode(generator.get_sequence(0))
-    check(text.startswith(TEXT) and len(text.split()) > 25, f"{model.name}: {text!r}")
+    check(text.strip().startswith(TEXT) and len(text.split()) > 25, f"{model.name}: {text!r}")
 
 
 def main():

@@ -56,6 +56,8 @@ def compressed(work, source):
     for kind, act in (("int8", "none"), ("int4-g32", "none"), ("int8-g32", "none"),
                       ("int8", "row"), ("int4-g32", "row")):
         name = f"{source.name} compressed {kind} act {act}"
+        if "-g" in kind and source.name == "mistral-tiny":
+            continue  # 432 columns, which no group divides
         file = work.quantized(source, "--type", kind, "--act", act)
         model = load(work.exported(file, "--compressed-tensors"))
         ids = work.ids(model.config.vocab_size, LONG)
