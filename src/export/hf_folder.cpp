@@ -38,7 +38,7 @@ ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs i
     tensors = hf_float_tensors(model, family);
   }
   make_export_folder(folder);
-  std::filesystem::remove(folder / "config.json");
+  remove_exported(folder / "config.json");
   ExportedFolder result;
   result.bytes = write_safetensors(folder / kWeightsFile, tensors);
   std::vector<TextFile> files = {

@@ -33,6 +33,20 @@ bool quantizes_inputs(const Model& model, const OnnxOptions& options, const Expo
   return options.inputs == ExportedInputs::file;
 }
 
+// What the graph would hold for each position, or each pair of them.
+constexpr std::int64_t kMostTableNumbers = 1 << 28;
+
+void check_tables(const ModelConfig& config, const GraphOptions& graph, bool contrib) {
+  const std::int64_t group = config.heads / config.kv_heads;
+  require(graph.tokens == 0 || group * graph.tokens <= kMostTableNumbers / graph.tokens,
+          Setting{"tokens"}, " ", graph.tokens, ": the mask of a graph of fixed sizes has a number ",
+          "for each pair of tokens, here more than ", kMostTableNumbers);
+  const std::int64_t pairs = config.head_dim / 2;
+  require(!contrib || !config.has_rope() || graph.context <= kMostTableNumbers / pairs,
+          Setting{"context"}, " ", graph.context, ": tables of cosines would have more than ",
+          kMostTableNumbers, " numbers; say fewer positions");
+}
+
 GraphOptions graph_options(const Model& model, const OnnxOptions& options,
                            const ExportTarget& target) {
   const std::int64_t most = model.config().context;
@@ -51,6 +65,7 @@ GraphOptions graph_options(const Model& model, const OnnxOptions& options,
           ": the context is ", graph.context);
   graph.past = options.past && options.tokens == 0;
   graph.quantized_inputs = quantizes_inputs(model, options, target);
+  check_tables(model.config(), graph, target.contrib);
   return graph;
 }
 
@@ -87,7 +102,7 @@ ExportedFolder export_onnx(const Model& model, const OnnxOptions& options,
   const GraphOptions graph_of = graph_options(model, options, target);
   check_export_target(model, target, graph_of.quantized_inputs);
   make_export_folder(folder);
-  std::filesystem::remove(folder / kModelFile);
+  remove_exported(folder / kModelFile);
 
   OnnxModel graph;
   graph.opset = options.opset;

@@ -17,6 +17,13 @@ void make_export_folder(const std::filesystem::path& folder) {
           ": cannot make this folder: ", error ? error.message() : "it is a file");
 }
 
+void remove_exported(const std::filesystem::path& file) {
+  std::error_code unknown;
+  if (std::filesystem::is_regular_file(std::filesystem::symlink_status(file, unknown))) {
+    std::filesystem::remove(file, unknown);
+  }
+}
+
 void write_text_files(const std::filesystem::path& folder, const std::vector<TextFile>& files) {
   for (const TextFile& file : files) {
     AtomicFile out(folder / file.name);

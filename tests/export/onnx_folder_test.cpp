@@ -228,6 +228,16 @@ TEST(OnnxGraph, RefusesAnOpsetThatItDoesNotKnow) {
   }
 }
 
+TEST(OnnxGraph, RefusesTablesThatNoMachineHolds) {
+  OnnxOptions options;
+  options.target = "genai";
+  options.context = std::int64_t{1} << 40;
+  EXPECT_NE(error_of(story("int8"), options).find("context"), std::string::npos);
+  options.target = "onnxruntime";
+  options.context = options.tokens = 1 << 20;
+  EXPECT_NE(error_of(story("int8"), options).find("tokens 1048576: the mask"), std::string::npos);
+}
+
 TEST(OnnxGraph, GenaiFolderHasItsConfigurationAndTokenizer) {
   const Model model(story("int4-g64"), {});
   const TemporaryFolder folder;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
                                   "leq-inspect",  "leq-bench", "leq-server",
-                                  "leq-compare"};
+                                  "leq-compare",  "leq-export"};
 
 void expect_one_line_error(const ToolRun& run, const std::string& tool, const std::string& part) {
   EXPECT_EQ(run.status, 1);
@@ -57,6 +57,8 @@ TEST(EveryTool, SaysWhatIsMissing) {
   expect_one_line_error(run_program("leq-bench", {}), "leq-bench", "-m");
   expect_one_line_error(run_program("leq-inspect", {}), "leq-inspect", "path");
   expect_one_line_error(run_program("leq-quantize", {"-o", "x.leq"}), "leq-quantize", "HF_DIR");
+  expect_one_line_error(run_program("leq-export", {"-o", "x"}), "leq-export", "model");
+  expect_one_line_error(run_program("leq-export", {"/no/such.leq"}), "leq-export", "-o");
 }
 
 TEST(EveryTool, NamesAFileThatIsNotThere) {
@@ -90,12 +92,10 @@ TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
       if (!own.contains(name)) environment.push_back("LEQ_ARG_" + name + "=1");
     }
     std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
-    const bool names_model = tool != "leq-inspect" && tool != "leq-quantize" && tool != "leq-compare";
-    if (names_model) words.emplace_back("-m");
+    const bool writes = tool == "leq-quantize" || tool == "leq-compare" || tool == "leq-export";
+    if (tool != "leq-inspect" && !writes) words.emplace_back("-m");
     words.emplace_back("/no/such");
-    if (tool == "leq-quantize" || tool == "leq-compare") {
-      words.insert(words.end(), {"-o", "/no/such.leq"});
-    }
+    if (writes) words.insert(words.end(), {"-o", "/no/such.leq"});
     if (tool == "leq-compare") words.insert(words.end(), {"-f", "/no"});
     if (tool == "leq-perplexity") words.insert(words.end(), {"-f", "/no"});
     const Finished finished = run(words, "x", environment);

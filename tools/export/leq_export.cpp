@@ -2,6 +2,7 @@
 #include <iostream>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "export/hf_folder.h"
@@ -125,6 +126,10 @@ int run(const Options& options) {
           "a model must be given: leq-export model.leq -o DIR; see leq-export --help");
   const std::string& path = options.positionals().front();
   check_model_file("", path);
+  const std::vector<std::filesystem::path> inputs = {path};
+  for (const char* name : {"model.onnx", "model.onnx.data", "model.safetensors"}) {
+    require_no_input(std::filesystem::path(options.text("output")) / name, inputs);
+  }
   const Stopwatch watch;
   LoadOptions load;
   load.mode = LoadMode::map;

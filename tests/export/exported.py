@@ -1,0 +1,94 @@
+"""What the scripts beside this one share: models, leq's own logits, exported folders."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+SHARED = pathlib.Path(os.environ.get("LEQ_SHARED", SOURCE / ".." / "shared")) / "models"
+GREEDY = 20
+failures = []
+
+
+def skip(reason):
+    print("SKIPPED:", reason)
+    sys.exit(SKIPPED)
+
+
+def check(ok, what):
+    print("ok    " if ok else "FAILED", what)
+    if not ok:
+        failures.append(what)
+
+
+def finish():
+    sys.exit(1 if failures else 0)
+
+
+def models():
+    """The project's model, and those of other families where they lie beside the project."""
+    found = [SOURCE / "examples" / "storyteller"]
+    for name in ("gpt2-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"):
+        if (SHARED / name).is_dir():
+            found.append(SHARED / name)
+        else:
+            print("not here:", SHARED / name)
+    return found
+
+
+class Work:
+    """A folder of .leq files and what they are exported to: Work(argv)."""
+
+    def __init__(self, argv):
+        import numpy
+
+        self.numpy = numpy
+        self.tools = pathlib.Path(argv[1])
+        self.logits_program = argv[2]
+        self.keep = tempfile.TemporaryDirectory(prefix="leq-exported-")
+        self.folder = pathlib.Path(self.keep.name)
+
+    def quantized(self, model, *flags):
+        path = self.folder / (model.name + "".join(flags).replace("/", "") + ".leq")
+        if not path.exists():
+            subprocess.run([self.tools / "leq-quantize", model, "-o", path, *flags], check=True,
+                           capture_output=True)
+        return path
+
+    def exported(self, file, *flags):
+        folder = self.folder / (file.name + "".join(flags) + "-out")
+        subprocess.run([self.tools / "leq-export", file, "-o", folder, *flags], check=True,
+                       capture_output=True)
+        return folder
+
+    def leq(self, file, ids):
+        """leq's logits [ids, vocabulary] and greedy ids."""
+        out = self.folder / "logits"
+        words = [self.logits_program, file, out, str(GREEDY), *map(str, ids)]
+        greedy = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+        logits = self.numpy.fromfile(out, self.numpy.float32).reshape(len(ids), -1)
+        return logits, [int(word) for word in greedy.split()]
+
+    def tokens(self, file, text):
+        path = self.folder / "text"
+        path.write_text(text)
+        words = [self.tools / "leq-inspect", file, "--tokenize", path, "--special"]
+        return eval(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+    def ids(self, vocabulary, count, seed=1):
+        return self.numpy.random.RandomState(seed).randint(3, vocabulary, count).tolist()
+
+    def divergence(self, want, got):
+        """Mean KL divergence over positions, nats."""
+        np = self.numpy
+
+        def logs(x):
+            x = x.astype(np.float64)
+            x = x - x.max(-1, keepdims=True)
+            return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+        p, q = logs(want), logs(got)
+        return float((np.exp(p) * (p - q)).sum(-1).mean())
