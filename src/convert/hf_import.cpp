@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
 #include "convert/hf_text_config.h"
+#include "convert/mistral_pattern.h"
 #include "convert/quantization_config.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
@@ -408,6 +409,9 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);
+  if (std::string note = mistral_pattern_note(config, tokenizer.spec); !note.empty()) {
+    model.notes.push_back(std::move(note));
+  }
   model.has_tokenizer = true;
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);
