@@ -409,7 +409,8 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);
-  if (std::string note = mistral_pattern_note(config, tokenizer.spec); !note.empty()) {
+  const Json whole = parse_json(config_text, config_path.string());  // with its wrapper's keys
+  if (std::string note = mistral_pattern_note(whole, tokenizer.spec); !note.empty()) {
     model.notes.push_back(std::move(note));
   }
   model.has_tokenizer = true;
