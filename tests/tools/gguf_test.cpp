@@ -91,7 +91,8 @@ TEST_F(GgufTools, IsAModelOfAServersFolder) {
     const std::size_t at = answer.find("\r\n\r\n");
     ASSERT_NE(at, std::string::npos);
     const Json reply = parse_json(answer.substr(at + 4), "the answer");
-    EXPECT_EQ("once" + reply["content"].text(), expected.substr(0, expected.find('\n')));
+    const std::string text = "once" + reply["content"].text();
+    EXPECT_TRUE(expected == text || expected == text + "\n") << text;
   }
   EXPECT_EQ(cached().size(), 1u);
   server.signal(SIGTERM);
