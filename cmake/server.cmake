@@ -8,7 +8,7 @@ list(FILTER request_sources INCLUDE REGEX "/(api_(error|fields|model)|call_(form
 |engine_thread|foreign_chat|generation|generation_call|grammar_store|tool_choice|reply_writer\
 |(messages|openai|responses)_writer|(messages|responses)_request)\\.cpp$")
 list(REMOVE_ITEM server_sources ${request_sources})
-foreach(part frame:page.html style:page.css script:store.js script:markdown.js script:page.js)
+foreach(part frame:page.html style:page.css script:store.js script:math.js script:markdown.js script:page.js)
   string(REGEX MATCH "^(.*):(.*)$" _ ${part})
   set(name page_${CMAKE_MATCH_1})
   set(file ${PROJECT_SOURCE_DIR}/src/server/page/${CMAKE_MATCH_2})

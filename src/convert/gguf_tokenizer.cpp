@@ -23,12 +23,6 @@ enum GgufTokenType : std::int64_t {
   kGgufByte = 6
 };
 
-// Mistral's (Nemo and later): words by case.
-constexpr std::string_view kTekkenPattern =
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
-    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
-
 // tokenizer.ggml.pre of byte BPE.
 struct GgufPreTokenizer {
   std::string_view name;

@@ -12,6 +12,7 @@
 #include "convert/checkpoint_names.h"
 #include "convert/hf_text_config.h"
 #include "convert/hf_weights.h"
+#include "convert/mistral_pattern.h"
 #include "convert/quantization_config.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
@@ -376,6 +377,10 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);
+  const Json whole = parse_json(config_text, config_path.string());  // with its wrapper's keys
+  if (std::string note = mistral_pattern_note(whole, tokenizer.spec); !note.empty()) {
+    model.notes.push_back(std::move(note));
+  }
   model.has_tokenizer = true;
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);

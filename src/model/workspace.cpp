@@ -204,7 +204,11 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                             most_of(config, &ExpertsMlpConfig::experts))),
       shared_gate(rows_of(memory, layout, limits.batch_tokens,
                           most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
-      qkv(rows_of(memory, layout, limits.batch_tokens, qkv_width_of(config, weights, place.own()))),
+      // A rank without heads has rows without columns: it is called as all are.
+      qkv(config.attention_layers().empty()
+              ? Rows()
+              : allocate_rows(memory, layout, limits.batch_tokens,
+                              qkv_width_of(config, weights, place.own()), kPlain)),
       delta(rows_of(memory, layout, limits.batch_tokens, delta_width(config))),
       delta_gates(rows_of(memory, layout, limits.batch_tokens, delta_gates_width(config))),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),

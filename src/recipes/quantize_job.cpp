@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "comm/division.h"
 #include "convert/import.h"
+#include "convert/mistral_pattern.h"
 #include "quantize/pipeline/run_identity.h"
 #include "recipes/base_file.h"
 #include "recipes/calibration_size.h"
@@ -215,7 +216,8 @@ std::optional<GateResult> run_job(const QuantizeJob& job) {
   std::optional<GateResult> found;
   together(ranks, [&] {
     if (ranks.leads()) check_output(job.output);
-    const ImportedModel model = import_checkpoint(job.folder);
+    ImportedModel model = import_checkpoint(job.folder);
+    if (job.fix_mistral_regex) fix_mistral_pattern(model.tokenizer);
     QuantizeJob own = job;
     if (job.keeps_types) keep_types(model, own.checkpoint);
     if (ranks.leads()) {

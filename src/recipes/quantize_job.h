@@ -28,6 +28,7 @@ struct QuantizeJob {
   std::filesystem::path output;
   CheckpointOptions checkpoint;    // with what apply_recipe sets
   bool keeps_types = false;        // as convert/import.h's keep_types
+  bool fix_mistral_regex = false;  // as convert/mistral_pattern.h's fix_mistral_pattern
   const Recipe* recipe = nullptr;  // whose limit the gate holds
   // checkpoint.calibration.samples and the gate's windows by measured speed
   bool fit_windows = false;

@@ -2,7 +2,9 @@
 // one that cannot be loaded does to the others.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -347,22 +349,41 @@ TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
   EXPECT_NE(refused.find("shutting_down"), std::string::npos) << refused;
 }
 
-TEST(ModelFolder, NamesFilesAndPartsOfFiles) {
-  const TemporaryFolder folder;
-  for (const char* name : {"a.leq", "a.gguf", "b.gguf", "c-00001-of-00002.gguf",
-                           "c-00002-of-00002.gguf", "d-00002-of-00002.gguf", "e.txt", ".f.leq"}) {
-    std::ofstream(folder / name) << "12345";
+// Three models in the memory of two, asked by all at once: each reply is its model's own.
+TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
+  const char* more = std::getenv("LEQ_MODEL_REQUESTS");
+  const int requests = more != nullptr ? std::atoi(more) : 8;  // of each client
+  FolderServer models(2);
+  std::map<std::string, std::string> expected;
+  for (const char* name : {"int8", "int4", "f16"}) expected[name] = text_of(models.complete(name));
+  EXPECT_NE(expected["int8"], expected["int4"]);
+  std::atomic<int> right = 0, wrong = 0;
+  std::vector<std::thread> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.emplace_back([&, i] {
+      for (int j = 0; j < requests; ++j) {
+        const char* name =
+            std::array{"int8", "int4", "f16"}[static_cast<std::size_t>(i * j + j) % 3];
+        if ((i + j) % 5 == 0) {  // goes away, wherever its request is
+          RawClient gone(models.server->port());
+          gone.send(plain_request("POST", "/v1/completions",
+                                  R"({"max_tokens":50,"stream":true,"prompt":"x","model":")" +
+                                      std::string(name) + "\"}"));
+          continue;
+        }
+        const auto answer = models.complete(name);
+        const bool good = answer.first == 200 && text_of(answer) == expected[name];
+        ++(good ? right : wrong);
+      }
+    });
   }
-  fs::create_directory(folder / "g.leq");
-  std::map<std::string, std::pair<std::string, std::uint64_t>> found;
-  for (const ModelFile& file : models_in(folder.path())) {
-    found[file.name] = {file.path.filename(), file.bytes};
-  }
-  EXPECT_EQ(found, (decltype(found){{"a", {"a.leq", 5}},
-                                    {"a.gguf", {"a.gguf", 5}},
-                                    {"b", {"b.gguf", 5}},
-                                    {"c", {"c-00001-of-00002.gguf", 10}}}));
-  EXPECT_THROW((void)models_in(folder / "nope"), Error);
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_GT(right, 8 * requests / 2);
+  const PoolCounts counts = models.server->models().counts();
+  EXPECT_GT(counts.drops, 2);
+  EXPECT_LE(counts.memory_bytes, 2 * kBytesOfOne);
+  EXPECT_EQ(counts.failures, 0);
 }
 
 }  // namespace

@@ -191,6 +191,24 @@ def marks(browser):
         check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
 
 
+def formulas(browser):
+    def made(text):
+        return browser.run("return markdown(arguments[0]).map((one) => one.outerHTML).join('')", text)
+
+    check("<msup><mi>e</mi><mrow><mi>i</mi><mi>π</mi></mrow></msup>" in made("so $e^{i\\pi}$."), "powers")
+    check("<mfrac><msub><mi>a</mi><mi>n</mi></msub><mn>2</mn></mfrac>" in made("\\(\\frac{a_n}{2}\\)"), "fractions")
+    check('<math display="block">' in made("\\[\nx\n\\]") and "munderover" in made("$$\\sum_{k=1}^n k$$"),
+          "formulas on lines of their own")
+    matrix = made("$$\\begin{pmatrix} a & b \\\\ c & d \\end{pmatrix}$$")
+    check(matrix.count("<mtr>") == 2 and matrix.count("<mtd>") == 4, "matrices")
+    check("<math" not in made("between $5 and $7, or `$x$`"), "prices and code are none")
+    check("\\nosuch" in made("$\\nosuch{x}$"), "what is not known is shown as it is")
+    check("<img" not in made("$</math><img src=x onerror=window.hacked=1>$"), "no text becomes markup")
+    check(made("$" + "{" * 3000 + "$").count("<math") == 0, "too deep a formula is text")
+    for text in ("$a ", "\\(", "$$", "$\\frac{", "\\[ "):
+        check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
+
+
 def keep(browser, url):
     """Nothing is lost: in two tabs, with a full store, by a reload in the middle of a reply."""
     first = browser.command("GET", "/window")
@@ -343,6 +361,7 @@ def main():
             stop(browser)
             escape(browser)
             marks(browser)
+            formulas(browser)
             keep(browser, served.url)
             reach(browser)
             look(browser, shots)

@@ -27,6 +27,15 @@ const std::vector<std::string>& good_bodies() {
       R"("function":{"name":"f","parameters":{"type":"object"}}}],"tool_choice":"auto"})",
       R"({"input":["a","b"],"encoding_format":"base64"})",
       R"({"content":"some text","tokens":[1,2,3],"with_pieces":true})",
+      R"({"model":"m","instructions":"x","input":[{"type":"message","role":"user","content":)"
+      R"([{"type":"input_text","text":"a"}]},{"type":"function_call","call_id":"c","name":"f",)"
+      R"("arguments":"{}"},{"type":"function_call_output","call_id":"c","output":"b"}],)"
+      R"("reasoning":{"effort":"low"},"max_output_tokens":2,"stream":true})",
+      R"({"system":[{"type":"text","text":"x","cache_control":{"type":"ephemeral"}}],"messages":)"
+      R"([{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":)"
+      R"([{"type":"tool_use","id":"t","name":"f","input":{}}]},{"role":"user","content":)"
+      R"([{"type":"tool_result","tool_use_id":"t","content":"b"}]}],"max_tokens":2})",
+      R"({"query":"a","documents":["b",{"text":"c"}],"top_n":1,"return_documents":true})",
   };
   return all;
 }
@@ -65,9 +74,17 @@ std::string hostile(const std::string& good, Random& random) {
 }
 
 TEST(Siege, LeavesTheServerServing) {
-  constexpr const char* kPaths[] = {"/v1/chat/completions", "/v1/completions", "/completion",
-                                    "/v1/embeddings",       "/tokenize",       "/detokenize",
-                                    "/apply-template"};
+  constexpr const char* kPaths[] = {"/v1/chat/completions",
+                                    "/v1/completions",
+                                    "/completion",
+                                    "/v1/embeddings",
+                                    "/tokenize",
+                                    "/detokenize",
+                                    "/apply-template",
+                                    "/v1/responses",
+                                    "/v1/messages",
+                                    "/v1/rerank",
+                                    "/v1/messages/count_tokens"};
   const int slow_count = count_of("LEQ_SLOW_CONNECTIONS", 200);
   const int body_count = count_of("LEQ_HOSTILE_BODIES", 600);
   rlimit limit = {};

@@ -1,11 +1,15 @@
 // A GGUF file where tools want a model: converted once into the cache folder, or into memory alone.
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "server/raw_client.h"
 #include "shared_data.h"
+#include "tools/process.h"
 #include "tools/tool_runner.h"
 
 namespace leq::test {
@@ -67,6 +71,32 @@ TEST_F(GgufTools, AnotherVersionOfTheFileIsConvertedAgain) {
   fs::last_write_time(gguf_, fs::last_write_time(gguf_) + std::chrono::seconds(5));
   ASSERT_EQ(run().status, 0);
   EXPECT_EQ(cached().size(), 2u);
+}
+
+TEST_F(GgufTools, IsAModelOfAServersFolder) {
+  const std::string expected = run().out;
+  fs::remove_all(folder_ / "cache");
+  Process server({std::string(LEQ_TOOLS_DIR) + "/leq-server", "--models-dir",
+                  fs::path(gguf_).parent_path().string(), "--port", "0", "-t", "1"},
+                 Process::Input::pipe);
+  constexpr std::string_view kAddress = "listening on http://127.0.0.1:";
+  ASSERT_TRUE(server.wait_for_error(std::string(kAddress)) && server.wait_for_error("\n"));
+  const int port = std::atoi(server.err.c_str() + server.err.find(kAddress) + kAddress.size());
+  for (int i = 0; i < 2; ++i) {
+    RawClient client(port);
+    client.send(
+        plain_request("POST", "/completion",
+                      R"({"model":"story","prompt":"once","n_predict":8,"temperature":0})"));
+    const std::string answer = client.read_all(60);
+    const std::size_t at = answer.find("\r\n\r\n");
+    ASSERT_NE(at, std::string::npos);
+    const Json reply = parse_json(answer.substr(at + 4), "the answer");
+    const std::string text = "once" + reply["content"].text();
+    EXPECT_TRUE(expected == text || expected == text + "\n") << text;
+  }
+  EXPECT_EQ(cached().size(), 1u);
+  server.signal(SIGTERM);
+  EXPECT_EQ(server.finish(), 0) << server.err;
 }
 
 TEST_F(GgufTools, NoCacheLeavesNothing) {

@@ -22,6 +22,7 @@ constexpr SettingFlag kFlags[] = {
     {"evaluations", "--search-evals"},
     {"exact", "--exact"},
     {"fit", "--fit"},
+    {"fix_mistral_regex", "--fix-mistral-regex"},
     {"fold_attention_biases", "--fold-biases"},
     {"host", "--host"},
     {"inputs", "--inputs"},

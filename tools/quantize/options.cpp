@@ -213,6 +213,10 @@ std::vector<Option> calibration_flags() {
        .fallback = "true",
        .help = "biases take up the mean error of the rounded weights",
        .group = "Calibration"},
+      {.name = "fix-mistral-regex",
+       .help = "split texts by Mistral's own pattern, where the folder of a Mistral model carries "
+               "another one, as transformers before 5.0 wrote it",
+       .group = "Run"},
       {.name = "resume",
        .help = "go on with an interrupted run (OUTPUT.partial): done anyway",
        .group = "Run",
@@ -451,6 +455,7 @@ QuantizeJob quantize_job(const Options& options) {
     if (options.given(flag)) job.texts.emplace_back(options.text(flag));
   }
   job.checkpoint = checkpoint_options(options);
+  job.fix_mistral_regex = options.flag("fix-mistral-regex");
   set_recipe(options, job);
   const CheckpointOptions& checkpoint = job.checkpoint;
   const bool floats = require_scheme(checkpoint.type, "--type").is_float();

@@ -215,9 +215,10 @@ void read_text(const Options& options, RunArgs& args) {
   if (options.given("prompt")) args.prompt = text_of(options, options.text("prompt"), "-p");
   if (options.given("file")) args.prompt_file = options.text("file");
   if (const auto& words = options.positionals(); !words.empty()) {
-    require(words.size() == 1, "found ", words.size(), " words without a flag ('",
-            printable(words[0]), "', '", printable(words[1]),
-            "' ...): a prompt of several words stands in quotation marks");
+    if (words.size() > 1) {
+      fail("found ", words.size(), " words without a flag ('", printable(words[0]), "', '",
+           printable(words[1]), "' ...): a prompt of several words stands in quotation marks");
+    }
     require(!args.prompt && !args.prompt_file, "'", printable(words[0]),
             "' is a prompt beside that of ", args.prompt ? "-p" : "-f", ": use one of them");
     args.prompt = text_of(options, words[0], "the prompt");

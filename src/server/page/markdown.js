@@ -9,6 +9,8 @@ const ADDRESS = /https?:\/\/[^\s<>"')\]]{1,2000}/y;
 const ENTITY = /&(?:#(\d{1,7})|#x([\da-f]{1,6})|(amp|lt|gt|quot|apos|nbsp|copy|hellip|mdash|ndash|times|deg));/iy;
 const ENTITIES = {amp: '&', lt: '<', gt: '>', quot: '"', apos: "'", nbsp: '\u00a0', copy: '©',
                   hellip: '…', mdash: '—', ndash: '–', times: '×', deg: '°'};
+const FORMULA_ENDS = {'$$': '$$', '\\(': '\\)', '\\[': '\\]'};
+const FORMULA_BLOCK = /^\s*(?:\$\$|\\\[)\s*$/;
 const TAGS = {'*': 'em', '_': 'em', '**': 'strong', '__': 'strong', '~~': 'del'};
 
 function link(address, text) {
@@ -41,6 +43,7 @@ class Inline {
   constructor(text) {
     this.text = text;
     this.runs = backticks(text);
+    this.lastEnds = new Map();  // of formulas: where each end is for the last time
     this.open = [];           // [{mark, nodes}] that wait for their ends
     this.counts = new Map();  // of marks in `open`
     this.nodes = [];
@@ -123,9 +126,30 @@ class Inline {
     }
     return at + 3;
   }
+  // A formula on this line: $...$ without a space inside or a digit behind, $$...$$, \(...\), \[...\].
+  formula(at) {
+    const {text} = this;
+    const two = text.slice(at, at + 2);
+    const end = FORMULA_ENDS[two] ?? (two[0] === '$' ? '$' : null);
+    if (end === null) return 0;
+    const from = at + (two in FORMULA_ENDS ? 2 : 1);
+    if (!this.lastEnds.has(end)) this.lastEnds.set(end, text.lastIndexOf(end));
+    const place = this.lastEnds.get(end) < from ? -1 : text.slice(from, from + MOST_FORMULA).indexOf(end);
+    if (place <= 0) return 0;
+    const inner = text.slice(from, from + place), behind = from + place + end.length;
+    if (end === '$' && (/^\s|[\s\\]$/.test(inner) || /\d/.test(text[behind] ?? ''))) return 0;
+    const made = formula(inner, end === '$$' || end === '\\]');
+    if (made === null) return 0;
+    this.add(made);
+    return behind;
+  }
   special(at) {
     const {text} = this;
     const letter = text[at];
+    if (letter === '$' || letter === '\\') {
+      const behind = this.formula(at);
+      if (behind > 0) return behind;
+    }
     if (letter === '\\' && /[!-\/:-@[-`{-~]/.test(text[at + 1] ?? '')) {
       this.plain += text[at + 1];
       return at + 2;
@@ -154,7 +178,7 @@ class Inline {
     return at + entity[0].length;
   }
   read() {
-    const next = /[\\`*_~[h&]/g;
+    const next = /[\\`*_~[h&$]/g;
     let at = 0;
     while (at < this.text.length) {
       next.lastIndex = at;
@@ -248,6 +272,15 @@ function fenceBlock(lines, at) {
   return [codeBlock(lines.slice(at + 1, end), language), end + 1];
 }
 
+// A formula over several lines, between lines of $$ or \[ and \].
+function formulaBlock(lines, at) {
+  const close = lines[at].trim() === '$$' ? '$$' : '\\]';
+  let end = at + 1;
+  while (end < lines.length && lines[end].trim() !== close) ++end;
+  const text = lines.slice(at + 1, end).join('\n');
+  return [formula(text, true) ?? node('p', {}, lines.slice(at, end + 1).join('\n')), end + 1];
+}
+
 function quoteBlock(lines, at, depth) {
   let end = at;
   while (end < lines.length && /^\s*>/.test(lines[end])) ++end;
@@ -264,7 +297,7 @@ function tableBlock(lines, at) {
 const isTable = (lines, at) =>
   lines[at].includes('|') && at + 1 < lines.length && /^[\s|:-]*-[\s|:-]*$/.test(lines[at + 1]) &&
   lines[at + 1].includes('|');
-const BLOCK_START = /^\s*(`{3,}|~{3,}|>|#{1,6}\s|(-{3,}|\*{3,}|_{3,})\s*$)/;
+const BLOCK_START = /^\s*(`{3,}|~{3,}|>|#{1,6}\s|\$\$\s*$|\\\[\s*$|(-{3,}|\*{3,}|_{3,})\s*$)/;
 
 function blocks(lines, depth = 0) {
   const made = [];
@@ -276,6 +309,7 @@ function blocks(lines, depth = 0) {
     const heading = line.match(/^\s*(#{1,6})\s+(.*)$/);
     if (line.trim() === '') ++at;
     else if (/^\s*(`{3,}|~{3,})/.test(line)) take(fenceBlock(lines, at));
+    else if (FORMULA_BLOCK.test(line)) take(formulaBlock(lines, at));
     else if (heading) take([fill(node('h' + Math.min(heading[1].length + 1, 6)), inline(heading[2])), at + 1]);
     else if (/^\s*(-{3,}|\*{3,}|_{3,})\s*$/.test(line)) take([node('hr'), at + 1]);
     else if (/^\s*>/.test(line)) take(quoteBlock(lines, at, depth));
