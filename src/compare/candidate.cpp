@@ -83,7 +83,9 @@ Candidate parse_candidate(std::string_view spec) {
     require(candidate.type.empty(), Setting{"candidates"}, ": ", printable(candidate.spec), ": ",
             text, " has a type of its own");
   } else if (!candidate.type.empty()) {
-    require_scheme(candidate.type, candidate.spec);
+    const bool floats = require_scheme(candidate.type, candidate.spec).is_float();
+    require(!floats || text == "absmax", Setting{"candidates"}, ": ", printable(candidate.spec),
+            ": type ", candidate.type, " has no codes to choose; use absmax:", candidate.type);
   }
   return candidate;
 }

@@ -82,7 +82,7 @@ TEST_F(LeqCompare, NumbersAreThoseOfTheOtherTools) {
                                      "--questions", "3", "-ctk", "f32", "-ctv", "f32", "-o", "json"});
   ASSERT_EQ(choices.status, 0) << choices.err;
   const Json answers = parse_json(choices.out, "choices");
-  const Json& row = report("report")["choices"][2];
+  const Json row = report("report")["choices"][2];
   for (const char* key : {"acc", "acc_low", "acc_high", "acc_norm", "acc_norm_low"}) {
     EXPECT_EQ(row[key], answers[key]) << key;
   }
@@ -120,13 +120,15 @@ TEST_F(LeqCompare, AKilledRunGoesOnToEqualNumbers) {
 
 TEST_F(LeqCompare, WhatIsWrongIsToldInALine) {
   expect_error(words("r", {"--methods", "smothquant"}), "--methods: unknown method smothquant");
-  expect_error(words("r", {"--methods", "gptq:f32"}), "f32");
+  expect_error(words("r", {"--methods", "gptq:f32"}), "gptq:f32: type f32 has no codes to choose");
   expect_error(words("r", {"--parts", "heads"}), "--parts: unknown part heads");
   expect_error(words("r", {"--window", "9999"}), "--window");
   const std::string tiny = folder_.write("tiny.txt", "Once upon a time.");
   expect_error(words("r", {"-f", tiny}), tiny);
-  const std::string one = folder_.write("one.txt", std::string(300, 'a'));
-  expect_error(words("r", {"-f", one}), one);
+  std::string story;
+  for (int i = 0; i < 16; ++i) story += "Once upon a time. ";
+  const std::string one = folder_.write("one.txt", story);
+  expect_error(words("r", {"-f", one}), "one window is too little");
   const std::string questions = folder_.write("q.jsonl", "{\"a\": 1}\n");
   expect_error(words("r", {"--choices", questions}), "q.jsonl: line 1: no form of a question");
   fs::create_directory(folder_ / "other");
