@@ -63,9 +63,7 @@ void read_simquant(Candidate& candidate) {
 
 }  // namespace
 
-bool Candidate::searches() const {
-  return is_recipe(method) && require_recipe(method).searches;
-}
+bool Candidate::searches() const { return is_recipe(method) && require_recipe(method).searches; }
 
 Candidate parse_candidate(std::string_view spec) {
   Candidate candidate;
@@ -75,15 +73,17 @@ Candidate parse_candidate(std::string_view spec) {
   candidate.type = cut_after(text, ':');
   candidate.method = text;
   const std::vector<std::string> known = known_methods();
-  require(std::ranges::find(known, text) != known.end(), Setting{"candidates"},
-          ": unknown method ", printable(text), "; use ", join(known));
+  require(std::ranges::find(known, text) != known.end(), Setting{"candidates"}, ": unknown method ",
+          printable(text), "; use ", join(known));
   if (text == "simquant") {
     read_simquant(candidate);
   } else if (candidate.is_base() || is_recipe(text)) {
     require(candidate.type.empty(), Setting{"candidates"}, ": ", printable(candidate.spec), ": ",
             text, " has a type of its own");
   } else if (!candidate.type.empty()) {
-    require_scheme(candidate.type, candidate.spec);
+    const bool floats = require_scheme(candidate.type, candidate.spec).is_float();
+    require(!floats || text == "absmax", Setting{"candidates"}, ": ", printable(candidate.spec),
+            ": type ", candidate.type, " has no codes to choose; use absmax:", candidate.type);
   }
   return candidate;
 }
@@ -93,8 +93,8 @@ std::vector<Candidate> parse_candidates(std::string_view list) {
   for (const std::string_view word : split(list, ",")) {
     if (trim(word).empty()) continue;
     Candidate candidate = parse_candidate(word);
-    const bool again = std::ranges::find(candidates, candidate.spec, &Candidate::spec) !=
-                       candidates.end();
+    const bool again =
+        std::ranges::find(candidates, candidate.spec, &Candidate::spec) != candidates.end();
     if (!again && candidate.spec != kBaseMethod) candidates.push_back(std::move(candidate));
   }
   require(!candidates.empty(), Setting{"candidates"}, ": expected a method, found none");

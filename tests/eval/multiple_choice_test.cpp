@@ -43,20 +43,20 @@ TEST(MultipleChoice, PiqaArcMmluAndPlainForms) {
   EXPECT_EQ(piqa.choices, (std::vector<std::string>{"sun", "rain"}));
   EXPECT_EQ(piqa.answer, 1u);
 
-  const ChoiceQuestion arc = question_of(
-      R"({"question": "Why?", "choices": {"text": ["a", "b"], "label": ["1", "2"]},)"
-      R"( "answerKey": "2"})");
+  const ChoiceQuestion arc =
+      question_of(R"({"question": "Why?", "choices": {"text": ["a", "b"], "label": ["1", "2"]},)"
+                  R"( "answerKey": "2"})");
   EXPECT_EQ(arc.context, "Question: Why?\nAnswer:");
   EXPECT_EQ(arc.answer, 1u);
-  const ChoiceQuestion nested = question_of(
-      R"({"question": {"stem": "Why?", "choices": [{"text": "a", "label": "A"},)"
-      R"( {"text": "b", "label": "B"}]}, "answerKey": "B"})");
+  const ChoiceQuestion nested =
+      question_of(R"({"question": {"stem": "Why?", "choices": [{"text": "a", "label": "A"},)"
+                  R"( {"text": "b", "label": "B"}]}, "answerKey": "B"})");
   EXPECT_EQ(nested.context, arc.context);
   EXPECT_EQ(nested.choices, arc.choices);
 
-  const ChoiceQuestion mmlu = question_of(
-      R"({"question": " 1+1? ", "choices": ["1", "2", "3", "4"], "answer": "B",)"
-      R"( "subject": "abstract_algebra"})");
+  const ChoiceQuestion mmlu =
+      question_of(R"({"question": " 1+1? ", "choices": ["1", "2", "3", "4"], "answer": "B",)"
+                  R"( "subject": "abstract_algebra"})");
   EXPECT_EQ(mmlu.context,
             "The following are multiple choice questions (with answers) about abstract algebra."
             "\n\n1+1?\nA. 1\nB. 2\nC. 3\nD. 4\nAnswer:");
@@ -92,9 +92,9 @@ TEST(MultipleChoice, WhatIsNoQuestionIsToldInALine) {
 
 TEST(MultipleChoice, FilesNameTheLineThatIsWrong) {
   const test::TemporaryFolder folder;
-  const std::string path =
-      folder.write("set.jsonl",
-                   "{\"context\": \"x\", \"choices\": [\"a\", \"b\"], \"label\": 0}\n\n{\"a\": 1}\n");
+  const std::string path = folder.write(
+      "set.jsonl",
+      "{\"context\": \"x\", \"choices\": [\"a\", \"b\"], \"label\": 0}\n\n{\"a\": 1}\n");
   try {
     read_choice_file(path);
     FAIL();
@@ -107,6 +107,23 @@ TEST(MultipleChoice, FilesNameTheLineThatIsWrong) {
   EXPECT_EQ(first.form, "plain");
   EXPECT_EQ(first.questions.size(), 1u);
   EXPECT_THROW(read_choice_file(folder.write("empty.jsonl", "\n")), Error);
+}
+
+// Every beginning of a good file is a shorter file, or an error that names a line.
+TEST(MultipleChoice, TruncatedFilesAreErrorsOrShorterFiles) {
+  const std::string whole =
+      R"({"context": "x", "choices": ["a", "b"], "label": 0})"
+      "\n"
+      R"({"question": "q", "choices": {"text": ["a", "b"], "label": ["A", "B"]}, "answerKey": "B"})";
+  const test::TemporaryFolder folder;
+  for (std::size_t length = 0; length < whole.size(); ++length) {
+    try {
+      const ChoiceTask task = read_choice_file(folder.write("s.jsonl", whole.substr(0, length)));
+      EXPECT_EQ(task.questions.size(), 1u) << length;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("s.jsonl: "), std::string::npos) << error.what();
+    }
+  }
 }
 
 // A tokenizer of single bytes and " b" as one token.

@@ -184,6 +184,14 @@ std::vector<Target> make_targets() {
                                         "16", "--chunks", "2", "-t", "1", "--kl-divergence-base",
                                         "base.kl", "--kl-divergence"}}},
                  .weight = 8});
+  all.push_back(
+      {.kind = "choices",
+       .copies = {"int8.leq", "choices.jsonl"},
+       .file = "choices.jsonl",
+       .layout = Layout::text,
+       .readers = {{.tool = "leq-perplexity",
+                    .words = {"-m", "int8.leq", "--choices", "choices.jsonl", "-t", "1"}}},
+       .weight = 4});
   all.push_back({.kind = "statistics",
                  .copies = {"sharded", "stats.bin"},
                  .file = "stats.bin",

@@ -25,9 +25,25 @@ const std::string kStory = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller"
 class LeqCompare : public ::testing::Test {
  protected:
   Words words(const std::string& report, const Words& more = {}) const {
-    Words all = {kStory, "-f", kStory + "/heldout.txt", "--join", "none", "-o",
-                 (folder_ / report).string(), "--window", "64", "--chunks", "3", "--samples", "2",
-                 "--methods", "absmax:int8,gptq:int4-g128", "--parts", "none", "-t", "2"};
+    Words all = {kStory,
+                 "-f",
+                 kStory + "/heldout.txt",
+                 "--join",
+                 "none",
+                 "-o",
+                 (folder_ / report).string(),
+                 "--window",
+                 "64",
+                 "--chunks",
+                 "3",
+                 "--samples",
+                 "2",
+                 "--methods",
+                 "absmax:int8,gptq:int4-g128",
+                 "--parts",
+                 "none",
+                 "-t",
+                 "2"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -46,9 +62,9 @@ class LeqCompare : public ::testing::Test {
 };
 
 TEST_F(LeqCompare, NumbersAreThoseOfTheOtherTools) {
-  const ToolRun run = run_program(
-      "leq-compare", words("report", {"--keep-files", "--choices", kStory + "/choices.jsonl",
-                                      "--questions", "3"}));
+  const ToolRun run =
+      run_program("leq-compare", words("report", {"--keep-files", "--choices",
+                                                  kStory + "/choices.jsonl", "--questions", "3"}));
   ASSERT_EQ(run.status, 0) << run.err;
   const Json rows = report("report")["head_to_head"];
   ASSERT_EQ(rows.size(), 3u);
@@ -57,11 +73,25 @@ TEST_F(LeqCompare, NumbersAreThoseOfTheOtherTools) {
   const std::string file = (folder_ / "gptq.leq").string(), base = (folder_ / "base.leq").string();
   ASSERT_EQ(run_program("leq-quantize", {kStory, "-o", file, "--method", "gptq", "--type",
                                          "int4-g128", "--samples", "2", "--no-gate"})
-                .status, 0);
+                .status,
+            0);
   ASSERT_EQ(run_program("leq-quantize", {kStory, "-o", base, "--type", "bf16"}).status, 0);
   EXPECT_EQ(rows[2]["file, MB"].get<double>(), static_cast<double>(fs::file_size(file)) / 1e6);
-  const Words text = {"-f", kStory + "/heldout.txt", "--join", "none", "--window", "64", "--chunks",
-                      "3", "-o", "json", "-ctk", "f32", "-ctv", "f32", "--kl-divergence-base",
+  const Words text = {"-f",
+                      kStory + "/heldout.txt",
+                      "--join",
+                      "none",
+                      "--window",
+                      "64",
+                      "--chunks",
+                      "3",
+                      "-o",
+                      "json",
+                      "-ctk",
+                      "f32",
+                      "-ctv",
+                      "f32",
+                      "--kl-divergence-base",
                       (folder_ / "base.kl").string()};
   Words of_base = {"-m", base}, of_file = {"-m", file, "--kl-divergence"};
   of_base.insert(of_base.end(), text.begin(), text.end());
@@ -77,12 +107,12 @@ TEST_F(LeqCompare, NumbersAreThoseOfTheOtherTools) {
   EXPECT_EQ(rows[2]["bits/weight"], json["bits_per_weight"]);
   EXPECT_EQ(rows[2]["same top, %"].get<double>(), 100 * json["same_top1"].get<double>());
 
-  const ToolRun choices =
-      run_program("leq-perplexity", {"-m", file, "--choices", kStory + "/choices.jsonl",
-                                     "--questions", "3", "-ctk", "f32", "-ctv", "f32", "-o", "json"});
+  const ToolRun choices = run_program(
+      "leq-perplexity", {"-m", file, "--choices", kStory + "/choices.jsonl", "--questions", "3",
+                         "-ctk", "f32", "-ctv", "f32", "-o", "json"});
   ASSERT_EQ(choices.status, 0) << choices.err;
   const Json answers = parse_json(choices.out, "choices");
-  const Json& row = report("report")["choices"][2];
+  const Json row = report("report")["choices"][2];
   for (const char* key : {"acc", "acc_low", "acc_high", "acc_norm", "acc_norm_low"}) {
     EXPECT_EQ(row[key], answers[key]) << key;
   }
@@ -120,13 +150,15 @@ TEST_F(LeqCompare, AKilledRunGoesOnToEqualNumbers) {
 
 TEST_F(LeqCompare, WhatIsWrongIsToldInALine) {
   expect_error(words("r", {"--methods", "smothquant"}), "--methods: unknown method smothquant");
-  expect_error(words("r", {"--methods", "gptq:f32"}), "f32");
+  expect_error(words("r", {"--methods", "gptq:f32"}), "gptq:f32: type f32 has no codes to choose");
   expect_error(words("r", {"--parts", "heads"}), "--parts: unknown part heads");
   expect_error(words("r", {"--window", "9999"}), "--window");
   const std::string tiny = folder_.write("tiny.txt", "Once upon a time.");
   expect_error(words("r", {"-f", tiny}), tiny);
-  const std::string one = folder_.write("one.txt", std::string(300, 'a'));
-  expect_error(words("r", {"-f", one}), one);
+  std::string story;
+  for (int i = 0; i < 16; ++i) story += "Once upon a time. ";
+  const std::string one = folder_.write("one.txt", story);
+  expect_error(words("r", {"-f", one}), "one window is too little");
   const std::string questions = folder_.write("q.jsonl", "{\"a\": 1}\n");
   expect_error(words("r", {"--choices", questions}), "q.jsonl: line 1: no form of a question");
   fs::create_directory(folder_ / "other");

@@ -1,0 +1,63 @@
+// What all claims are decided and told with.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/text.h"
+#include "compare/analysis.h"
+#include "compare/claims.h"
+
+namespace leq::claims {
+
+inline std::string percent(double share, int decimals = 1) {
+  return fixed(100 * share, decimals) + " %";
+}
+
+inline std::string nats(double value) { return fixed(value, 5) + " nats"; }
+
+inline Claim claim(const char* text, const char* place) { return {.text = text, .place = place}; }
+
+inline Claim not_tried(Claim claim, const std::string& why) {
+  claim.verdict = ClaimVerdict::not_tried;
+  claim.found = why;
+  return claim;
+}
+
+inline Claim decided(Claim claim, ClaimVerdict verdict, const std::string& found) {
+  claim.verdict = verdict;
+  claim.found = found;
+  return claim;
+}
+
+inline ClaimVerdict whether(bool holds) {
+  return holds ? ClaimVerdict::holds : ClaimVerdict::does_not_hold;
+}
+
+inline bool has(const Json& results, const std::string& group, const std::string& spec) {
+  return results.contains(group) && results[group].contains(spec);
+}
+
+// SmoothQuant as it was compared: with int8, or the first of its candidates; "" where there is
+// none.
+inline std::string spec_of(const Json& results, std::string_view method) {
+  std::string found;
+  for (const std::string& spec : compared_specs(results, false)) {
+    if (!spec.starts_with(method) || spec.find('#') != spec.npos) continue;
+    const char next = spec.size() > method.size() ? spec[method.size()] : ':';
+    if (next == ':' && found.empty()) found = spec;
+  }
+  return found;
+}
+
+// Those about speed, memory and what is inside a model, in claims_inside.cpp.
+Claim faster(const Json& results);
+Claim simquant_cost(const Json& results);
+Claim tighter_weights(const Json& results);
+Claim gemm_share(const Json& results);
+Claim fused(const Json& results);
+Claim near_linear(const Json& results);
+Claim cache_bound(const Json& results);
+Claim error_bound(const Json& results);
+
+}  // namespace leq::claims
