@@ -68,6 +68,17 @@ inline std::vector<TensorRule> qwen3_5_common_tensors() {
   };
 }
 
+// As Qwen 3.5 has them, a tensor for each.
+inline void add_delta_projections(Family& family) {
+  const std::vector<TensorRule> rules = {
+      {"layers.{}.delta_qkv", "layers.{}.linear_attn.in_proj_qkv.weight"},
+      {"layers.{}.delta_z", "layers.{}.linear_attn.in_proj_z.weight"},
+      {"layers.{}.delta_b", "layers.{}.linear_attn.in_proj_b.weight"},
+      {"layers.{}.delta_a", "layers.{}.linear_attn.in_proj_a.weight"},
+  };
+  family.tensors.insert(family.tensors.end(), rules.begin(), rules.end());
+}
+
 inline Family qwen3_5_like(std::string_view name, std::string_view model_type,
                            std::string_view architecture) {
   Family family = llama_like(name, model_type, architecture);

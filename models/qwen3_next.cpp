@@ -1,4 +1,6 @@
-// Qwen3-Next: Qwen 3.5's layers with other names and orders of the projections into Gated DeltaNet.
+// Qwen3-Next: Qwen 3.5's layers with other names and orders of the projections into Gated DeltaNet,
+// and experts.
+#include "models/experts.h"
 #include "models/qwen3_5.h"
 
 namespace leq {
@@ -65,6 +67,17 @@ const Family kQwen3Next = [] {
       in_order("layers.{}.delta_a", kGates, kARows),
   };
   family.tensors.insert(family.tensors.end(), projections.begin(), projections.end());
+  family.experts = ExpertKeys{.experts = "num_experts",
+                              .experts_too = "num_local_experts",
+                              .active = "num_experts_per_tok",
+                              .hidden = "moe_intermediate_size",
+                              .normalized = "norm_topk_prob",
+                              .sparse_step = "decoder_sparse_step",
+                              .dense_layers = "mlp_only_layers",
+                              .shared_hidden = "shared_expert_intermediate_size"};
+  add_single_experts(family);
+  add_stacked_experts(family);
+  add_shared_expert(family);
   return family;
 }();
 

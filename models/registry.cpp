@@ -15,11 +15,13 @@ extern const Family kQwen3;
 extern const Family kQwen3Moe;
 extern const Family kQwen3Next;
 extern const Family kQwen3_5;
+extern const Family kQwen3_5Moe;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 10> kFamilies = {
+  static constexpr std::array<const Family*, 11> kFamilies = {
       &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral,
-      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5};
+      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5,
+      &kQwen3_5Moe};
   return kFamilies;
 }
 

@@ -40,7 +40,7 @@ struct DefaultContext {
   std::string_view model_type;
   std::int64_t positions;
 };
-constexpr std::array<DefaultContext, 10> kContexts = {{{"llama", 2048},
+constexpr std::array<DefaultContext, 11> kContexts = {{{"llama", 2048},
                                                        {"mistral", 131072},
                                                        {"mixtral", 131072},
                                                        {"ministral3", 262144},
@@ -49,6 +49,7 @@ constexpr std::array<DefaultContext, 10> kContexts = {{{"llama", 2048},
                                                        {"qwen3_moe", 32768},
                                                        {"qwen3_next", 32768},
                                                        {"qwen3_5_text", 32768},
+                                                       {"qwen3_5_moe_text", 32768},
                                                        {"gpt2", 1024}}};
 
 // What objects of rope parameters may hold: all that is read, and what changes nothing for text.

@@ -1,0 +1,27 @@
+// Qwen 3.5, 3.6 and 3.8 with experts: the layers of qwen3_5.cpp, and in each an MLP of experts with a
+// shared one.
+#include "models/experts.h"
+#include "models/qwen3_5.h"
+
+namespace leq {
+
+extern const Family kQwen3_5Moe;
+const Family kQwen3_5Moe = [] {
+  Family family = qwen3_5_like("Qwen3.5-MoE", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM");
+  family.keys.hidden = "moe_intermediate_size";  // no layer is dense
+  family.experts = ExpertKeys{.experts = "num_experts",
+                              .experts_too = "num_local_experts",
+                              .active = "num_experts_per_tok",
+                              .hidden = "moe_intermediate_size",
+                              .normalized = nullptr,
+                              .sparse_step = nullptr,
+                              .dense_layers = nullptr,
+                              .shared_hidden = "shared_expert_intermediate_size"};
+  add_delta_projections(family);
+  add_single_experts(family);
+  add_stacked_experts(family);
+  add_shared_expert(family);
+  return family;
+}();
+
+}  // namespace leq
