@@ -67,7 +67,7 @@ class Operations {
                          const KvLayer& kv, const RowsFor& out) = 0;
 
   // out [T][H_v d_v] = the output of Gated DeltaNet (decoder_parts.h) from `mixed` [T][channels +
-  // H_v d_v] = q, k, v, z and `gates` [T][2 H_v] = b, a, both of which it overwrites. Each run of
+  // H_v d_v] = q, k, v, z, which it may overwrite, and `gates` [T][2 H_v] = b, a. Each run of
   // the batch reads its state_from and writes its state_to. Devices that do not run it throw.
   virtual void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
                          const RowsFor& out);

@@ -64,7 +64,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     most = common;
     best = child;
   }
-  if (most > 0) take(best, most);
+  if (most > 0 && state_.fixed() == nullptr) take(best, most);
   if (state_.fixed() != nullptr) found = std::move(with_state);
   cut(found, found.tokens);
   return found;

@@ -164,7 +164,7 @@ TEST_P(RotationOf, AFileOfItComputesTheSame) {
   Batch batch;
   batch.add(0, ids.data(), 20, Batch::Want::all);
   std::vector<float> logits(static_cast<std::size_t>(20 * after.config.vocab));
-  backend->download(session.transformer().forward(batch, session.cache()), 20, logits);
+  backend->download(session.transformer().forward(batch, session.state()), 20, logits);
   EXPECT_EQ(logits, test::engine_rows(test::PackedModel(after), *backend, ids, 20));
 }
 

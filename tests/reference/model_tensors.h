@@ -121,7 +121,7 @@ inline std::vector<float> engine_rows(const PackedModel& model, Backend& backend
     Batch batch;
     batch.add(0, ids.data() + first, count, Batch::Want::all);
     rows.resize(static_cast<std::size_t>(count * model.config().vocab));
-    backend.download(session.transformer().forward(batch, session.cache()), count, rows);
+    backend.download(session.transformer().forward(batch, session.state()), count, rows);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;

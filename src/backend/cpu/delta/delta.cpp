@@ -38,14 +38,21 @@ std::int64_t widest_head(const DeltaShape& shape) {
   return std::max(shape.key_dim, shape.value_dim);
 }
 
+// Tokens that a head is prepared for at once: their rows stay in the first caches.
+constexpr std::int64_t kBlockTokens = 32;
+
 // One thread's part of the scratch.
 struct DeltaScratch {
-  float* inputs = nullptr;  // [taps - 1][widest head] of the convolution, for the next step
-  float* row = nullptr;     // [H_v d_v]
+  float* query = nullptr;  // [kBlockTokens][d_k]
+  float* key = nullptr;    // [kBlockTokens][d_k]
+  float* value = nullptr;  // [kBlockTokens][d_v]: v, then o
+  float* alpha = nullptr;  // [kBlockTokens]
+  float* beta = nullptr;   // [kBlockTokens]
 };
 
 std::size_t worker_bytes(const DeltaShape& shape) {
-  const std::int64_t numbers = (shape.taps - 1) * widest_head(shape) + shape.values();
+  const std::int64_t numbers =
+      kBlockTokens * (2 * std::int64_t{shape.key_dim} + shape.value_dim + 2);
   return round_up(static_cast<std::size_t>(numbers) * sizeof(float), std::size_t{64});
 }
 
@@ -72,17 +79,9 @@ StateAfter state_after(const SequenceRun& run, const DeltaShape& shape) {
   return {first, first + recurrent_numbers(shape)};
 }
 
-// Channels of the convolution that make one head.
-struct HeadChannels {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  int value_head = -1;  // -1: of queries or keys
-  bool query = false;
-};
-
 class DeltaNet {
  public:
-  DeltaNet(const DeltaContext& context, Rows& mixed, Rows& gates, const BatchView& batch,
+  DeltaNet(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
            const DeltaShape& shape, const RowsFor& out)
       : context_(context),
         mixed_(mixed),
@@ -90,41 +89,29 @@ class DeltaNet {
         batch_(batch),
         shape_(shape),
         out_(out),
+        group_(shape.value_heads / shape.key_heads),
         query_gain_(static_cast<std::size_t>(shape.key_dim), gain(2)),
         key_gain_(static_cast<std::size_t>(shape.key_dim), gain(1)) {
-    cut_heads();
     chain_runs();
   }
 
+  // A key head with its value heads is a task; then whole rows are written for their reader.
   void run() {
-    check_inputs();
-    each(std::ssize(chains_) * std::ssize(heads_), [this](std::int64_t task, int worker) {
-      const HeadChannels& head = heads_[static_cast<std::size_t>(task % std::ssize(heads_))];
-      for (const SequenceRun& run : chain(task / std::ssize(heads_))) prepare(run, head, worker);
-    });
-    context_.pool.run(std::ssize(chains_) * shape_.value_heads, [this](std::int64_t task, int) {
-      for (const SequenceRun& run : chain(task / shape_.value_heads)) {
-        recur(run, static_cast<int>(task % shape_.value_heads));
+    const std::int64_t heads = shape_.key_heads;
+    each(std::ssize(chains_) * heads, [this, heads](std::int64_t task, int worker) {
+      const auto head = static_cast<int>(task % heads);
+      for (const SequenceRun& run : chains_[static_cast<std::size_t>(task / heads)]) {
+        one_head(run, head, scratch_of(worker));
       }
     });
-    finish();
+    bad_.check("input of the delta net");
+    write_rows();
   }
 
  private:
   // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and once more 1 / sqrt(d) for queries.
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
-  }
-
-  void cut_heads() {
-    for (int head = 0; head < 2 * shape_.key_heads; ++head) {
-      heads_.push_back({std::int64_t{head} * shape_.key_dim, shape_.key_dim, -1,
-                        head < shape_.key_heads});
-    }
-    for (int head = 0; head < shape_.value_heads; ++head) {
-      heads_.push_back({2 * shape_.keys() + std::int64_t{head} * shape_.value_dim,
-                        shape_.value_dim, head, false});
-    }
   }
 
   // Runs of one sequence follow each other: they write one state.
@@ -140,9 +127,6 @@ class DeltaNet {
       }
     }
   }
-  const std::vector<SequenceRun>& chain(std::int64_t index) const {
-    return chains_[static_cast<std::size_t>(index)];
-  }
 
   template <class Body>
   void each(std::int64_t tasks, Body&& body) {
@@ -153,131 +137,189 @@ class DeltaNet {
   DeltaScratch scratch_of(int worker) const {
     const auto at = static_cast<std::size_t>(worker) * worker_bytes(shape_);
     DeltaScratch scratch;
-    scratch.inputs = reinterpret_cast<float*>(context_.scratch.data() + at);
-    scratch.row = scratch.inputs + (shape_.taps - 1) * widest_head(shape_);
+    scratch.query = reinterpret_cast<float*>(context_.scratch.data() + at);
+    scratch.key = scratch.query + kBlockTokens * shape_.key_dim;
+    scratch.value = scratch.key + kBlockTokens * shape_.key_dim;
+    scratch.alpha = scratch.value + kBlockTokens * shape_.value_dim;
+    scratch.beta = scratch.alpha + kBlockTokens;
     return scratch;
   }
 
   float* row(std::int64_t row) const { return mixed_.values + row * mixed_.value_stride; }
-  float* gate_row(std::int64_t row) const { return gates_.values + row * gates_.value_stride; }
 
-  // A number that is not finite would stay in a state for good.
-  void check_inputs() {
-    FirstBadRow bad;
-    each((batch_.tokens + kRowsPerTask - 1) / kRowsPerTask, [&](std::int64_t task, int) {
-      const std::int64_t last = std::min((task + 1) * kRowsPerTask, batch_.tokens);
-      for (std::int64_t t = task * kRowsPerTask; t < last; ++t) {
-        if (!std::isfinite(context_.rows.absmax(row(t), mixed_.width)) ||
-            !std::isfinite(context_.rows.absmax(gate_row(t), gates_.width))) {
-          bad.report(t);
-        }
-      }
-    });
-    bad.check("input of the delta net");
+  // Channels of the convolution: where a head's begin.
+  std::int64_t query_at(int head) const { return std::int64_t{head} * shape_.key_dim; }
+  std::int64_t key_at(int head) const { return shape_.keys() + query_at(head); }
+  std::int64_t value_at(int head) const {
+    return 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim;
   }
 
-  // Convolution, SiLU, and what a head's own kind needs, in place.
-  void prepare(const SequenceRun& run, const HeadChannels& head, int worker) {
+  void one_head(const SequenceRun& run, int head, const DeltaScratch& scratch) {
     const StateBefore from = state_before(run, shape_);
     const StateAfter to = state_after(run, shape_);
-    const auto bytes = static_cast<std::size_t>(head.count) * sizeof(float);
-    const std::int64_t before = shape_.taps - 1;
-    float* next = scratch_of(worker).inputs;
-    for (std::int64_t i = 0; i < before; ++i) {
-      const float* input = input_at(run, from, head, run.rows - before + i);
-      if (input == nullptr) {
-        std::fill_n(next + i * head.count, head.count, 0.0f);
-      } else {
-        std::copy_n(input, head.count, next + i * head.count);
+    for (std::int64_t first = 0; first < run.rows; first += kBlockTokens) {
+      const Block block = {run, first, std::min(kBlockTokens, run.rows - first)};
+      const StateBefore state = first == 0 ? from : StateBefore{to.recurrent, from.inputs};
+      convolve(block, from, query_at(head), shape_.key_dim, scratch.query);
+      convolve(block, from, key_at(head), shape_.key_dim, scratch.key);
+      normalize(block, query_gain_, scratch.query);
+      normalize(block, key_gain_, scratch.key);
+      for (int value = head * group_; value < (head + 1) * group_; ++value) {
+        convolve(block, from, value_at(value), shape_.value_dim, scratch.value);
+        open_gates(block, value, scratch);
+        recur(block, state, to, value, scratch);
+        finish(block, value, scratch);
       }
     }
-    convolve(run, from, head);
-    for (std::int64_t i = 0; i < before; ++i) {
-      std::memcpy(to.inputs + i * shape_.channels() + head.first, next + i * head.count, bytes);
-    }
-    if (head.value_head >= 0) return open_gates(run, head.value_head);
-    const float* gains = head.query ? query_gain_.data() : key_gain_.data();
-    const float eps = kL2Eps / static_cast<float>(shape_.key_dim);
-    for (std::int64_t t = run.first_row; t < run.first_row + run.rows; ++t) {
-      float* x = row(t) + head.first;
-      context_.rows.rms_norm(x, gains, eps, head.count, x);
-    }
+    keep_inputs(run, from, to, query_at(head), shape_.key_dim);
+    keep_inputs(run, from, to, key_at(head), shape_.key_dim);
+    keep_inputs(run, from, to, value_at(head * group_), std::int64_t{group_} * shape_.value_dim);
   }
+
+  // Neighbouring tokens of a run.
+  struct Block {
+    const SequenceRun& run;
+    std::int64_t first = 0;
+    std::int64_t tokens = 0;
+
+    std::int64_t row(std::int64_t i) const { return run.first_row + first + i; }
+  };
 
   // What the convolution reads at token `token` of a run, or before it; nullptr for zeros.
-  const float* input_at(const SequenceRun& run, const StateBefore& from,
-                        const HeadChannels& head, std::int64_t token) const {
-    if (token >= 0) return row(run.first_row + token) + head.first;
+  const float* input_at(const SequenceRun& run, const StateBefore& from, std::int64_t channel,
+                        std::int64_t token) const {
+    if (token >= 0) return row(run.first_row + token) + channel;
     if (from.inputs == nullptr) return nullptr;
-    return from.inputs + (shape_.taps - 1 + token) * shape_.channels() + head.first;
+    return from.inputs + (shape_.taps - 1 + token) * shape_.channels() + channel;
   }
 
-  // The last token first, since its outputs take the place of what only later tokens read.
-  void convolve(const SequenceRun& run, const StateBefore& from,
-                const HeadChannels& head) const {
+  // `count` channels of the block's tokens, with SiLU. A number that is not finite would stay in a
+  // state for good.
+  void convolve(const Block& block, const StateBefore& from, std::int64_t channel,
+                std::int64_t count, float* out) {
     std::array<const float*, kMostTaps> inputs = {};
-    for (std::int64_t token = run.rows - 1; token >= 0; --token) {
+    for (std::int64_t i = 0; i < block.tokens; ++i) {
+      const std::int64_t token = block.first + i;
+      if (!std::isfinite(context_.rows.absmax(row(block.row(i)) + channel, count))) {
+        bad_.report(block.row(i));
+      }
       for (int tap = 0; tap < shape_.taps; ++tap) {
-        const float* input = input_at(run, from, head, token - (shape_.taps - 1) + tap);
+        const float* input = input_at(block.run, from, channel, token - (shape_.taps - 1) + tap);
         inputs[static_cast<std::size_t>(tap)] = input != nullptr ? input : zeros_.data();
       }
-      context_.kernels.convolve(inputs.data(), shape_.conv + head.first, shape_.channels(),
-                                shape_.taps, head.count,
-                                row(run.first_row + token) + head.first);
+      context_.kernels.convolve(inputs.data(), shape_.conv + channel, shape_.channels(),
+                                shape_.taps, count, out + i * count);
     }
   }
 
-  // b and a become beta and alpha.
-  void open_gates(const SequenceRun& run, int head) const {
+  void normalize(const Block& block, const std::vector<float>& gains, float* heads) const {
+    const std::int64_t dims = shape_.key_dim;
+    const float eps = kL2Eps / static_cast<float>(dims);
+    for (std::int64_t i = 0; i < block.tokens; ++i) {
+      context_.rows.rms_norm(heads + i * dims, gains.data(), eps, dims, heads + i * dims);
+    }
+  }
+
+  // beta and alpha from b and a.
+  void open_gates(const Block& block, int head, const DeltaScratch& scratch) {
     const float rate = leq_exp(shape_.a_log[head]);
-    for (std::int64_t t = run.first_row; t < run.first_row + run.rows; ++t) {
-      float& beta = gate_row(t)[head];
-      float& alpha = gate_row(t)[shape_.value_heads + head];
-      beta = sigmoid(beta);
-      alpha = leq_exp(-(rate * softplus(alpha + shape_.dt_bias[head])));
+    for (std::int64_t i = 0; i < block.tokens; ++i) {
+      const float* gates = gates_.values + block.row(i) * gates_.value_stride;
+      const float b = gates[head], a = gates[shape_.value_heads + head];
+      if (!std::isfinite(b) || !std::isfinite(a)) bad_.report(block.row(i));
+      scratch.beta[i] = sigmoid(b);
+      scratch.alpha[i] = leq_exp(-(rate * softplus(a + shape_.dt_bias[head])));
     }
   }
 
-  void recur(const SequenceRun& run, int head) const {
-    const StateBefore from = state_before(run, shape_);
-    const StateAfter to = state_after(run, shape_);
-    const int key_head = head / (shape_.value_heads / shape_.key_heads);
-    const std::int64_t head_numbers = std::int64_t{shape_.key_dim} * shape_.value_dim;
-    float* first = row(run.first_row);
-    DeltaBlock block;
-    block.query = first + std::int64_t{key_head} * shape_.key_dim;
-    block.key = block.query + shape_.keys();
-    block.beta = gate_row(run.first_row) + head;
-    block.alpha = block.beta + shape_.value_heads;
-    block.tokens = run.rows;
-    block.row_stride = mixed_.value_stride;
-    block.gate_stride = gates_.value_stride;
-    block.key_dim = shape_.key_dim;
+  // What a head reads of the tokens after a block: q, k, v and z, whose rows lie far apart.
+  static constexpr std::size_t kStreams = 4;
+  struct Ahead {
+    std::array<const float*, kStreams> rows = {};
+    std::array<int, kStreams> bytes = {};
+  };
+  Ahead ahead_of(const Block& block, int head) const {
+    if (block.first + 2 * kBlockTokens > block.run.rows) return {};
+    const float* next = row(block.row(kBlockTokens));
+    const int key_head = head / group_;
+    const auto wide = [](int dims) { return dims * static_cast<int>(sizeof(float)); };
+    return {{next + query_at(key_head), next + key_at(key_head), next + value_at(head),
+             next + shape_.channels() + std::int64_t{head} * shape_.value_dim},
+            {wide(shape_.key_dim), wide(shape_.key_dim), wide(shape_.value_dim),
+             wide(shape_.value_dim)}};
+  }
+
+  // scratch.value: v, then o
+  void recur(const Block& block, const StateBefore& from, const StateAfter& to, int head,
+             const DeltaScratch& scratch) const {
+    const std::int64_t first = std::int64_t{head} * shape_.key_dim * shape_.value_dim;
+    DeltaBlock part;
+    part.query = scratch.query;
+    part.key = scratch.key;
+    part.alpha = scratch.alpha;
+    part.beta = scratch.beta;
+    part.tokens = block.tokens;
+    part.value_stride = shape_.value_dim;
+    part.key_dim = shape_.key_dim;
+    part.fetch_stride = mixed_.value_stride;
+    const Ahead ahead = ahead_of(block, head);
     for (int column = 0; column < shape_.value_dim; column += kDeltaColumns) {
-      block.columns = std::min(kDeltaColumns, shape_.value_dim - column);
-      block.value = first + 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim + column;
-      const std::int64_t at = head * head_numbers + std::int64_t{column} * shape_.key_dim;
-      block.to = to.recurrent + at;
-      block.from = from.recurrent == nullptr ? block.to : from.recurrent + at;
+      const std::size_t stream = static_cast<std::size_t>(column / kDeltaColumns) % kStreams;
+      part.fetch = ahead.rows[stream];
+      part.fetch_bytes = ahead.bytes[stream];
+      part.columns = std::min(kDeltaColumns, shape_.value_dim - column);
+      part.value = scratch.value + column;
+      const std::int64_t at = first + std::int64_t{column} * shape_.key_dim;
+      part.to = to.recurrent + at;
+      part.from = from.recurrent == nullptr ? part.to : from.recurrent + at;
       if (from.recurrent == nullptr) {
-        std::fill_n(block.to, std::int64_t{block.columns} * shape_.key_dim, 0.0f);
+        std::fill_n(part.to, std::int64_t{part.columns} * shape_.key_dim, 0.0f);
       }
-      context_.kernels.recur(block);
+      context_.kernels.recur(part);
     }
   }
 
-  // out = rms_norm(o) * silu(z) of each value head, then codes as the reader wants them.
-  void finish() {
+  // rms_norm(o) * silu(z) in the place of z.
+  void finish(const Block& block, int head, const DeltaScratch& scratch) {
+    const std::int64_t dims = shape_.value_dim;
+    for (std::int64_t i = 0; i < block.tokens; ++i) {
+      float* o = scratch.value + i * dims;
+      float* z = row(block.row(i)) + shape_.channels() + head * dims;
+      if (!std::isfinite(context_.rows.absmax(z, dims))) bad_.report(block.row(i));
+      context_.rows.rms_norm(o, shape_.norm.gain, shape_.norm.eps, dims, o);
+      context_.rows.swiglu(z, o, dims, z);
+    }
+  }
+
+  // The last inputs of the convolution, for the next step. Ascending: of a short run some of them
+  // move down.
+  void keep_inputs(const SequenceRun& run, const StateBefore& from, const StateAfter& to,
+                   std::int64_t channel, std::int64_t count) const {
+    const std::int64_t before = shape_.taps - 1;
+    for (std::int64_t i = 0; i < before; ++i) {
+      const float* input = input_at(run, from, channel, run.rows - before + i);
+      float* out = to.inputs + i * shape_.channels() + channel;
+      if (input == nullptr) {
+        std::fill_n(out, count, 0.0f);
+      } else {
+        std::memmove(out, input, static_cast<std::size_t>(count) * sizeof(float));
+      }
+    }
+  }
+
+  // The rows that stand in the place of z, with the codes that their reader wants.
+  void write_rows() {
     Rows& out = out_.rows;
     const QuantizedUnit unit = quantized_unit(out.format);
     FirstBadRow bad;
     const std::int64_t tasks = (batch_.tokens + kRowsPerTask - 1) / kRowsPerTask;
-    each(tasks, [&](std::int64_t task, int worker) {
+    each(tasks, [&](std::int64_t task, int) {
       const std::int64_t last = std::min((task + 1) * kRowsPerTask, batch_.tokens);
       for (std::int64_t t = task * kRowsPerTask; t < last; ++t) {
-        float* x = out.values != nullptr ? out.values + t * out.value_stride
-                                         : scratch_of(worker).row;
-        finish_row(t, x);
+        float* x = row(t) + shape_.channels();
+        const float* factors = out_.consumer.inv_smooth;
+        if (factors != nullptr) context_.rows.multiply(factors, out.width, x);
+        if (out.values != nullptr) std::copy_n(x, out.width, out.values + t * out.value_stride);
         if (unit == QuantizedUnit::nothing || unit == QuantizedUnit::rows) continue;
         if (!quantize_columns(context_.rows, x, t, 0, out.width, out_)) bad.report(t);
       }
@@ -288,28 +330,17 @@ class DeltaNet {
     }
   }
 
-  void finish_row(std::int64_t t, float* x) const {
-    const Norm& norm = shape_.norm;
-    const float* o = row(t) + 2 * shape_.keys();
-    const float* z = row(t) + shape_.channels();
-    for (std::int64_t at = 0; at < shape_.values(); at += shape_.value_dim) {
-      context_.rows.rms_norm(o + at, norm.gain, norm.eps, shape_.value_dim, x + at);
-    }
-    context_.rows.swiglu(z, x, shape_.values(), x);
-    const float* factors = out_.consumer.inv_smooth;
-    if (factors != nullptr) context_.rows.multiply(factors, shape_.values(), x);
-  }
-
   const DeltaContext& context_;
   Rows& mixed_;
-  Rows& gates_;
+  const Rows& gates_;
   const BatchView& batch_;
   const DeltaShape& shape_;
   const RowsFor& out_;
+  int group_;                                 // value heads of a key head
   std::vector<float> query_gain_, key_gain_;  // [d_k]
   std::vector<float> zeros_ = std::vector<float>(static_cast<std::size_t>(widest_head(shape_)));
-  std::vector<HeadChannels> heads_;
   std::vector<std::vector<SequenceRun>> chains_;
+  FirstBadRow bad_;
 };
 
 }  // namespace
@@ -318,7 +349,7 @@ std::size_t delta_scratch_bytes(int threads, const DeltaShape& shape) {
   return static_cast<std::size_t>(threads) * worker_bytes(shape);
 }
 
-void delta_net(const DeltaContext& context, Rows& mixed, Rows& gates, const BatchView& batch,
+void delta_net(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
                const DeltaShape& shape, const RowsFor& out) {
   ensure(shape.taps <= kMostTaps, "delta net: ", shape.taps, " taps");
   ensure(context.scratch.size() >= delta_scratch_bytes(context.pool.threads(), shape),

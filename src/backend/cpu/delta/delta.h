@@ -25,7 +25,7 @@ std::size_t delta_scratch_bytes(int threads, const DeltaShape& shape);
 
 // Operations::delta_net. Throws Error for a row that is not finite, and for scratch that was
 // reserved for less.
-void delta_net(const DeltaContext& context, Rows& mixed, Rows& gates, const BatchView& batch,
+void delta_net(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
                const DeltaShape& shape, const RowsFor& out);
 
 }  // namespace leq::cpu

@@ -11,14 +11,19 @@ namespace leq::cpu {
 
 // Some columns of one value head over neighbouring tokens.
 struct DeltaBlock {
-  const float* query = nullptr;  // [tokens][key_dim], rows row_stride apart
-  const float* key = nullptr;
-  float* value = nullptr;        // [tokens][columns]: v, and o in its place
-  const float* alpha = nullptr;  // [tokens], gate_stride apart
-  const float* beta = nullptr;
+  const float* query = nullptr;  // [tokens][key_dim]
+  const float* key = nullptr;    // [tokens][key_dim]
+  float* value = nullptr;        // [tokens][columns], rows value_stride apart: v, and o in its place
+  const float* alpha = nullptr;  // [tokens]
+  const float* beta = nullptr;   // [tokens]
   const float* from = nullptr;   // S [key_dim][columns] before the first token
   float* to = nullptr;           // S after the last one; may be `from`
-  std::int64_t tokens = 0, row_stride = 0, gate_stride = 0;
+  std::int64_t tokens = 0, value_stride = 0;
+  // What the caller reads next, fetched meanwhile: fetch_bytes for each token, fetch_stride floats
+  // apart; null: nothing.
+  const float* fetch = nullptr;
+  std::int64_t fetch_stride = 0;
+  int fetch_bytes = 0;
   int key_dim = 0;
   int columns = 0;  // up to kDeltaColumns
 };

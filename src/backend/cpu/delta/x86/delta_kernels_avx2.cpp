@@ -66,11 +66,11 @@ void each_key(int key_dim, Step step) {
 template <class Lanes>
 void recur_token(const DeltaBlock& block, std::int64_t token, const float* from, int first,
                  Lanes lanes) {
-  const float* k = block.key + token * block.row_stride;
-  const float* q = block.query + token * block.row_stride;
-  float* v = block.value + token * block.row_stride + first;
-  const __m256 alpha = _mm256_set1_ps(block.alpha[token * block.gate_stride]);
-  const __m256 beta = _mm256_set1_ps(block.beta[token * block.gate_stride]);
+  const float* k = block.key + token * block.key_dim;
+  const float* q = block.query + token * block.key_dim;
+  float* v = block.value + token * block.value_stride + first;
+  const __m256 alpha = _mm256_set1_ps(block.alpha[token]);
+  const __m256 beta = _mm256_set1_ps(block.beta[token]);
   const std::int64_t stride = block.columns;
   Sums<Lanes> seen, out;
   each_key(block.key_dim, [&](int i, int lane) __attribute__((always_inline)) {
@@ -100,9 +100,17 @@ void recur_token(const DeltaBlock& block, std::int64_t token, const float* from,
   for (int r = 0; r < Lanes::kRegisters; ++r) lanes.store(v, r, out.joined(r));
 }
 
+// Into the second cache.
+void fetch_ahead(const DeltaBlock& block, std::int64_t token) {
+  if (block.fetch == nullptr) return;
+  const auto* row = reinterpret_cast<const char*>(block.fetch + token * block.fetch_stride);
+  for (int at = 0; at < block.fetch_bytes; at += 64) _mm_prefetch(row + at, _MM_HINT_T1);
+}
+
 template <class Lanes>
 void recur_columns(const DeltaBlock& block, int first, Lanes lanes) {
   for (std::int64_t token = 0; token < block.tokens; ++token) {
+    if (first == 0) fetch_ahead(block, token);
     recur_token(block, token, token == 0 ? block.from : block.to, first, lanes);
   }
 }

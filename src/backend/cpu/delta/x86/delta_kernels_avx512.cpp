@@ -61,49 +61,74 @@ void each_key(int key_dim, Step step) {
   }
 }
 
-// One token; `first` is the first column.
+// S^T k of one token; `first` is the first column.
 template <class Lanes>
-void recur_token(const DeltaBlock& block, std::int64_t token, const float* from, int first,
-                 Lanes lanes) {
-  const float* k = block.key + token * block.row_stride;
-  const float* q = block.query + token * block.row_stride;
-  float* v = block.value + token * block.row_stride + first;
-  const __m512 alpha = _mm512_set1_ps(block.alpha[token * block.gate_stride]);
-  const __m512 beta = _mm512_set1_ps(block.beta[token * block.gate_stride]);
-  const std::int64_t stride = block.columns;
-  Sums<Lanes> seen, out;
+void see(const DeltaBlock& block, const float* k, const float* from, int first, Lanes lanes,
+         Sums<Lanes>& seen) {
   each_key(block.key_dim, [&](int i, int lane) __attribute__((always_inline)) {
     const __m512 key = _mm512_set1_ps(k[i]);
 #pragma GCC unroll 4
     for (int r = 0; r < Lanes::kRegisters; ++r) {
-      seen.lane[lane][r] =
-          _mm512_fmadd_ps(key, lanes.load(from + i * stride + first, r), seen.lane[lane][r]);
+      seen.lane[lane][r] = _mm512_fmadd_ps(
+          key, lanes.load(from + std::int64_t{i} * block.columns + first, r), seen.lane[lane][r]);
     }
   });
+}
+
+// One pass over the state for a token: S and o, and where another one follows its S^T k, so that S is
+// read once for each token.
+template <bool kNext, class Lanes>
+void recur_token(const DeltaBlock& block, std::int64_t token, const float* from, int first,
+                 Lanes lanes, Sums<Lanes>& seen) {
+  const float* k = block.key + token * block.key_dim;
+  const float* q = block.query + token * block.key_dim;
+  const float* then = k + block.key_dim;
+  float* v = block.value + token * block.value_stride + first;
+  const __m512 alpha = _mm512_set1_ps(block.alpha[token]);
+  const __m512 beta = _mm512_set1_ps(block.beta[token]);
   __m512 u[Lanes::kRegisters];
 #pragma GCC unroll 4
   for (int r = 0; r < Lanes::kRegisters; ++r) {
     u[r] = _mm512_mul_ps(_mm512_fnmadd_ps(alpha, seen.joined(r), lanes.load(v, r)), beta);
   }
+  Sums<Lanes> out, next_seen;
   each_key(block.key_dim, [&](int i, int lane) __attribute__((always_inline)) {
     const __m512 key = _mm512_set1_ps(k[i]), query = _mm512_set1_ps(q[i]);
+    const std::int64_t at = std::int64_t{i} * block.columns + first;
 #pragma GCC unroll 4
     for (int r = 0; r < Lanes::kRegisters; ++r) {
-      const __m512 kept = _mm512_mul_ps(alpha, lanes.load(from + i * stride + first, r));
+      const __m512 kept = _mm512_mul_ps(alpha, lanes.load(from + at, r));
       const __m512 next = _mm512_fmadd_ps(key, u[r], kept);
-      lanes.store(block.to + i * stride + first, r, next);
+      lanes.store(block.to + at, r, next);
       out.lane[lane][r] = _mm512_fmadd_ps(query, next, out.lane[lane][r]);
+      if constexpr (kNext) {
+        next_seen.lane[lane][r] =
+            _mm512_fmadd_ps(_mm512_set1_ps(then[i]), next, next_seen.lane[lane][r]);
+      }
     }
   });
 #pragma GCC unroll 4
   for (int r = 0; r < Lanes::kRegisters; ++r) lanes.store(v, r, out.joined(r));
+  if constexpr (kNext) seen = next_seen;
+}
+
+// Into the second cache.
+void fetch_ahead(const DeltaBlock& block, std::int64_t token) {
+  if (block.fetch == nullptr) return;
+  const auto* row = reinterpret_cast<const char*>(block.fetch + token * block.fetch_stride);
+  for (int at = 0; at < block.fetch_bytes; at += 64) _mm_prefetch(row + at, _MM_HINT_T1);
 }
 
 template <class Lanes>
 void recur_columns(const DeltaBlock& block, int first, Lanes lanes) {
-  for (std::int64_t token = 0; token < block.tokens; ++token) {
-    recur_token(block, token, token == 0 ? block.from : block.to, first, lanes);
+  Sums<Lanes> seen;
+  see(block, block.key, block.from, first, lanes, seen);
+  for (std::int64_t token = 0; token + 1 < block.tokens; ++token) {
+    if (first == 0) fetch_ahead(block, token);
+    recur_token<true>(block, token, token == 0 ? block.from : block.to, first, lanes, seen);
   }
+  const std::int64_t last = block.tokens - 1;
+  recur_token<false>(block, last, last == 0 ? block.from : block.to, first, lanes, seen);
 }
 
 void recur(const DeltaBlock& block) noexcept {
