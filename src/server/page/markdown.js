@@ -137,7 +137,7 @@ class Inline {
     const place = this.lastEnds.get(end) < from ? -1 : text.slice(from, from + MOST_FORMULA).indexOf(end);
     if (place <= 0) return 0;
     const inner = text.slice(from, from + place), behind = from + place + end.length;
-    if (end === '$' && (/^\s|[\s\\]$/.test(inner) || /\d/.test(text[behind] ?? ''))) return 0;
+    if (end === '$' && (/^\s|[\s\\]$|`/.test(inner) || /\d/.test(text[behind] ?? ''))) return 0;
     const made = formula(inner, end === '$$' || end === '\\]');
     if (made === null) return 0;
     this.add(made);
