@@ -36,6 +36,7 @@ td.n,th.n{text-align:right}
 #head_to_head td:first-child,#matrix td:first-child{font-weight:600;white-space:nowrap}
 #claims td:nth-child(1){min-width:16ch;font-weight:600}
 #claims td:nth-child(4){min-width:26ch}
+#head_to_head table{font-size:.78rem}#head_to_head th,#head_to_head td{padding:4px 6px}
 .reported{border-left:4px solid var(--c5);padding-left:12px}
 .reported table{color:var(--muted)}
 details{margin:.6em 0}
