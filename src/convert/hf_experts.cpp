@@ -27,7 +27,7 @@ std::vector<bool> sparse_layers(const Json& json, const ExpertKeys& keys, std::i
           ": expected at least 1");
   std::vector<bool> sparse;
   for (std::int64_t i = 0; i < layers; ++i) sparse.push_back((i + 1) % step == 0);
-  if (!is_given(json, keys.dense_layers)) return sparse;
+  if (keys.dense_layers == nullptr || !is_given(json, keys.dense_layers)) return sparse;
   const Json& dense = json[keys.dense_layers];
   require(dense.is_array(), source, ": ", keys.dense_layers, ": expected a list of layers");
   for (const auto& entry : dense) {
