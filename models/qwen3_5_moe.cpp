@@ -14,8 +14,8 @@ const Family kQwen3_5Moe = [] {
                               .active = "num_experts_per_tok",
                               .hidden = "moe_intermediate_size",
                               .normalized = nullptr,
-                              .sparse_step = nullptr,
-                              .dense_layers = nullptr,
+                              .sparse_step = "decoder_sparse_step",
+                              .dense_layers = "mlp_only_layers",
                               .shared_hidden = "shared_expert_intermediate_size"};
   add_single_experts(family);
   add_stacked_experts(family);
