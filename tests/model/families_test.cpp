@@ -46,13 +46,13 @@ void expect_same_function(const std::filesystem::path& folder, int tokens) {
   limits.key_type = limits.value_type = KvType::f32;
   const std::size_t before = backend->memory().allocated();
   Session session(model, *backend, resolve_limits(limits, model.config()));
-  EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes,
+  EXPECT_EQ(session.plan().total() - session.plan().weight_bytes,
             backend->memory().allocated() - before);
   const auto ids = some_ids(tokens, static_cast<int>(model.config().vocab));
   Batch batch;
   batch.add(0, ids.data(), tokens, Batch::Want::all);
   std::vector<float> logits(static_cast<std::size_t>(tokens * model.config().vocab));
-  backend->download(session.transformer().forward(batch, session.cache()), tokens, logits);
+  backend->download(session.transformer().forward(batch, session.state()), tokens, logits);
 
   const auto want = test::NaiveTransformer(import_hf(folder)).forward(ids);
   double worst = 0, largest = 0;
