@@ -2,7 +2,10 @@
 // biases that a correction adds, the best of several rotations.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "convert/hf_import.h"
@@ -165,6 +168,36 @@ double loss_in_file(const std::filesystem::path& path) {
   }
   EXPECT_EQ(linears, 14);
   return sum / linears;
+}
+
+// Layers of both mixers, with a router and the gate of a shared expert, which are a row each way.
+TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
+  const test::TemporaryFolder folder;
+  Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
+  const std::pair<const char*, int> sizes[] = {
+      {"num_hidden_layers", 4},      {"head_dim", 32},
+      {"linear_num_key_heads", 2},   {"linear_num_value_heads", 4},
+      {"linear_key_head_dim", 16},   {"linear_value_head_dim", 24},
+      {"num_local_experts", 5},      {"num_experts_per_tok", 2},
+      {"moe_intermediate_size", 40}, {"shared_expert_intermediate_size", 56}};
+  for (const auto& [key, size] : sizes) config[key] = size;
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5_moe(config, test::RandomCheckpoint::Experts::stacked);
+  const auto source = checkpoint.write(config);
+  std::vector<Token> ids;
+  for (int i = 0; i < 24; ++i) ids.push_back((i * 7 + 3) % 90);
+  const auto want = test::NaiveTransformer(import_hf(source)).forward(ids);
+  for (const char* method : {"gptq", "awq", "smoothquant"}) {
+    const auto output = folder.path() / (std::string(method) + ".leq");
+    write(source, output, options_of(method, "int8"));
+    const auto found = naive_of(LeqReader(output, {.mode = LoadMode::map})).forward(ids);
+    double worst = 0, largest = 0;
+    for (std::size_t v = 0; v < want.back().size(); ++v) {
+      worst = std::max(worst, std::abs(want.back()[v] - found.back()[v]));
+      largest = std::max(largest, std::abs(want.back()[v]));
+    }
+    EXPECT_LT(worst, 0.15 * largest) << method;
+  }
 }
 
 TEST(RotationSearch, TakesTheSeedOfTheLeastLossInTheFile) {

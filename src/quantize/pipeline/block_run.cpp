@@ -1,6 +1,8 @@
 #include "quantize/pipeline/block_run.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "backend/counting_memory.h"
 #include "base/error.h"
@@ -66,10 +68,12 @@ BlockRun::BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTen
       transformer_(config_, weights_, backend, forward_limits_of(length)) {}
 
 Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
+  std::map<std::string, Shape> shapes;
+  for (const TensorSpec& spec : layer_tensors(config_, 0)) shapes[spec.name] = spec.shape;
   for (const auto& [part, matrix] : block.parts) {
+    const auto known = shapes.find(part);  // else a smoothing vector, a mean of keys
     const std::string name = layer_tensor(0, part);
-    const Shape shape =
-        matrix.rows == 1 ? Shape{matrix.columns} : Shape{matrix.rows, matrix.columns};
+    const Shape shape = known != shapes.end() ? known->second : Shape{matrix.columns};
     tensors_[name] = stored(name, shape, matrix.values);
   }
   for (const char* name : {"token_embedding", "position_embedding"}) {
