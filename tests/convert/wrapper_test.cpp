@@ -79,7 +79,9 @@ TEST(Wrappers, AreReadUnderEveryPrefixAndLeaveTowersOut) {
       EXPECT_EQ(model.tensors[i].name, plain.tensors[i].name);
       EXPECT_EQ(first_row(model.tensors[i]), first_row(plain.tensors[i])) << names.model << i;
     }
-    ASSERT_EQ(model.notes.size(), 2u) << names.model;  // and that both tables are kept
+    // Further: that both tables are kept, and that the split pattern is not Mistral's.
+    ASSERT_EQ(model.notes.size(), 3u) << names.model;
+    EXPECT_NE(model.notes[2].find("pattern"), std::string::npos) << model.notes[2];
     EXPECT_EQ(model.notes[0],
               "left out: 1 tensor of a head that guesses ahead, 2 tensors of a vision tower, 1 "
               "tensor of its projector; the text model alone is run");
