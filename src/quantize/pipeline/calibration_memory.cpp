@@ -21,8 +21,8 @@ namespace {
 constexpr std::uint64_t kBytesPerSolved = 4 + 8;
 constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
 constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
-// Tables, stacks, buffers of files.
-constexpr std::uint64_t kFixedBytes = 32 << 20;
+// Tables, stacks, buffers of files, and the program itself.
+constexpr std::uint64_t kFixedBytes = 40 << 20;
 
 std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
   const auto k = static_cast<std::uint64_t>(columns);
