@@ -27,7 +27,7 @@ std::string text_of(const std::filesystem::path& file) {
 std::set<std::string> wrappers() {
   const std::regex function(R"(__device__ __forceinline__ [\w:]+\s+(\w+)\()");
   std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(kSource / "cuda/words")) {
+  for (const auto& entry : std::filesystem::directory_iterator(kSource / "cuda/intrinsics")) {
     const std::string text = entry.path().extension() == ".h" ? text_of(entry.path()) : "";
     if (text.find("::ptx {") == std::string::npos) continue;
     for (std::sregex_iterator at(text.begin(), text.end(), function), end; at != end; ++at) {
