@@ -7,6 +7,17 @@
 
 namespace leq {
 
+// Keys of Qwen's configurations with a shared expert.
+inline constexpr ExpertKeys kQwenSharedExpertKeys = {
+    .experts = "num_experts",
+    .experts_too = "num_local_experts",
+    .active = "num_experts_per_tok",
+    .hidden = "moe_intermediate_size",
+    .normalized = nullptr,
+    .sparse_step = "decoder_sparse_step",
+    .dense_layers = "mlp_only_layers",
+    .shared_hidden = "shared_expert_intermediate_size"};
+
 // All experts in one tensor, as transformers 5 has them.
 inline void add_stacked_experts(Family& family) {
   const std::vector<TensorRule> rules = {

@@ -9,14 +9,7 @@ const Family kQwen3_5Moe = [] {
   Family family = qwen3_5_like("Qwen3.5-MoE", "qwen3_5_moe_text", "Qwen3_5MoeForCausalLM");
   add_delta_projections(family);
   family.keys.hidden = "moe_intermediate_size";  // no layer is dense
-  family.experts = ExpertKeys{.experts = "num_experts",
-                              .experts_too = "num_local_experts",
-                              .active = "num_experts_per_tok",
-                              .hidden = "moe_intermediate_size",
-                              .normalized = nullptr,
-                              .sparse_step = "decoder_sparse_step",
-                              .dense_layers = "mlp_only_layers",
-                              .shared_hidden = "shared_expert_intermediate_size"};
+  family.experts = kQwenSharedExpertKeys;
   add_single_experts(family);
   add_stacked_experts(family);
   add_shared_expert(family);

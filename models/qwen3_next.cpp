@@ -67,15 +67,9 @@ const Family kQwen3Next = [] {
       in_order("layers.{}.delta_a", kGates, kARows),
   };
   family.tensors.insert(family.tensors.end(), projections.begin(), projections.end());
-  family.experts = ExpertKeys{.experts = "num_experts",
-                              .experts_too = "num_local_experts",
-                              .active = "num_experts_per_tok",
-                              .hidden = "moe_intermediate_size",
-                              .normalized = "norm_topk_prob",
-                              .normalized_if_absent = true,
-                              .sparse_step = "decoder_sparse_step",
-                              .dense_layers = "mlp_only_layers",
-                              .shared_hidden = "shared_expert_intermediate_size"};
+  family.experts = kQwenSharedExpertKeys;
+  family.experts->normalized = "norm_topk_prob";
+  family.experts->normalized_if_absent = true;
   add_single_experts(family);
   add_stacked_experts(family);
   add_shared_expert(family);

@@ -14,11 +14,11 @@ constexpr std::size_t kMostScales = 1024;
 
 }  // namespace
 
-class DeviceScales::Twin final : public DeviceScale {
+class DeviceScales::Slot final : public DeviceScale {
  public:
-  Twin(DeviceScales& scales, std::size_t slot, const OnlineOptions& options)
+  Slot(DeviceScales& scales, std::size_t slot, const OnlineOptions& options)
       : scales_(scales), slot_(slot), options_(options) {}
-  ~Twin() override { scales_.free_.push_back(slot_); }
+  ~Slot() override { scales_.free_.push_back(slot_); }
 
   OnlineState fetch() override {
     OnlineRecord record;
@@ -66,17 +66,17 @@ void DeviceScales::write(std::size_t slot, const OnlineRecord& given) {
 }
 
 OnlineRecord* DeviceScales::of(OnlineScale& scale) {
-  const auto* twin = dynamic_cast<const Twin*>(scale.on_device());
-  if (twin == nullptr || !twin->is_of(*this)) {
+  const auto* held = dynamic_cast<const Slot*>(scale.on_device());
+  if (held == nullptr || !held->is_of(*this)) {
     require(!free_.empty(), "GPU: more than ", kMostScales,
             " linears have act online; quantize with ", Setting{"act"}, " row");
     const std::size_t slot = free_.back();
     free_.pop_back();
-    auto made = std::make_unique<Twin>(*this, slot, scale.options());
-    twin = made.get();
+    auto made = std::make_unique<Slot>(*this, slot, scale.options());
+    held = made.get();
     scale.hand_over(std::move(made));
   }
-  return record(twin->slot());
+  return record(held->slot());
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// Moving scales of act online whose state lies on the device: a table of records, and the twin that
+// Moving scales of act online whose state lies on the device: a table of records, and the slot that
 // ties one of them to its OnlineScale.
 #pragma once
 
@@ -21,7 +21,7 @@ class DeviceScales {
   OnlineRecord* of(OnlineScale& scale);
 
  private:
-  class Twin;
+  class Slot;
 
   OnlineRecord* record(std::size_t slot) const;
   void read(std::size_t slot, OnlineRecord& record);
