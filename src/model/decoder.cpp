@@ -65,7 +65,7 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
 bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
                   const KvLayers&) {
   const std::int64_t tokens = batch.tokens;
-  const DeltaShape shape = delta_shape(config_, weights, layer);
+  const DeltaShape shape = delta_shape(config_, weights, layer, ranks_.own());
   const SharedBlock mixed = work_.shared_input_of(weights.out);          // [T, H_v d_v]
   const SharedBlock x = work_.shared_stream();                           // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.in, tokens);  // [T, W]
@@ -74,6 +74,7 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
   const RowsFor plain = ranks_.norm(weights.norm, weights.gates, tokens);  // [T, W]
   backend_.linear(plain, tokens, weights.gates, Epilogue::none, work_.delta_gates);
   backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
+  ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
   if (!wants_more(weights.out, mixed.whole, tokens)) return false;
   backend_.linear(mixed.whole, tokens, weights.out, Epilogue::add, x.own);
   ranks_.gather(x, tokens, Receivers::all, weights.out.name);

@@ -253,7 +253,9 @@ class Binder {
     linear.exact = exact;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;
-      add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
+      for (const Slice& rows : share_.rows(weight.axis, weight.outputs)) {
+        add_segment(linear, place.at(weight.name), rows);
+      }
     }
     return linear;
   }
@@ -288,7 +290,7 @@ class Binder {
                 stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
             source_, ": tensors ", first_, " and ", name,
             " share their input but want it in different formats");
-    require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", name,
+    require(name == first_ || find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", name,
             " shares its input, expected ", inv_smooth_tensor(first_));
   }
 

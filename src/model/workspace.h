@@ -32,9 +32,10 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
                                const RankShare& share);
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
-                       std::int64_t layer);
-// Bytes of a sequence's fixed state: of all layers of Gated DeltaNet. 0 where there are none.
-std::size_t fixed_state_bytes(const ModelConfig& config);
+                       std::int64_t layer, const RankShare& share);
+// Bytes of a sequence's fixed state on a rank: of all layers of Gated DeltaNet. 0 where there are
+// none, or where the rank has none of their heads.
+std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
 
 // The moving scale of one linear's inputs.
 struct OnlineInput {

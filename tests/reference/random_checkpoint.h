@@ -109,15 +109,14 @@ class RandomCheckpoint {
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
   }
 
-  // As Qwen 3.5 with experts: Gated DeltaNet but for every fourth layer, a shared expert in all.
-  void add_qwen3_5_moe(const Json& config, Experts spelling) {
+  // As Qwen 3.5: Gated DeltaNet but for every fourth layer; with experts a shared one in all.
+  void add_qwen3_5(const Json& config, Experts spelling) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
     const std::int64_t width = get("hidden_size"), dim = get("head_dim");
     const std::int64_t heads = get("num_attention_heads"), kv_heads = get("num_key_value_heads");
     const std::int64_t keys = get("linear_num_key_heads") * get("linear_key_head_dim");
     const std::int64_t value_heads = get("linear_num_value_heads");
     const std::int64_t values = value_heads * get("linear_value_head_dim");
-    const std::int64_t shared = get("shared_expert_intermediate_size");
     add("model.embed_tokens.weight", {get("vocab_size"), width}, 1.0f);
     for (int l = 0; l < get("num_hidden_layers"); ++l) {
       const std::string at = "model.layers." + std::to_string(l) + ".";
@@ -144,6 +143,14 @@ class RandomCheckpoint {
         linear("linear_attn.out_proj", width, values);
       }
       add(at + "post_attention_layernorm.weight", {width}, 0.1f);
+      if (spelling == Experts::none) {
+        const std::int64_t hidden = get("intermediate_size");
+        linear("mlp.gate_proj", hidden, width);
+        linear("mlp.up_proj", hidden, width);
+        linear("mlp.down_proj", width, hidden);
+        continue;
+      }
+      const std::int64_t shared = get("shared_expert_intermediate_size");
       add_experts(config, at, spelling);
       linear("mlp.shared_expert.gate_proj", shared, width);
       linear("mlp.shared_expert.up_proj", shared, width);
