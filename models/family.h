@@ -66,7 +66,8 @@ struct ExpertKeys {
   const char* shared_hidden;
 };
 
-// Where a tensor of leq lies in the checkpoint. "{}" stands for the layer, the second one for the
+// Where a tensor of leq lies in the checkpoint. Those of a head of multi-token prediction are named
+// as the model's own, after a prefix. "{}" stands for the layer, the second one for the
 // expert. Of several rules for one tensor the first counts whose source is there.
 struct TensorRule {
   std::string_view leq;
@@ -78,6 +79,8 @@ struct TensorRule {
   const RowOrder* order = nullptr;  // null: as they are stored
   float added = 0;                  // to each number: 1 for gains that are stored around zero
   bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
+  int column_part = 0;              // of `column_parts` equal groups of inputs joined in one tensor
+  int column_parts = 1;
 };
 
 struct Family {

@@ -32,12 +32,15 @@ constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 struct NumberedName {
   std::string pattern;
   std::vector<std::string> numbers = {};
+  bool of_mtp = false;  // after "mtp."
 
   std::int64_t expert() const { return numbers.size() < 2 ? 0 : std::stoll(numbers[1]); }
 };
 
-NumberedName numbered(const std::string& name) {
+NumberedName numbered(std::string_view name) {
   NumberedName found;
+  found.of_mtp = name.starts_with(kMtp);
+  if (found.of_mtp) name.remove_prefix(kMtp.size());
   for (const std::string_view part : split(name, ".")) {
     const bool number = parse_int(part).has_value();
     if (number) found.numbers.emplace_back(part);
@@ -87,7 +90,7 @@ class TensorImporter {
   }
 
   std::string source_name(const TensorRule& rule, const NumberedName& name) const {
-    return names_.prefix + with_numbers(rule.source, name.numbers);
+    return (name.of_mtp ? names_.mtp : names_.prefix) + with_numbers(rule.source, name.numbers);
   }
 
   // The first whose source is there, else the first.
@@ -124,6 +127,7 @@ class TensorImporter {
                    std::int64_t expert) const {
     Shape want = spec.shape;
     want[0] *= rule.parts;
+    if (rule.column_parts > 1) want[1] *= rule.column_parts;
     if (rule.order != nullptr) want[0] = rule.order->stored_rows(config_);
     if (rule.taps_first) want = conv_shape();
     if (rule.transposed) std::reverse(want.begin(), want.end());
@@ -134,8 +138,10 @@ class TensorImporter {
   }
 
   std::int64_t experts_of(const TensorSpec& spec) const {
-    const auto layer = std::stoll(numbered(spec.name).numbers.at(0));
-    return config_.layer(layer).experts_mlp()->experts;
+    const NumberedName name = numbered(spec.name);
+    const LayerConfig& layer =
+        name.of_mtp ? *config_.mtp : config_.layer(std::stoll(name.numbers.at(0)));
+    return layer.experts_mlp()->experts;
   }
 
   TensorInput wrap(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
@@ -152,6 +158,8 @@ class TensorImporter {
       imported.own_scheme = source_.own_scheme(tensor);
     } else if (rule.taps_first) {
       imported.read = read_taps_first(tensor);
+    } else if (rule.column_parts > 1) {
+      imported.read = read_columns(tensor, rule, columns);
     } else if (rule.added != 0) {
       imported.read = read_added(tensor, rule.added);
     } else if (rule.transposed) {
@@ -231,6 +239,19 @@ class TensorImporter {
       for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
         const std::size_t at = static_cast<std::size_t>(first) + i;
         out[i] = all[at % channels * taps + at / channels];
+      }
+    };
+  }
+
+  ReadRows read_columns(const SourceTensor& tensor, const TensorRule& rule,
+                        std::int64_t columns) const {
+    return [from = &source_, &tensor, columns, stored = columns * rule.column_parts,
+            at = columns * rule.column_part](std::int64_t first, std::int64_t count,
+                                             std::span<float> out) {
+      const auto width = static_cast<std::size_t>(columns);
+      for (std::int64_t row = 0; row < count; ++row) {
+        from->read(tensor, (first + row) * stored + at,
+                   out.subspan(static_cast<std::size_t>(row) * width, width));
       }
     };
   }
@@ -336,6 +357,14 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
   return files;
 }
 
+// The head of multi-token prediction attends as the model does, and its MLP is that of the last
+// layer.
+void add_mtp(const TensorSource& source, const Family& family, ModelConfig& config) {
+  const auto names = find_text_names(source, family);
+  if (!names || names->mtp.empty() || config.attention_layers().empty()) return;
+  config.mtp = {config.layer(config.attention_layers().back()).mixer, config.layers.back().mlp};
+}
+
 }  // namespace
 
 bool folder_holds_codes(const fs::path& folder) {
@@ -366,7 +395,9 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
 
   model.source = open_weights(folder, config, model.notes);
-  if (std::string note = left_out_note(*model.source); !note.empty()) {
+  add_mtp(*model.source, family, model.config);
+  if (std::string note = left_out_note(*model.source, model.config.mtp.has_value());
+      !note.empty()) {
     model.notes.push_back(std::move(note));
   }
   settle_tying(*model.source, family, model.config, model.notes);

@@ -213,6 +213,7 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
     for (std::size_t i = 0; i < config.layers.size(); ++i) {
       if ((i + 1) % kAttentionInterval != 0) config.layers[i].mixer = found->delta;
     }
+    config.mtp = config.layers[kAttentionInterval - 1];
   }
   config.width = found->width;
   config.heads = found->heads;

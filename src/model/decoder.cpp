@@ -22,11 +22,21 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
   ranks_.embed(embedding);
+  if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     sublayer(Sublayer::mixer, layer, batch, kv);
     sublayer(Sublayer::mlp, layer, batch, kv);
   }
+}
+
+// x = fc_embedding(norm(x)) + fc_hidden(norm(hidden))
+void Decoder::join_hidden(const MtpInput& input, std::int64_t tokens) {
+  const RowsFor token = ranks_.norm(input.embedding_norm, input.fc_embedding, tokens);  // [T, W]
+  backend_.linear(token, tokens, input.fc_embedding, Epilogue::none, work_.x);
+  const RowsFor hidden = work_.input_of(input.fc_hidden);  // [T, W]
+  backend_.norm(work_.hidden, tokens, input.hidden_norm, hidden);
+  backend_.linear(hidden, tokens, input.fc_hidden, Epilogue::add, work_.x);
 }
 
 bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batch,

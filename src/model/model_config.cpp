@@ -159,6 +159,16 @@ std::vector<std::int64_t> ModelConfig::delta_layers() const {
   return found;
 }
 
+ModelConfig mtp_model(const ModelConfig& config) {
+  ensure(config.mtp.has_value(), "a model without a head of multi-token prediction");
+  ModelConfig head = config;
+  head.layers = {*config.mtp};
+  head.mtp.reset();
+  head.reads_hidden = true;
+  head.rotation = {};
+  return head;
+}
+
 bool ModelConfig::has_experts() const {
   return std::ranges::any_of(
       layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
@@ -195,6 +205,7 @@ Json config_to_json(const ModelConfig& config) {
     json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
   }
   layers_to_json(config, json);
+  if (config.mtp) json["mtp"] = layer_to_json(*config.mtp);
   return json;
 }
 
@@ -239,6 +250,9 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   const auto rotation = json.find("rotation");
   if (rotation != json.end() && !rotation->is_null()) {
     config.rotation = rotation_from_json(*rotation, source);
+  }
+  if (const auto mtp = json.find("mtp"); mtp != json.end() && !mtp->is_null()) {
+    config.mtp = layer_from_json(*mtp, std::string(source) + ": mtp");
   }
   check_config(config, source);
   return config;
@@ -360,6 +374,9 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
   check_scaling(config.rope_scaling, config.rope_dims(), source);
   check_rotation(config.rotation, config.width, source);
+  if (!config.mtp) return;
+  require(config.mtp->attention() != nullptr, source, ": mtp: expected a layer with attention");
+  check_config(mtp_model(config), std::string(source) + ": mtp", spell);
 }
 
 namespace {
@@ -420,6 +437,7 @@ std::string describe(const ModelConfig& config) {
   if (config.rotation.block > 0) {
     text += ", rotated in blocks of " + std::to_string(config.rotation.block);
   }
+  if (config.mtp) text += ", a head of multi-token prediction";
   return text + (config.tied ? ", tied head" : "");
 }
 

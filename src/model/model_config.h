@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,6 +59,12 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   bool tied = false;  // the head is the token embedding
   Rotation rotation;
+  // A head of multi-token prediction: one layer more, as a model of its own (mtp_model).
+  std::optional<LayerConfig> mtp = {};
+  // Of such a model. Its first stream is
+  //   fc_embedding(norm(embedding of token p)) + fc_hidden(norm(h of token p - 1)),
+  // h the large model's hidden state after its final norm; it predicts token p + 1.
+  bool reads_hidden = false;
 
   std::int64_t layer_count() const { return std::ssize(layers); }
   const LayerConfig& layer(std::int64_t index) const {
@@ -85,6 +92,11 @@ struct ModelConfig {
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };
+
+// The head of multi-token prediction, which shares embedding and head with its model; the other
+// tensors have their names after "mtp.". `config` must have one.
+inline constexpr std::string_view kMtp = "mtp.";
+ModelConfig mtp_model(const ModelConfig& config);
 
 // Both ways by name. The reader checks every field (ranges, products, even head_dim) and throws
 // Error naming `source`, field, value and range. Layers that are alike but for their windows are

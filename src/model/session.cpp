@@ -57,6 +57,21 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
   states_->lead({{ranks, state_parts_of_ranks(config, place_)}, tell});
 }
 
+std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
+                                          const RunLimits& limits) {
+  ensure(model.mtp() != nullptr, model.file().name(), ": no head of multi-token prediction");
+  return make_mtp_session([&](std::string_view name) { return model.file().find(name); },
+                          model.file().name(), *model.mtp(), backend, limits);
+}
+
+std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
+                                          const ModelConfig& mtp, Backend& backend,
+                                          const RunLimits& limits) {
+  Weights weights =
+      load_weights(mtp_tensors(find), source, mtp, backend, limits, place_of(mtp, 0, 1));
+  return std::make_unique<Session>(mtp, std::move(weights), 0, backend, limits);
+}
+
 Session::~Session() {
   if (place_.alone()) return;
   try {

@@ -30,6 +30,29 @@ const Rows& Transformer::forward(const Batch& batch, const SequenceState& state)
   return work_.logits;
 }
 
+const Rows& Transformer::forward(const Batch& batch, const SequenceState& state,
+                                 std::span<const float> hidden) {
+  ensure(config_.reads_hidden &&
+             hidden.size() == batch.tokens.size() * static_cast<std::size_t>(config_.width),
+         "forward: hidden states of ", hidden.size(), " numbers for ", batch.tokens.size(),
+         " tokens");
+  backend_.assign(hidden, work_.hidden);
+  return forward(batch, state);
+}
+
+void Transformer::normed_hidden(std::span<const std::int32_t> rows, std::span<float> out) {
+  const auto width = static_cast<std::size_t>(config_.width);
+  ensure(out.size() == rows.size() * width, "hidden states: ", out.size(), " numbers for ",
+         rows.size(), " rows");
+  const auto most = static_cast<std::size_t>(limits_.output_tokens);
+  for (std::size_t first = 0; first < rows.size(); first += most) {
+    const auto some = rows.subspan(first, std::min(most, rows.size() - first));
+    decoder_.final_norm(some);
+    backend_.download(work_.last, std::ssize(some),
+                      out.subspan(first * width, some.size() * width));
+  }
+}
+
 const Rows& Transformer::hidden(const Batch& batch, const SequenceState& state) {
   step(RankStep::Wanted::hidden, batch, state);
   return work_.last;
@@ -71,7 +94,8 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
 // Sends the step to the other ranks.
 void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   if (ranks_.alone()) return;
-  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()}, states_};
+  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()},
+                         states_};
   command_ = encode(step);
   ranks_.ranks().broadcast(command_, "the next step");
 }

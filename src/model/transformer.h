@@ -41,6 +41,14 @@ class Transformer {
   // rows that are not finite later (Operations::synchronize), when both have moved on.
   const Rows& forward(const Batch& batch, const SequenceState& state);
 
+  // The same for a head of multi-token prediction: `hidden` [T][W], of each row the hidden state of
+  // the token before it.
+  const Rows& forward(const Batch& batch, const SequenceState& state,
+                      std::span<const float> hidden);
+  // Of the last step the hidden states after the final norm of some of its rows, in any order:
+  // `out` [rows][W]. Waits for the device.
+  void normed_hidden(std::span<const std::int32_t> rows, std::span<float> out);
+
   // The same, but returns what the head would read: the normed last hidden states [outputs, W].
   const Rows& hidden(const Batch& batch, const SequenceState& state);
 

@@ -27,6 +27,7 @@ class Binder {
     Weights& weights = weights_;
     weights.token_embedding = matrix("token_embedding");
     if (config_.learned_positions) weights.position_embedding = matrix("position_embedding");
+    if (config_.reads_hidden) weights.mtp_input = mtp_input();
     for (std::int64_t i = 0; i < config_.layer_count(); ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm("final_norm", config_.norm);
     weights.head = head();
@@ -260,6 +261,19 @@ class Binder {
     return linear;
   }
 
+  MtpInput mtp_input() {
+    const auto norm_before = [&](const char* name) { return norm(name, config_.norm); };
+    const auto linear_of = [&](const char* name) {
+      LayerLinear linear;
+      linear.name = linear.site_name = name;
+      linear.inputs = config_.width;
+      add_segment(linear, name, {0, config_.width});
+      return linear;
+    };
+    return {norm_before("embedding_norm"), norm_before("hidden_norm"), linear_of("fc_embedding"),
+            linear_of("fc_hidden")};
+  }
+
   LayerLinear head() {
     LayerLinear head;
     head.name = head.site_name = "head";
@@ -358,6 +372,12 @@ Weights bind_weights(const TensorFinder& find, std::string_view source, const Mo
   return weights;
 }
 
+TensorFinder mtp_tensors(TensorFinder find) {
+  return [find = std::move(find)](std::string_view name) {
+    return find(is_shared_with_mtp(name) ? std::string(name) : std::string(kMtp).append(name));
+  };
+}
+
 void check_tensors(const LeqReader& file, const ModelConfig& config) {
   std::set<const StoredTensor*> used;
   const auto find = [&](std::string_view name) {
@@ -367,6 +387,7 @@ void check_tensors(const LeqReader& file, const ModelConfig& config) {
   };
   NoMemory memory;
   bind_weights(find, file.name(), config, memory);
+  if (config.mtp) bind_weights(mtp_tensors(find), file.name(), mtp_model(config), memory);
   for (const StoredTensor& tensor : file.tensors()) {
     require(used.contains(&tensor), file.name(), ": tensor ", printable(tensor.name), " ",
             shape_text(tensor.shape), " has no place in a model of this configuration; the file ",

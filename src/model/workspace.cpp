@@ -53,6 +53,10 @@ std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) want(*linear, limits.batch_tokens);
   }
+  if (weights.mtp_input) {
+    want(weights.mtp_input->fc_embedding, limits.batch_tokens);
+    want(weights.mtp_input->fc_hidden, limits.batch_tokens);
+  }
   want(weights.head, limits.output_tokens);
   return specs;
 }
@@ -65,6 +69,10 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
   };
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) add(*linear);
+  }
+  if (weights.mtp_input) {
+    add(weights.mtp_input->fc_embedding);
+    add(weights.mtp_input->fc_hidden);
   }
   add(weights.head);
   return inputs;
@@ -208,6 +216,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                               qkv_width_of(config, weights, place.own()), kPlain)),
       delta(delta_rows(config, memory, layout, limits.batch_tokens,
                        place.own().own_delta().channels() + place.own().own_delta().values())),
+      hidden(rows_of(memory, layout, limits.batch_tokens, config.reads_hidden ? config.width : 0)),
       delta_gates(delta_rows(config, memory, layout, limits.batch_tokens,
                              2 * place.own().delta.value_heads)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),

@@ -64,6 +64,7 @@ class Workspace {
   Rows shared_gate;        // [T, 1]
   Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads, with a gate H d more
   Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows hidden;             // [T, W] of a head of multi-token prediction
   Rows delta_gates;        // [T, 2 H_v]
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns

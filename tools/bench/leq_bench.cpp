@@ -349,8 +349,13 @@ Table speculation_table(const Options& options) {
         draft_session.reset(new Session(
             draft->make_session(*backend, draft_limits(session.limits(), draft->config()))));
       }
-      bench_speculation(model, session, draft ? draft->name() + " " + draft->scheme() : "",
-                        draft_session.get(), test, table);
+      if (draft_session == nullptr) {
+        draft_session = model.make_mtp_session(*backend, session.limits());
+      }
+      const std::string drafter = draft           ? draft->name() + " " + draft->scheme()
+                                  : draft_session ? "mtp"
+                                                  : "";
+      bench_speculation(model, session, drafter, draft_session.get(), test, table);
     }
   }
   return table;

@@ -15,6 +15,7 @@
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
+#include "tools/common/reply_options.h"
 
 namespace leq {
 namespace {
@@ -64,24 +65,28 @@ std::uint64_t memory_beside(const Options& options, const AdjustLimits& adjust, 
   return plan.kv_bytes + plan.state_bytes + plan.scratch_bytes;
 }
 
-// Of a draft model beside a model with these limits.
-std::uint64_t draft_bytes(const Model& draft, const RunLimits& limits, Backend& backend) {
-  return MemoryPlanner(draft, backend.layout()).plan(draft_limits(limits, draft.config())).total();
+// Of a draft model beside a model with these limits; null: of the model's own head.
+std::uint64_t draft_bytes(const Model& model, const Model* draft, const RunLimits& limits,
+                          const Layout& layout) {
+  if (draft == nullptr) return plan_mtp(model, limits, layout).total();
+  return MemoryPlanner(*draft, layout).plan(draft_limits(limits, draft->config())).total();
 }
 
 // As fit_limits, with room for the draft model.
-FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model& draft,
+FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
                       Backend& backend) {
   const RunLimits whole = resolve_limits(wanted, model.config());
   std::optional<DeviceRoom> room = backend.memory().room();
   if (!room) return {whole, ""};
-  const std::uint64_t taken = draft_bytes(draft, whole, backend);
+  const std::uint64_t taken = draft_bytes(model, draft, whole, backend.layout());
   room->bytes -= std::min(room->bytes, taken);
   try {
     return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
   } catch (const Error& error) {
-    throw Error(std::string(error.marked()) + "; -md: the draft model takes " + human_bytes(taken) +
-                    " more",
+    throw Error(std::string(error.marked()) +
+                    (draft != nullptr ? "; -md: the draft model takes "
+                                      : "; its head of multi-token prediction takes ") +
+                    human_bytes(taken) + " more",
                 error.kind());
   }
 }
@@ -134,8 +139,10 @@ void load(const Options& options, const AdjustLimits& adjust,
   }
   std::vector<Backend*> all = {setup.backend.get()};
   for (const auto& other : others) all.push_back(other.get());
+  const bool mtp = drafts_by_mtp(options, model);
   FittedLimits fitted =
-      draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
+      draft || (mtp && ranks == 1)
+          ? fit_both(wanted, model, setup.draft_model.get(), *setup.backend)
       : setup.processes != nullptr
           ? fit_limits(wanted, model, *setup.backend,
                        place_of(model.config(), setup.processes->rank(), setup.processes->size()))
@@ -160,6 +167,9 @@ void load(const Options& options, const AdjustLimits& adjust,
     setup.draft_session =
         std::make_unique<Session>(*setup.draft_model, *setup.backend,
                                   draft_limits(fitted.limits, setup.draft_model->config()));
+  } else if (mtp) {
+    setup.draft_session =
+        make_mtp_session(model, *setup.backend, draft_limits(fitted.limits, *model.mtp()));
   }
 }
 
@@ -173,8 +183,10 @@ std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust,
   const auto layout = make_layout({device, resolve_threads(options)});
   const MemoryPlanner planner(probe, *layout);
   const RunLimits wanted = wanted_limits(options, probe, adjust);
-  if (device == "cpu") return planner.plan(resolve_limits(wanted, probe.config())).total();
-  return planner.plan(planner.fit(wanted, DeviceRoom{most}, device).limits).total();
+  const RunLimits limits = device == "cpu" ? resolve_limits(wanted, probe.config())
+                                           : planner.fit(wanted, DeviceRoom{most}, device).limits;
+  const bool mtp = drafts_by_mtp(options, probe);
+  return planner.plan(limits).total() + (mtp ? plan_mtp(probe, limits, *layout).total() : 0);
 }
 
 ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,

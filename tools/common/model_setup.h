@@ -22,7 +22,7 @@ struct ModelSetup {
   std::unique_ptr<ThreadFollowers> followers;
   std::unique_ptr<Communicator> processes;
   std::unique_ptr<Session> session;
-  // A draft model beside it, where there is one.
+  // A draft model beside it, where there is one; the session also of the model's own head.
   std::unique_ptr<Model> draft_model;
   std::unique_ptr<Session> draft_session;
   std::string note;  // for people: the context was cut to what a GPU holds; else empty; marked

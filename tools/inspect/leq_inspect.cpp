@@ -15,6 +15,7 @@
 #include "tools/common/model_path.h"
 #include "tools/common/options.h"
 #include "tools/common/rank_choice.h"
+#include "tools/common/reply_options.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/receipt.h"
 #include "tools/inspect/tokenize.h"
@@ -32,8 +33,9 @@ std::vector<Option> fit_options() {
                      .kind = OptionKind::text,
                      .value_name = "HOW",
                      .fallback = "auto",
-                     .help = "leq-run's: draft tokens take rows of logits",
-                     .choices = {"auto", "ngram", "off"}});
+                     .help = "leq-run's: draft tokens take rows of logits, and a head of "
+                             "multi-token prediction has a cache of its own",
+                     .choices = {kSpeculations.begin(), kSpeculations.end()}});
   for (Option& option : options) option.group = kFit;
   return options;
 }
@@ -147,7 +149,8 @@ int run(const Options& options) {
   if (options.flag("fit")) {
     FitReport report;
     naming_gpu_layers(options, [&] {
-      report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+      report = plan_fit(model, limits_of(options, model), fit_device(options, model),
+                        drafts_by_mtp(options, model));
     });
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {

@@ -257,12 +257,13 @@ int run_with(const Options& options) {
   check_model_file("-m", options.text("model"));  // before a prompt is waited for
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
-  const auto adjust = [&](const Model&, RunLimits& limits) {
+  const auto adjust = [&](const Model& model, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));
     if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
     // A draft model drafts for several at once.
-    const int drafting = args.draft_model ? std::min(limits.sequences, 4) : 1;
+    const bool for_several = args.draft_model || drafts_by_mtp(options, model);
+    const int drafting = for_several ? std::min(limits.sequences, 4) : 1;
     limits.output_tokens = limits.sequences + (args.speculate ? drafting * kMaxDraftTokens : 0);
   };
   const ModelSetup setup = set_up_model(options, adjust, args.draft_model);
@@ -285,6 +286,7 @@ int run_with(const Options& options) {
   if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   const EngineOptions engine = {.speculate = args.speculate,
+                                .find_drafts = args.find_drafts,
                                 .draft = setup.draft_session.get(),
                                 .max_draft_tokens = args.max_draft_tokens};
   if (args.many) {

@@ -18,17 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool drafts(const Options& options) {
-  return options.text("speculate") != "off" && options.integer("draft-max") > 0;
-}
-
-RunLimits wanted_limits(const Options& options, RunLimits limits) {
+RunLimits wanted_limits(const Options& options, const Model& model, RunLimits limits) {
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // One may take what others do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (drafts(options) ? drafting * kMaxDraftTokens : 0);
+  const bool for_several = options.given("model-draft") || drafts_by_mtp(options, model);
+  const int drafting = for_several ? std::min(limits.sequences, 4) : 1;
+  limits.output_tokens = limits.sequences + (speculates(options) ? drafting * kMaxDraftTokens : 0);
   return limits;
 }
 
@@ -60,13 +57,16 @@ Options with_model(const Options& options, const fs::path& file) {
 }  // namespace
 
 AdjustLimits server_limits(const Options& options) {
-  return [options](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); };
+  return [options](const Model& model, RunLimits& limits) {
+    limits = wanted_limits(options, model, limits);
+  };
 }
 
 void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host) {
   host.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
-  host.engine.speculate = drafts(options);
+  host.engine.speculate = speculates(options);
+  host.engine.find_drafts = finds_drafts(options);
   host.engine.max_draft_tokens = options.integer("draft-max");
   host.engine.draft = setup.draft_session.get();
 }
