@@ -10,61 +10,20 @@
 #include "convert/quantize_checkpoint.h"
 #include "engine/engine.h"
 #include "platform/make_backend.h"
-#include "reference/random_checkpoint.h"
+#include "reference/mtp_checkpoint.h"
 #include "temporary_folder.h"
 
 namespace leq {
 namespace {
 
-using test::RandomCheckpoint;
-
-constexpr std::int64_t kWidth = 64;
-
-// Qwen 3.5 with a head: hybrid, or all its layers attend.
-Json config_of(bool hybrid) {
-  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
-  config["hidden_size"] = kWidth;
-  config["intermediate_size"] = 96;
-  config["num_hidden_layers"] = 4;
-  config["head_dim"] = 32;
-  config["max_position_embeddings"] = 512;
-  config["rms_norm_eps"] = 1e-6;
-  config["linear_num_key_heads"] = 2;
-  config["linear_num_value_heads"] = 4;
-  config["linear_key_head_dim"] = config["linear_value_head_dim"] = 16;
-  config["linear_conv_kernel_dim"] = 4;
-  config["full_attention_interval"] = hybrid ? 4 : 1;
-  config["rope_parameters"] = {
-      {"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.25}};
-  return config;
-}
-
-// Nothing but the last token tells the next one, in the model and in its head.
-void let_head_know(RandomCheckpoint& checkpoint) {
-  for (const std::string& name : checkpoint.names()) {
-    const bool adds = name.ends_with("o_proj.weight") || name.ends_with("out_proj.weight") ||
-                      name.ends_with("down_proj.weight") || name.starts_with("mtp.pre_fc");
-    if (adds || name == "mtp.fc.weight") std::ranges::fill(checkpoint.values_of(name), 0.0f);
-  }
-  const auto fc = checkpoint.values_of("mtp.fc.weight");  // [W][2 W]
-  for (std::size_t i = 0; i < kWidth; ++i) fc[i * 2 * kWidth + i] = 1;
-  std::ranges::copy(checkpoint.values_of("model.norm.weight"),
-                    checkpoint.values_of("mtp.norm.weight").begin());
-}
-
 class MtpDrafts : public testing::TestWithParam<bool> {
  protected:
   void open(bool knows, const std::string& type = "f32") {
-    const Json config = config_of(GetParam());
-    RandomCheckpoint checkpoint(folder_.path() / "hf");
-    checkpoint.add_qwen3_5(config, RandomCheckpoint::Experts::none, GetParam() ? 4 : 1);
-    checkpoint.add_mtp(config);
-    if (knows) let_head_know(checkpoint);
+    const auto hf = test::write_mtp_checkpoint(folder_.path() / "hf", GetParam(), knows);
     CheckpointOptions options;
     options.type = type;
     options.threads = 1;
-    quantize_checkpoint(checkpoint.write(config), folder_.path() / "mtp.leq", options,
-                        [](auto, auto) {});
+    quantize_checkpoint(hf, folder_.path() / "mtp.leq", options, [](auto, auto) {});
     model_ = std::make_unique<Model>(folder_.path() / "mtp.leq", LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
   }

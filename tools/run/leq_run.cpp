@@ -20,6 +20,7 @@
 #include "tools/common/model_path.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
+#include "tools/common/reply_options.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
 #include "tools/run/many.h"

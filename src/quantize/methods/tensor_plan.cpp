@@ -172,6 +172,10 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
       }
     }
   }
+  if (!config.mtp) return;
+  check_plan(mtp_model(config), [&](const std::string& name, TensorRole role) {
+    return plan(is_shared_with_mtp(name) ? name : std::string(kMtp) + name, role);
+  });
 }
 
 }  // namespace leq

@@ -13,6 +13,7 @@ namespace {
 
 ModelConfig one_block(ModelConfig config, std::int64_t layer) {
   config.layers = {config.layer(layer)};
+  config.mtp.reset();
   config.vocab = 1;
   config.tied = true;
   if (config.learned_positions) config.context = 1;  // rows of the learned positions
