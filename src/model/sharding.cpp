@@ -89,7 +89,7 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
       return {delta_heads.first * values, delta_heads.last * values};
     }
     case Axis::delta_channels:
-      ensure(ranks == 1, "the channels of some heads are no one slice");
+      ensure(delta_heads.count() == delta.key_heads, "the channels of some heads are no one slice");
       return {0, count};
     case Axis::whole:
       return {0, count};
@@ -98,7 +98,8 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
 }
 
 std::vector<Slice> RankShare::rows(Axis axis, std::int64_t count) const {
-  if (axis != Axis::delta_channels || ranks == 1) return {of(axis, count)};
+  if (axis != Axis::delta_channels) return {of(axis, count)};
+  if (delta_heads.count() == delta.key_heads) return {{0, count}};
   return channels_of(delta, delta_heads);
 }
 

@@ -233,7 +233,8 @@ Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
 }
 
 TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
-  for (const auto& [key_heads, group] : {std::pair(4, 1), std::pair(4, 2), std::pair(3, 3)}) {
+  for (const auto& [key_heads, group] : {std::pair(4, 1), std::pair(4, 2), std::pair(3, 3),
+                                        std::pair(1, 3)}) {
     for (const auto& [type, act] :
          {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
           std::pair("int8", ActChoice::row), std::pair("int4-g128", ActChoice::automatic)}) {
