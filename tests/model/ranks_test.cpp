@@ -162,9 +162,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny", "int8", KvType::f16, ActChoice::tensor},
         Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
         Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4},
-        Case{"qwen3-tiny", "int8", KvType::simq4_pre},
-        Case{"qwen3moe-tiny", "f32", KvType::f16}, Case{"qwen3moe-tiny", "int8", KvType::int8},
-        Case{"qwen35-tiny", "f32", KvType::f32}, Case{"qwen35-tiny", "int8", KvType::f16},
+        Case{"qwen3-tiny", "int8", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
+        Case{"qwen3moe-tiny", "int8", KvType::int8}, Case{"qwen35-tiny", "f32", KvType::f32},
+        Case{"qwen35-tiny", "int8", KvType::f16},
         Case{"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
         Case{"qwen3moe-tiny", "int4-g32", KvType::simq4}),
     case_name);
@@ -177,7 +177,6 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"mistral-tiny", "int8", KvType::simq4},
                                            Case{"qwen2-tiny", "int8", KvType::int8},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
-                                           Case{"qwen2-tiny-kbias", "int8", KvType::simq4_pre},
                                            Case{"qwen3-tiny", "int4-g128", KvType::simq4},
                                            Case{"qwen35-tiny", "int8", KvType::f16}),
                          case_name);
@@ -209,9 +208,9 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
-// Gated DeltaNet whose heads ranks can divide: `group` value heads of 64 for each of `key_heads`.
+// Gated DeltaNet with `group` value heads for each of `key_heads`, all of `dims` numbers.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
-                const CheckpointOptions& options) {
+                const CheckpointOptions& options, int dims = 64) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
   config["hidden_size"] = 192;
@@ -222,7 +221,7 @@ Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
   config["rms_norm_eps"] = 1e-6;
   config["linear_num_key_heads"] = key_heads;
   config["linear_num_value_heads"] = key_heads * group;
-  config["linear_key_head_dim"] = config["linear_value_head_dim"] = 64;
+  config["linear_key_head_dim"] = config["linear_value_head_dim"] = dims;
   config["linear_conv_kernel_dim"] = 4;
   config["rope_parameters"] = {
       {"rope_type", "default"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}};
@@ -233,19 +232,22 @@ Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
 }
 
 TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
-  for (const auto& [key_heads, group] : {std::pair(4, 1), std::pair(4, 2), std::pair(3, 3),
-                                        std::pair(1, 3)}) {
+  struct Shape {
+    int key_heads, group, dims;
+  };
+  // The last one has panels that hold rows of q and of k: one rank has them all.
+  for (const Shape& shape : {Shape{4, 1, 64}, Shape{4, 2, 64}, Shape{3, 3, 64}, Shape{2, 2, 16}}) {
     for (const auto& [type, act] :
          {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
           std::pair("int8", ActChoice::row), std::pair("int4-g128", ActChoice::automatic)}) {
-      SCOPED_TRACE(std::to_string(key_heads) + " key heads, ratio " + std::to_string(group) + " " +
-                   type);
+      SCOPED_TRACE(std::to_string(shape.key_heads) + " key heads of " + std::to_string(shape.dims) +
+                   ", ratio " + std::to_string(shape.group) + " " + type);
       const test::TemporaryFolder folder;
       CheckpointOptions options;
       options.type = type;
       options.act = act;
       options.threads = 1;
-      const Model model = hybrid_of(folder, key_heads, group, options);
+      const Model model = hybrid_of(folder, shape.key_heads, shape.group, options, shape.dims);
       expect_one_rank(model, KvType::f16, {2, 3, 4});
     }
   }
