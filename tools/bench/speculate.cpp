@@ -170,9 +170,10 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
-  // Each of three engines keeps its text's pages.
+  // Each of three engines keeps its text's pages, and of recurrent models some that are partly full
+  // beside them.
   limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
-  limits.context = 3 * round_up(limits.sequence_context, kPageTokens);
+  limits.context = 6 * round_up(limits.sequence_context, kPageTokens);
   limits.output_tokens = 1 + kMaxDraftTokens;
   limits.batch_tokens = std::max<std::int64_t>(limits.batch_tokens, 2 * kMaxDraftTokens);
   return limits;
