@@ -311,13 +311,10 @@ void run(const SuperPanel& panel) {
   });
 }
 
-// Fewer tokens are not worth the products of codes and scales.
-constexpr std::int64_t kFewestTokens = 32;
-
 }  // namespace
 
 void super_avx512amx(const SuperPanel& panel) noexcept {
-  if (panel.tokens < kFewestTokens) return super_avx512vnni(panel);
+  if (panel.tokens < kTileTokens) return super_avx512vnni(panel);
   if (panel.bits == 4) return run<4>(panel);
   if (panel.bits == 5) return run<5>(panel);
   run<6>(panel);
