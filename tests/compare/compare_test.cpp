@@ -99,19 +99,23 @@ void collect_numbers(const Json& json, std::set<std::string>& numbers) {
   }
 }
 
+// Points of charts and inputs site by site: thousands of rows, in CSV and JSON alone.
+const std::set<std::string> kNotOnThePage = {"activations", "channels", "weight_histograms",
+                                             "activation_histograms", "hidden"};
+
 TEST_F(Comparison, ThePageHasEveryNumberOfTheTables) {
   const std::string page = written("index.html");
   const Json report = parse_json(written("report.json"), "report.json");
   std::set<std::string> numbers, shown;
   for (const auto& [id, table] : report.items()) {
-    if (table.is_array()) collect_numbers(table, numbers);
+    if (table.is_array() && !kNotOnThePage.contains(id)) collect_numbers(table, numbers);
   }
   const std::regex value("data-value=\"([^\"]*)\"");
   for (auto it = std::sregex_iterator(page.begin(), page.end(), value);
        it != std::sregex_iterator(); ++it) {
     shown.insert((*it)[1]);
   }
-  EXPECT_GT(numbers.size(), 1000u);
+  EXPECT_GT(numbers.size(), 500u);
   for (const std::string& number : numbers) EXPECT_TRUE(shown.contains(number)) << number;
 }
 
