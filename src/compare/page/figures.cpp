@@ -43,7 +43,7 @@ std::vector<double> radar_values(const RadarNumbers& one, const RadarNumbers& be
 Figure radar_figure(const Json& results) {
   RadarChart chart;
   chart.title = "Radar of six measures";
-  chart.axes = {"perplexity", "prompt t/s", "generation t/s", "memory", "set-up", "calibration"};
+  chart.axes = {"perplexity", "prompt t/s", "generation t/s", "memory", "setup", "calibration"};
   RadarNumbers best = {};
   for (const std::string& spec : compared_specs(results, true)) {
     const RadarNumbers one = radar_numbers(results, spec);

@@ -160,7 +160,7 @@ class PageWriter {
 
   std::string claims() const {
     std::string out =
-        "<div class=\"table\" id=\"claims\"><table><thead><tr><th>The paper says</th><th>where"
+        "<div class=\"table wrap\" id=\"claims\"><table><thead><tr><th>The paper says</th><th>where"
         "</th><th>here</th><th>found</th></tr></thead><tbody>\n";
     for (const Claim& claim : try_claims(results_)) {
       out += "<tr><td>" + escaped(claim.text) + "</td><td>" + escaped(claim.place) +

@@ -41,8 +41,9 @@ Figure layer_heat(const Json& results, const char* key, const std::string& title
     auto& cells = chart.cells.emplace_back();
     chart.columns.clear();
     for (const Json& row : results["layers"][spec]["layers"]) {
+      if (!row.contains(key)) continue;  // of the embedding there is no KL
       chart.columns.push_back(depth_name(row));
-      const bool there = row.contains(key) && row[key].is_number() && row[key].get<double>() > 0;
+      const bool there = row[key].is_number() && row[key].get<double>() > 0;
       cells.push_back(there ? std::optional(row[key].get<double>()) : std::nullopt);
     }
   }
@@ -118,7 +119,8 @@ Figure input_figure(const Json& results, const std::string& site) {
     }
   }
   return {chart.title, line_chart(chart),
-          "base: as they are; the others: as the method folds and rounds them."};
+          "base: as they are; the others: as the method folds and rounds them. The outer bins hold "
+          "all that lies beyond."};
 }
 
 Figure outlier_figure(const Json& sites) {
@@ -155,9 +157,9 @@ Figure curve(const Json& group, const CurveStyle& style, const char* x, const ch
   chart.title = style.title;
   chart.x = {style.x, style.log_x};
   chart.y = {style.y, style.log_y};
-  int colour = 0;
+  int others = 0;
   for (const auto& [spec, rows] : group.items()) {
-    ChartSeries series = {spec, {}, colour++};
+    ChartSeries series = {spec, {}, spec == "base" ? 0 : ++others};
     for (const Json& row : rows) {
       ChartPoint point = {row[x].get<double>(), row[y].get<double>()};
       if (error != nullptr) {

@@ -90,7 +90,7 @@ std::vector<MatrixRow> matrix_rows(const Json& results) {
   add("generation, tokens/s", 1, false, speed("generation"));
   add("memory with the longest context, MB", 2, true, from("speed", "long_memory_bytes", 1e6));
   add("file, MB", 2, true, from("file", "file_bytes", 1e6));
-  add("set-up, s", 2, true, from("file", "setup_seconds"));
+  add("setup, s", 2, true, from("file", "setup_seconds"));
   add("calibration, tokens", 0, true, from("file", "calibration_tokens"));
   return rows;
 }
@@ -135,7 +135,8 @@ std::string speeds(const Json& results) {
 std::string matrix_answer(const Json& results) {
   std::vector<std::string> better, worse;
   for (const MatrixRow& row : matrix_rows(results)) {
-    if (row.gain) (*row.gain > 0 ? better : worse).push_back(row.measure);
+    const std::string name = row.measure.substr(0, row.measure.find(','));
+    if (row.gain && *row.gain != 0) (*row.gain > 0 ? better : worse).push_back(name);
   }
   if (better.empty() && worse.empty()) return "GPTQ, AWQ and SmoothQuant were not all compared.";
   return "SmoothQuant against the better of GPTQ and AWQ: ahead in " +

@@ -80,7 +80,7 @@ ReportTable head_to_head_table(const Json& results) {
           number_cell(result_number(results, "file", spec, "file_bytes"), 2, kMegabyte)},
          {"memory, MB",
           number_cell(result_number(results, "speed", spec, "memory_bytes"), 2, kMegabyte)},
-         {"set-up, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)},
+         {"setup, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)},
          {"calibration tokens", whole(results["file"][spec]["calibration_tokens"])},
          {"source", "measured"}});
   }
@@ -225,10 +225,9 @@ ReportTable hidden_table(const Json& results) {
 ReportTable calibration_table(const Json& results) {
   ReportTable report = {"calibration", "Quality over calibration text", {}};
   each_entry(results, "calibration", [&](const std::string& spec, const Json& entry) {
-    Row row = {
-        {"method", spec},
-        {"tokens", whole(results["file"][spec]["calibration_tokens"])},
-        {"set-up, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)}};
+    Row row = {{"method", spec},
+               {"tokens", whole(results["file"][spec]["calibration_tokens"])},
+               {"setup, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)}};
     add_quality(row, entry);
     report.table.add(row);
   });

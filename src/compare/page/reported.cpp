@@ -31,30 +31,31 @@ constexpr ReportedSpeed kSpeeds[] = {
 struct ReportedMatrix {
   const char* model;
   const char* measure;
+  int decimals;
   double gptq, awq, tensorrt, own;
   const char* improvement;
 };
 constexpr ReportedMatrix kMatrix[] = {
-    {"GPT-2", "perplexity", 7.23, 6.89, 7.45, 6.31, "+9.1%"},
-    {"GPT-2", "tokens/s", 2789, 2934, 3234, 3156, "-2.4%"},
-    {"GPT-2", "memory, GB", 3.2, 3.4, 6.8, 6.9, "-1.5%"},
-    {"GPT-2", "set-up, min", 12, 10, 3, 2, "+33%"},
-    {"GPT-2", "calibration samples", 32, 32, 128, 16, "+87%"},
-    {"LLaMA-7B", "perplexity", 6.56, 6.23, 6.45, 6.12, "+1.8%"},
-    {"LLaMA-7B", "tokens/s", 1987, 2089, 2134, 2156, "+1.0%"},
-    {"LLaMA-7B", "memory, GB", 14.7, 15.2, 28.1, 28.9, "-2.8%"},
-    {"LLaMA-7B", "set-up, min", 45, 38, 12, 8, "+33%"},
-    {"LLaMA-7B", "calibration samples", 128, 128, 512, 64, "+87%"},
-    {"Mistral-7B", "perplexity", 5.78, 5.41, 5.67, 5.34, "+1.3%"},
-    {"Mistral-7B", "tokens/s", 1923, 2012, 2067, 2078, "+0.5%"},
-    {"Mistral-7B", "memory, GB", 14.2, 14.8, 27.3, 28.1, "-2.9%"},
-    {"Mistral-7B", "set-up, min", 42, 35, 11, 7, "+36%"},
-    {"Mistral-7B", "calibration samples", 125, 125, 498, 62, "+88%"},
-    {"Qwen3-14B", "perplexity", 5.45, 5.19, 5.38, 5.12, "+1.4%"},
-    {"Qwen3-14B", "tokens/s", 1378, 1423, 1456, 1467, "+0.8%"},
-    {"Qwen3-14B", "memory, GB", 28.4, 29.1, 56.2, 57.8, "-2.8%"},
-    {"Qwen3-14B", "set-up, min", 78, 65, 21, 14, "+33%"},
-    {"Qwen3-14B", "calibration samples", 256, 256, 1024, 128, "+87%"}};
+    {"GPT-2", "perplexity", 2, 7.23, 6.89, 7.45, 6.31, "+9.1%"},
+    {"GPT-2", "tokens/s", 0, 2789, 2934, 3234, 3156, "-2.4%"},
+    {"GPT-2", "memory, GB", 1, 3.2, 3.4, 6.8, 6.9, "-1.5%"},
+    {"GPT-2", "setup, min", 0, 12, 10, 3, 2, "+33%"},
+    {"GPT-2", "calibration samples", 0, 32, 32, 128, 16, "+87%"},
+    {"LLaMA-7B", "perplexity", 2, 6.56, 6.23, 6.45, 6.12, "+1.8%"},
+    {"LLaMA-7B", "tokens/s", 0, 1987, 2089, 2134, 2156, "+1.0%"},
+    {"LLaMA-7B", "memory, GB", 1, 14.7, 15.2, 28.1, 28.9, "-2.8%"},
+    {"LLaMA-7B", "setup, min", 0, 45, 38, 12, 8, "+33%"},
+    {"LLaMA-7B", "calibration samples", 0, 128, 128, 512, 64, "+87%"},
+    {"Mistral-7B", "perplexity", 2, 5.78, 5.41, 5.67, 5.34, "+1.3%"},
+    {"Mistral-7B", "tokens/s", 0, 1923, 2012, 2067, 2078, "+0.5%"},
+    {"Mistral-7B", "memory, GB", 1, 14.2, 14.8, 27.3, 28.1, "-2.9%"},
+    {"Mistral-7B", "setup, min", 0, 42, 35, 11, 7, "+36%"},
+    {"Mistral-7B", "calibration samples", 0, 125, 125, 498, 62, "+88%"},
+    {"Qwen3-14B", "perplexity", 2, 5.45, 5.19, 5.38, 5.12, "+1.4%"},
+    {"Qwen3-14B", "tokens/s", 0, 1378, 1423, 1456, 1467, "+0.8%"},
+    {"Qwen3-14B", "memory, GB", 1, 28.4, 29.1, 56.2, 57.8, "-2.8%"},
+    {"Qwen3-14B", "setup, min", 0, 78, 65, 21, 14, "+33%"},
+    {"Qwen3-14B", "calibration samples", 0, 256, 256, 1024, 128, "+87%"}};
 
 constexpr std::pair<const char*, double> kEightBits[] = {
     {"GPT-2", 4.01},
@@ -103,10 +104,10 @@ std::vector<ReportTable> reported_tables() {
   for (const ReportedMatrix& row : kMatrix) {
     matrix.table.add({{"model", row.model},
                       {"measure", row.measure},
-                      {"GPTQ", Cell(row.gptq, 2)},
-                      {"AWQ", Cell(row.awq, 2)},
-                      {"TensorRT", Cell(row.tensorrt, 2)},
-                      {"LLMEasyQuant", Cell(row.own, 2)},
+                      {"GPTQ", Cell(row.gptq, row.decimals)},
+                      {"AWQ", Cell(row.awq, row.decimals)},
+                      {"TensorRT", Cell(row.tensorrt, row.decimals)},
+                      {"LLMEasyQuant", Cell(row.own, row.decimals)},
                       {"improvement", row.improvement},
                       {"source", "reported"}});
   }
