@@ -214,7 +214,7 @@ Claim hybrids(const Json& results) {
   const auto missing = results["not_measured"].size();
   if (missing == 0) return decided(base, ClaimVerdict::holds, found + ".");
   return decided(base, ClaimVerdict::holds_in_part,
-                 found + "; " + std::to_string(missing) + " measurements were left out.");
+                 found + "; left out: " + std::to_string(missing) + " measurements.");
 }
 
 }  // namespace

@@ -50,8 +50,7 @@ class Comparison {
     for (const Candidate& candidate : job_.candidates) {
       if (!impossible_.contains(candidate.spec)) results["candidates"].push_back(candidate.spec);
     }
-    require(!results["candidates"].empty(),
-            "no method can quantize this model; nothing to compare");
+    require(!results["candidates"].empty(), "no method could be measured; nothing to compare");
     if (!job_.keep_files) bench_.remove_files();
     return results;
   }
@@ -72,7 +71,7 @@ class Comparison {
         error.kind() == ErrorKind::bad_input || error.kind() == ErrorKind::bad_setting;
     if (!does_not_go || (step.candidate.is_base() && is_needed(step))) throw error;
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
-    job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.what());
+    job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }
   // Without its file and its quality a candidate has no row in any table.
   static bool is_needed(const Step& step) {

@@ -93,17 +93,21 @@ std::int64_t CompareWindows::scored() const {
 
 Workbench::Workbench(const CompareJob& job)
     : job_(job),
-      folder_(made_folder(job.output) / "work"),
-      store_(job.output / "results"),
       workers_(job.threads),
       checkpoint_(import_checkpoint(job.checkpoint)),
       checkpoint_hash_(hash_of_checkpoint(checkpoint_)),
       tokenizer_(checkpoint_.tokenizer),
       text_(read_evaluation_text(job.text, join_of(job, checkpoint_.config))),
       tokens_(encode_text(tokenizer_, text_.text)),
-      windows_(planned_windows(job, checkpoint_.config, std::ssize(tokens_))) {
-  require(checkpoint_.has_tokenizer, job.checkpoint.string(), ": no tokenizer, so no text to read");
-  for (const Candidate& candidate : job.candidates) file_identity(candidate);
+      windows_(planned_windows(job, checkpoint_.config, std::ssize(tokens_))),
+      folder_(checked_folder() / "work"),
+      store_(job.output / "results") {}
+
+std::filesystem::path Workbench::checked_folder() const {
+  require(checkpoint_.has_tokenizer, job_.checkpoint.string(),
+          ": no tokenizer, so no text to read");
+  for (const Candidate& candidate : job_.candidates) file_identity(candidate);
+  return made_folder(job_.output);
 }
 
 CompareWindows Workbench::short_windows(std::int64_t tokens, std::int64_t count) const {

@@ -81,9 +81,9 @@ class Workbench {
   void remove_files();  // of the candidates and the base's distributions
 
  private:
+  std::filesystem::path checked_folder() const;
+
   const CompareJob& job_;
-  WorkFolder folder_;  // OUTPUT/work
-  ResultStore store_;
   Workers workers_;
   ImportedModel checkpoint_;
   std::string checkpoint_hash_;
@@ -91,6 +91,9 @@ class Workbench {
   EvaluationText text_;
   std::vector<Token> tokens_;
   CompareWindows windows_;
+  // Made when all that is asked for is known to make sense: an error leaves no folder.
+  WorkFolder folder_;  // OUTPUT/work
+  ResultStore store_;
   std::map<std::string, std::unique_ptr<DivergenceBaseReader>> bases_;
 };
 
