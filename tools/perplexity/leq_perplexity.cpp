@@ -88,7 +88,8 @@ ToolSpec tool_spec() {
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
       }};
-  for (auto& option : window_rows(group)) tool.options.push_back(std::move(option));
+  const std::vector<Option> rows = window_rows(group);  // behind the text
+  tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
