@@ -33,6 +33,7 @@ enum class WindowRule : std::uint8_t {
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
   switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  not_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
 };
 
 // Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
@@ -78,6 +79,8 @@ struct TensorRule {
   const RowOrder* order = nullptr;  // null: as they are stored
   float added = 0;                  // to each number: 1 for gains that are stored around zero
   bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
+  bool normed_rows = false;         // each row becomes an RMS norm of itself, without gain
+  float constant = 0;               // no tensor: all numbers are this; 0 = there is one
 };
 
 struct Family {
@@ -100,6 +103,7 @@ struct Family {
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
   bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
+  bool is_muse = false;            // reads the keys of convert/hf_muse.h
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -10,6 +11,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
+#include "convert/hf_muse.h"
 #include "convert/hf_text_config.h"
 #include "convert/hf_weights.h"
 #include "convert/mistral_pattern.h"
@@ -112,12 +114,25 @@ class TensorImporter {
       rule = rule_for(numbers);
       name = source_name(rule, numbers);
     }
+    if (rule.constant != 0) return filled(spec, rule.constant);
     const SourceTensor* tensor = source_.find(name);
     require(tensor != nullptr, place_, ": tensor ", name, " is missing",
             spec.role == TensorRole::head ? " and tie_word_embeddings is false" : "");
     check_shape(*tensor, spec, rule, numbers.expert());
     used_.insert(name);
     return wrap(*tensor, spec, rule, rule.stacked ? numbers.expert() : 0);
+  }
+
+  static TensorInput filled(const TensorSpec& spec, float value) {
+    TensorInput imported;
+    imported.name = spec.name;
+    imported.shape = spec.shape;
+    imported.role = spec.role;
+    imported.read = [value](std::int64_t, std::int64_t count, std::span<float> out) {
+      std::ranges::fill(out.first(static_cast<std::size_t>(count)), value);
+    };
+    imported.drop = [] {};
+    return imported;
   }
 
   void check_shape(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
@@ -154,6 +169,8 @@ class TensorImporter {
       imported.read = read_taps_first(tensor);
     } else if (rule.added != 0) {
       imported.read = read_added(tensor, rule.added);
+    } else if (rule.normed_rows) {
+      imported.read = read_normed_rows(tensor, columns);
     } else if (rule.transposed) {
       const std::int64_t stored = rule.parts * spec.shape[0];
       imported.read = [from = &source_, &tensor, columns, first_row, stored](
@@ -242,6 +259,21 @@ class TensorImporter {
       const auto numbers = out.first(static_cast<std::size_t>(count));
       from->read(tensor, first, numbers);
       for (float& number : numbers) number = number + added;
+    };
+  }
+
+  ReadRows read_normed_rows(const SourceTensor& tensor, std::int64_t columns) const {
+    return [from = &source_, &tensor, columns, eps = double{config_.norm_eps}](
+               std::int64_t first, std::int64_t count, std::span<float> out) {
+      const auto width = static_cast<std::size_t>(columns);
+      from->read(tensor, first * columns, out.first(static_cast<std::size_t>(count) * width));
+      for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row) {
+        const std::span<float> numbers = out.subspan(row * width, width);
+        double squares = 0;
+        for (const float number : numbers) squares += double{number} * double{number};
+        const double norm = std::sqrt(squares / static_cast<double>(width) + eps);
+        for (float& number : numbers) number = static_cast<float>(double{number} / norm);
+      }
     };
   }
 
@@ -363,13 +395,17 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.config = import_hf_config(config_text, config_path.string());
   const Json config =
       text_config_of(parse_json(config_text, config_path.string()), config_path.string());
-  const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
+  const Family family =
+      with_query_gain(*find_family(json_get<std::string>(config, "model_type", "config.json")),
+                      config, config_path.string());
 
   model.source = open_weights(folder, config, model.notes);
   if (std::string note = left_out_note(*model.source); !note.empty()) {
     model.notes.push_back(std::move(note));
   }
   settle_tying(*model.source, family, model.config, model.notes);
+  require(!model.config.tied || !family.tensors.front().normed_rows, folder.string(), ": ",
+          family.name, " norms its embeddings, a head of the same rows is not supported");
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});

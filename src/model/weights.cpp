@@ -66,6 +66,7 @@ class Binder {
       attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
     attention.o = linear(place, site + 1);
+    attention.post_norm = post_norm(place.at("attention_post_norm"));
     return attention;
   }
 
@@ -95,6 +96,7 @@ class Binder {
     mlp.norm = norm_of(place, site);
     mlp.gate_up = linear(place, site);
     mlp.down = linear(place, site + 1);
+    mlp.post_norm = post_norm(place.at("mlp_post_norm"));
     return mlp;
   }
 
@@ -235,6 +237,13 @@ class Binder {
   Norm norm(const std::string& name, NormKind kind) {
     const Shape& shape = shapes_.at(name);  // [width]
     return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
+  }
+
+  std::optional<Norm> post_norm(const std::string& name) {
+    if (config_.post_norm_eps == 0) return std::nullopt;
+    Norm found = norm(name, NormKind::rms);
+    found.eps = config_.post_norm_eps;
+    return found;
   }
 
   Norm norm_of(const LayerPlace& place, std::size_t site) {

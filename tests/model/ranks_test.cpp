@@ -177,7 +177,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen2-tiny", "int8", KvType::int8},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4_pre},
-                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
+                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // Experts of which each rank has a slice of the rows.
@@ -409,7 +410,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"mistral-tiny", "int8", KvType::f16},
                                            Case{"qwen2-tiny", "int8", KvType::int4},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::int8},
-                                           Case{"qwen3-tiny", "int8", KvType::simq2}),
+                                           Case{"qwen3-tiny", "int8", KvType::simq2},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // What the leader refuses is no end, as with steps.
