@@ -163,11 +163,10 @@ class Binder {
 
   // Linears of experts whose rows lie in one block.
   void require_same_input(const LayerLinear& first, const LayerLinear& linear, bool one_scale) {
-    require(share_.ranks == 1 || !has_stored_scale(linear.act), source_, ": ", linear.name,
-            ": act tensor of experts is not supported on several ranks; quantize with ",
-            Setting{"act"}, " row");
-    require(!has_moving_scale(linear.act), source_, ": ", linear.name,
-            ": act online is not supported for experts; quantize with ", Setting{"act"}, " row");
+    const bool one_for_all = has_stored_scale(linear.act) || has_moving_scale(linear.act);
+    require(share_.ranks == 1 || !one_for_all, source_, ": ", linear.name,
+            ": act tensor and act online of experts are not supported on several ranks; quantize ",
+            "with ", Setting{"act"}, " row");
     require(linear.act == first.act &&
                 format(linear.segments[0].weight) == format(first.segments[0].weight) &&
                 (!one_scale || linear.act_scale == first.act_scale),

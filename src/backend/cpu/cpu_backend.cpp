@@ -22,6 +22,7 @@
 #include "backend/cpu/rows/rows_layout.h"
 #include "backend/share_rows.h"
 #include "backend/step_times.h"
+#include "base/float_math.h"
 #include "base/thread_pool.h"
 
 namespace leq {
