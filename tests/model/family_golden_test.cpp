@@ -3,15 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include "ranks_fixture.h"
+
 namespace leq {
 namespace {
 
 // f32 sums in another order through some layers, of the largest logit.
 constexpr double kTolerance = 1e-4;
 
-class FamilyGoldens : public testing::TestWithParam<const char*> {};
+class FamilyGoldensOf : public testing::TestWithParam<const char*> {};
 
-TEST_P(FamilyGoldens, LogitsAreThoseOfTransformers) {
+TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
   const test::FamilyGolden golden(GetParam());
   const test::TemporaryFolder scratch;
   const Model model = test::f32_model(test::family_folder(GetParam()), scratch);
@@ -23,7 +25,21 @@ TEST_P(FamilyGoldens, LogitsAreThoseOfTransformers) {
   EXPECT_EQ(whole, golden.run(model, *backend, 1));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldens,
+// Of layers that norm what sublayers add the stream is made whole before and after.
+TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
+  const test::FamilyGolden golden("muse-glimmer");
+  const test::TemporaryFolder scratch;
+  const Model model = test::f32_model(test::family_folder("muse-glimmer"), scratch);
+  const RunLimits limits = golden.limits(model, 20);
+  test::RankedModel alone(model, 1, 1, limits);
+  const auto want = golden.run(alone.session, 20);
+  for (const int ranks : {2, 3, 4}) {
+    test::RankedModel ranked(model, ranks, 1, limits);
+    EXPECT_EQ(want, golden.run(ranked.session, 20)) << ranks << " ranks";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, FamilyGoldensOf,
                          testing::Values("muse-glimmer", "ministral-3", "qwen3.5-moe", "qwen3-next",
                                          "mixtral"),
                          [](const auto& name) {

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "convert/import.h"
 #include "convert/quantize_checkpoint.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
@@ -35,14 +36,21 @@ class FamilyGolden {
 
   std::int64_t length() const { return std::ssize(ids_); }
 
-  // Logits of the golden's positions, the text fed in chunks.
-  std::vector<std::vector<float>> run(const Model& model, Backend& backend,
-                                      std::int64_t chunk) const {
+  RunLimits limits(const Model& model, std::int64_t chunk) const {
     RunLimits limits;
     limits.context = length();
     limits.batch_tokens = limits.output_tokens = std::min(chunk, length());
     limits.key_type = limits.value_type = KvType::f32;
-    Session session(model, backend, resolve_limits(limits, model.config()));
+    return resolve_limits(limits, model.config());
+  }
+
+  // Logits of the golden's positions, the text fed in chunks.
+  std::vector<std::vector<float>> run(const Model& model, Backend& backend,
+                                      std::int64_t chunk) const {
+    Session session(model, backend, limits(model, chunk));
+    return run(session, chunk);
+  }
+  std::vector<std::vector<float>> run(Session& session, std::int64_t chunk) const {
     std::vector<std::vector<float>> rows;
     for (std::int64_t first = 0; first < length(); first += chunk) {
       Batch batch;
@@ -52,8 +60,8 @@ class FamilyGolden {
         if (position < first || position >= first + count) continue;
         batch.outputs.push_back(static_cast<std::int32_t>(position - first));
       }
-      const Rows& logits = session.transformer().forward(batch, session.state());
-      add_rows(backend, logits, std::ssize(batch.outputs), rows);
+      const leq::Rows& logits = session.transformer().forward(batch, session.state());
+      add_rows(session.transformer().backend(), logits, std::ssize(batch.outputs), rows);
     }
     return rows;
   }
@@ -72,7 +80,7 @@ class FamilyGolden {
   }
 
  private:
-  static void add_rows(Backend& backend, const Rows& logits, std::int64_t count,
+  static void add_rows(Backend& backend, const leq::Rows& logits, std::int64_t count,
                        std::vector<std::vector<float>>& rows) {
     std::vector<float> all(static_cast<std::size_t>(count * logits.width));
     backend.download(logits, count, all);
@@ -89,8 +97,8 @@ class FamilyGolden {
 // A checkpoint folder or GGUF file in f32.
 inline Model f32_model(const std::filesystem::path& checkpoint, const TemporaryFolder& scratch) {
   const auto file = scratch.path() / "model.leq";
-  quantize_checkpoint(checkpoint, file, {{.threads = 1}, "f32", ActChoice::automatic},
-                      [](auto, auto) {});
+  quantize_imported(import_checkpoint(checkpoint), file,
+                    {{.threads = 1}, "f32", ActChoice::automatic}, [](auto, auto) {});
   return Model(file, LoadOptions{});
 }
 

@@ -14,7 +14,7 @@ import sys
 import torch
 import transformers
 
-VOCAB = 96  # the tokenizer has 94 single characters
+VOCAB = 96  # the tokenizer has 94 single characters; texts have no others
 
 
 def rope(theta, **more):
@@ -40,7 +40,7 @@ def muse_glimmer():
                  output_multiplier=0.35355339059327373, final_logit_softcapping=5.0)
     vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
     config = transformers.MuseGlimmerConfig(
-        text_config=text, vision_config=vision, image_token_id=90, video_token_id=91,
+        text_config=text, vision_config=vision, image_token_id=94, video_token_id=95,
         out_hidden_size=64, projector_hidden_size=16, tie_word_embeddings=False)
     return transformers.MuseGlimmerForConditionalGeneration(config)
 
@@ -92,7 +92,6 @@ def randomize(model, generator):
             weight.data = noise
         else:
             weight.data = noise * 1.5 / weight.shape[-1] ** 0.5
-    model.to(torch.bfloat16).to(torch.float32)
 
 
 def token(i):
@@ -103,11 +102,13 @@ def write(folder, make, positions):
     torch.manual_seed(0)
     model = make().eval()
     randomize(model, torch.Generator().manual_seed(len(folder.name)))
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    # Read again: tables of positions are no weights, and would keep bf16's bits.
+    model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
     ids = torch.tensor([[token(i) for i in range(positions[-1] + 1)]])
     with torch.no_grad():
         logits = model(input_ids=ids, logits_to_keep=torch.tensor(positions)).logits[0]
-    folder.mkdir(parents=True, exist_ok=True)
-    model.to(torch.bfloat16).save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "vocab.json").write_text(json.dumps({chr(33 + i): i for i in range(94)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
