@@ -75,14 +75,14 @@ struct TensorRule {
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
-  bool stacked = false;             // [E][parts N][K], all experts in one tensor
-  const RowOrder* order = nullptr;  // null: as they are stored
-  float added = 0;                  // to each number: 1 for gains that are stored around zero
-  bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
+  bool stacked = false;               // [E][parts N][K], all experts in one tensor
+  const RowOrder* order = nullptr;    // null: as they are stored
+  float added = 0;                    // to each number: 1 for gains that are stored around zero
+  bool taps_first = false;            // stored [channels][1][taps], leq's is [taps][channels]
   const RowOrder* columns = nullptr;  // the same of the columns
   bool log_of_negative = false;       // log(-x) of each number: GGUF stores -exp(A_log)
-  bool normed_rows = false;         // each row becomes an RMS norm of itself, without gain
-  float constant = 0;               // no tensor: all numbers are this; 0 = there is one
+  bool normed_rows = false;           // each row becomes an RMS norm of itself, without gain
+  float constant = 0;                 // no tensor: all numbers are this; 0 = there is one
 };
 
 struct Family {

@@ -221,7 +221,9 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
 std::int64_t draft_layers(const Keys& keys) {
   return keys.count_if_there("nextn_predict_layers").value_or(0);
 }
-std::int64_t layer_count(const Keys& keys) { return keys.count("block_count") - draft_layers(keys); }
+std::int64_t layer_count(const Keys& keys) {
+  return keys.count("block_count") - draft_layers(keys);
+}
 
 // Layers without a router are dense.
 void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {

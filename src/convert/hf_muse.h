@@ -14,7 +14,8 @@ namespace leq {
 void read_muse(const Json& json, const Family& family, std::string_view source,
                ModelConfig& config);
 
-// The family with the factor of a checkpoint's queries (qk_scale_factor) as the gain of its q norms.
+// The family with the factor of a checkpoint's queries (qk_scale_factor) as the gain of its q
+// norms.
 Family with_query_gain(const Family& family, const Json& json, std::string_view source);
 
 }  // namespace leq

@@ -36,8 +36,8 @@ void finish_row(const TensorRule& rule, const ModelConfig& config, std::span<flo
   if (rule.columns != nullptr) {
     const std::vector<float> stored(row.begin(), row.end());
     for (std::size_t k = 0; k < row.size(); ++k) {
-      row[k] = stored[static_cast<std::size_t>(
-          rule.columns->row(config, static_cast<std::int64_t>(k)))];
+      row[k] =
+          stored[static_cast<std::size_t>(rule.columns->row(config, static_cast<std::int64_t>(k)))];
     }
   }
 }

@@ -42,7 +42,7 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
   std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is that of an expert then
-  DeltaNetConfig delta = {};  // of layers that do not attend: three of four, where it is given
+  DeltaNetConfig delta = {};       // of layers that do not attend: three of four, where it is given
   std::int64_t shared_hidden = 0;  // of an expert of every token
 };
 constexpr std::int64_t kAttentionInterval = 4;

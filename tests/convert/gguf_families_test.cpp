@@ -17,40 +17,39 @@ using test::GgufWriter;
 
 struct Written {
   std::string arch;
-  bool tiled = false;        // value heads in turns of their key heads
-  bool fused = false;        // gate and up of all experts in one tensor
-  bool joined = false;       // b and a in one tensor
-  bool pairs = false;        // q and k in rotary pairs
-  std::int64_t drafts = 0;   // layers that guess ahead
+  bool tiled = false;       // value heads in turns of their key heads
+  bool fused = false;       // gate and up of all experts in one tensor
+  bool joined = false;      // b and a in one tensor
+  bool pairs = false;       // q and k in rotary pairs
+  std::int64_t drafts = 0;  // layers that guess ahead
   test::WriteAs as = test::WriteAs::f32;
 };
 
 // llama.cpp's names of what leq's layers hold, written by hand.
-const std::map<std::string, std::string> kNames = {
-    {"attention_norm", "attn_norm.weight"},
-    {"delta_in_norm", "attn_norm.weight"},
-    {"k", "attn_k.weight"},
-    {"v", "attn_v.weight"},
-    {"q_norm", "attn_q_norm.weight"},
-    {"k_norm", "attn_k_norm.weight"},
-    {"o", "attn_output.weight"},
-    {"delta_qkv", "attn_qkv.weight"},
-    {"delta_z", "attn_gate.weight"},
-    {"delta_b", "ssm_beta.weight"},
-    {"delta_a", "ssm_alpha.weight"},
-    {"delta_conv", "ssm_conv1d.weight"},
-    {"delta_a_log", "ssm_a"},
-    {"delta_dt_bias", "ssm_dt.bias"},
-    {"delta_norm", "ssm_norm.weight"},
-    {"delta_out", "ssm_out.weight"},
-    {"router", "ffn_gate_inp.weight"},
-    {"shared_gate", "ffn_gate_inp_shexp.weight"},
-    {"shared.gate", "ffn_gate_shexp.weight"},
-    {"shared.up", "ffn_up_shexp.weight"},
-    {"shared.down", "ffn_down_shexp.weight"},
-    {"gate", "ffn_gate.weight"},
-    {"up", "ffn_up.weight"},
-    {"down", "ffn_down.weight"}};
+const std::map<std::string, std::string> kNames = {{"attention_norm", "attn_norm.weight"},
+                                                   {"delta_in_norm", "attn_norm.weight"},
+                                                   {"k", "attn_k.weight"},
+                                                   {"v", "attn_v.weight"},
+                                                   {"q_norm", "attn_q_norm.weight"},
+                                                   {"k_norm", "attn_k_norm.weight"},
+                                                   {"o", "attn_output.weight"},
+                                                   {"delta_qkv", "attn_qkv.weight"},
+                                                   {"delta_z", "attn_gate.weight"},
+                                                   {"delta_b", "ssm_beta.weight"},
+                                                   {"delta_a", "ssm_alpha.weight"},
+                                                   {"delta_conv", "ssm_conv1d.weight"},
+                                                   {"delta_a_log", "ssm_a"},
+                                                   {"delta_dt_bias", "ssm_dt.bias"},
+                                                   {"delta_norm", "ssm_norm.weight"},
+                                                   {"delta_out", "ssm_out.weight"},
+                                                   {"router", "ffn_gate_inp.weight"},
+                                                   {"shared_gate", "ffn_gate_inp_shexp.weight"},
+                                                   {"shared.gate", "ffn_gate_shexp.weight"},
+                                                   {"shared.up", "ffn_up_shexp.weight"},
+                                                   {"shared.down", "ffn_down_shexp.weight"},
+                                                   {"gate", "ffn_gate.weight"},
+                                                   {"up", "ffn_up.weight"},
+                                                   {"down", "ffn_down.weight"}};
 
 class Converter {
  public:
@@ -268,12 +267,12 @@ struct GoldenFile {
 };
 
 TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
-  for (const GoldenFile& one : std::vector<GoldenFile>{
-           {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
-           {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
-           {"qwen3-next", {.arch = "qwen3next", .joined = true}},
-           {"ministral-3", {.arch = "mistral3", .pairs = true}},
-           {"mixtral", {.arch = "llama", .pairs = true}}}) {
+  for (const GoldenFile& one :
+       std::vector<GoldenFile>{{"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
+                               {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
+                               {"qwen3-next", {.arch = "qwen3next", .joined = true}},
+                               {"ministral-3", {.arch = "mistral3", .pairs = true}},
+                               {"mixtral", {.arch = "llama", .pairs = true}}}) {
     SCOPED_TRACE(one.golden);
     const ImportedModel want = import_hf(test::family_folder(one.golden));
     const test::TemporaryFolder folder;
@@ -291,31 +290,32 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
   Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
-  for (const auto& [key, value] : std::map<std::string, int>{{"num_hidden_layers", 4},
-                                                             {"head_dim", 32},
-                                                             {"linear_num_key_heads", 2},
-                                                             {"linear_num_value_heads", 6},
-                                                             {"linear_key_head_dim", 16},
-                                                             {"linear_value_head_dim", 32},
-                                                             {"num_local_experts", 3},
-                                                             {"num_experts_per_tok", 2},
-                                                             {"moe_intermediate_size", 64},
-                                                             {"shared_expert_intermediate_size", 64}}) {
+  for (const auto& [key, value] :
+       std::map<std::string, int>{{"num_hidden_layers", 4},
+                                  {"head_dim", 32},
+                                  {"linear_num_key_heads", 2},
+                                  {"linear_num_value_heads", 6},
+                                  {"linear_key_head_dim", 16},
+                                  {"linear_value_head_dim", 32},
+                                  {"num_local_experts", 3},
+                                  {"num_experts_per_tok", 2},
+                                  {"moe_intermediate_size", 64},
+                                  {"shared_expert_intermediate_size", 64}}) {
     config[key] = value;
   }
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   checkpoint.add_qwen3_5_moe(config, test::RandomCheckpoint::Experts::stacked);
   const ImportedModel want = import_hf(checkpoint.write(config));
   const Written how = {.arch = "qwen35moe", .tiled = true, .as = test::WriteAs::q8_0};
-  const ImportedModel got =
-      import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));
+  const ImportedModel got = import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));
   int carried = 0;
   for (std::size_t i = 0; i < got.tensors.size(); ++i) {
     const TensorInput& tensor = got.tensors[i];
     const std::vector<float> values = test::rows_of(tensor).values;
     const std::vector<float> exact = test::rows_of(want.tensors[i]).values;
     for (std::size_t k = 0; k < values.size(); ++k) {
-      ASSERT_NEAR(values[k], exact[k], 0.02 + 0.02 * std::fabs(exact[k])) << tensor.name << " " << k;
+      ASSERT_NEAR(values[k], exact[k], 0.02 + 0.02 * std::fabs(exact[k]))
+          << tensor.name << " " << k;
     }
     ChosenCodes codes;
     if (!tensor.own_scheme || tensor.own_scheme->is_float()) continue;
