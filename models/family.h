@@ -33,6 +33,7 @@ enum class WindowRule : std::uint8_t {
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
   switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  not_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
 };
 
 // Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
@@ -75,11 +76,15 @@ struct TensorRule {
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
-  bool stacked = false;             // [E][parts N][K], all experts in one tensor
-  const RowOrder* order = nullptr;  // null: as they are stored
-  float added = 0;                  // to each number: 1 for gains that are stored around zero
-  bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
-  int column_part = 0;              // of `column_parts` equal groups of inputs joined in one tensor
+  bool stacked = false;               // [E][parts N][K], all experts in one tensor
+  const RowOrder* order = nullptr;    // null: as they are stored
+  float added = 0;                    // to each number: 1 for gains that are stored around zero
+  bool taps_first = false;            // stored [channels][1][taps], leq's is [taps][channels]
+  const RowOrder* columns = nullptr;  // the same of the columns
+  bool log_of_negative = false;       // log(-x) of each number: GGUF stores -exp(A_log)
+  bool normed_rows = false;           // each row becomes an RMS norm of itself, without gain
+  float constant = 0;                 // no tensor: all numbers are this; 0 = there is one
+  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
   int column_parts = 1;
 };
 
@@ -103,6 +108,7 @@ struct Family {
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
   bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
+  bool is_muse = false;            // reads the keys of convert/hf_muse.h
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

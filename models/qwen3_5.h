@@ -28,12 +28,6 @@ inline constexpr RowOrder kGateRows = {query_gate_rows,
                                          return row + (head + 1) * config.head_dim;
                                        }};
 
-inline TensorRule around_zero(std::string_view leq, std::string_view source) {
-  TensorRule rule = {leq, source};
-  rule.added = 1;
-  return rule;
-}
-
 inline TensorRule in_order(std::string_view leq, std::string_view source, const RowOrder& order) {
   TensorRule rule = {leq, source};
   rule.order = &order;

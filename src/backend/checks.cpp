@@ -65,6 +65,13 @@ void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rot
   require_capacity("rotate", tokens, x);
 }
 
+void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x) {
+  ensure(x.width == y.width && x.values != nullptr && y.values != nullptr,
+         "add rows: expected f32 rows of one width, found ", y.width, " and ", x.width);
+  require_capacity("add rows", tokens, x);
+  require_capacity("add rows", tokens, y);
+}
+
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out) {
   ensure(x.width == out.width && x.values != nullptr && out.values != nullptr,
          "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);

@@ -43,6 +43,14 @@ struct Rotation {
   bool operator==(const Rotation&) const = default;
 };
 
+// logits become cap * tanh(scale * logit / cap), which keeps them between -cap and cap.
+struct LogitCap {
+  double scale = 1;
+  double cap = 0;  // 0: logits stay as they are
+
+  bool operator==(const LogitCap&) const = default;
+};
+
 struct ModelConfig {
   std::string family;               // "llama", for people
   std::vector<LayerConfig> layers;  // [L]
@@ -54,10 +62,12 @@ struct ModelConfig {
   std::int64_t context = 0;         // positions that the model was made for
   NormKind norm = NormKind::rms;    // of all norms; block_norm() tells those of the layers
   float norm_eps = 1e-5f;
+  float post_norm_eps = 0;  // of norms of what a sublayer adds to the stream; 0: there are none
   bool learned_positions = false;  // a table of positions is added to the embeddings
   double rope_theta = 10000.0;     // of the layers with RoPE
   RopeScaling rope_scaling;
   bool tied = false;  // the head is the token embedding
+  LogitCap logit_cap;
   Rotation rotation;
   // A head of multi-token prediction: one layer more, as a model of its own (mtp_model).
   std::optional<LayerConfig> mtp = {};

@@ -67,6 +67,7 @@ class Binder {
       attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
     attention.o = linear(place, site + 1);
+    attention.post_norm = post_norm(place.at("attention_post_norm"));
     return attention;
   }
 
@@ -96,6 +97,7 @@ class Binder {
     mlp.norm = norm_of(place, site);
     mlp.gate_up = linear(place, site);
     mlp.down = linear(place, site + 1);
+    mlp.post_norm = post_norm(place.at("mlp_post_norm"));
     return mlp;
   }
 
@@ -162,11 +164,10 @@ class Binder {
 
   // Linears of experts whose rows lie in one block.
   void require_same_input(const LayerLinear& first, const LayerLinear& linear, bool one_scale) {
-    require(share_.ranks == 1 || !has_stored_scale(linear.act), source_, ": ", linear.name,
-            ": act tensor of experts is not supported on several ranks; quantize with ",
-            Setting{"act"}, " row");
-    require(!has_moving_scale(linear.act), source_, ": ", linear.name,
-            ": act online is not supported for experts; quantize with ", Setting{"act"}, " row");
+    const bool one_for_all = has_stored_scale(linear.act) || has_moving_scale(linear.act);
+    require(share_.ranks == 1 || !one_for_all, source_, ": ", linear.name,
+            ": act tensor and act online of experts are not supported on several ranks; quantize ",
+            "with ", Setting{"act"}, " row");
     require(linear.act == first.act &&
                 format(linear.segments[0].weight) == format(first.segments[0].weight) &&
                 (!one_scale || linear.act_scale == first.act_scale),
@@ -236,6 +237,13 @@ class Binder {
   Norm norm(const std::string& name, NormKind kind) {
     const Shape& shape = shapes_.at(name);  // [width]
     return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
+  }
+
+  std::optional<Norm> post_norm(const std::string& name) {
+    if (config_.post_norm_eps == 0) return std::nullopt;
+    Norm found = norm(name, NormKind::rms);
+    found.eps = config_.post_norm_eps;
+    return found;
   }
 
   Norm norm_of(const LayerPlace& place, std::size_t site) {

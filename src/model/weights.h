@@ -40,6 +40,7 @@ struct AttentionWeights {
   std::vector<float> key_centre;      // kv_layers.h [H_kv d], on the host; empty: none
   const float* key_offset = nullptr;  // the same where operations read it
   LayerLinear o;
+  std::optional<Norm> post_norm;  // of what o adds to the stream
 };
 
 struct DeltaNetWeights {
@@ -59,6 +60,7 @@ struct DenseMlpWeights {
   Norm norm;
   LayerLinear gate_up;  // segments gate, up; or up alone
   LayerLinear down;
+  std::optional<Norm> post_norm;  // of what down adds to the stream
 };
 
 // An expert of each row, whose output is taken times sigmoid(gate x).

@@ -110,6 +110,15 @@ Rows delta_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& l
                                        : allocate_rows(memory, layout, tokens, width, kPlain);
 }
 
+// 0 where sublayers add to the stream as they compute.
+std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
+  const bool needed = config.post_norm_eps > 0 || config.logit_cap.cap > 0;
+  require(!needed || layout.runs_post_norms(), ErrorKind::no_device,
+          "models that norm what their sublayers add, or cap their logits, do not run on this ",
+          "device yet; use the CPU");
+  return config.post_norm_eps > 0 ? config.width : 0;
+}
+
 // Nothing is taken for rows without columns.
 Rows rows_of(DeviceMemory& memory, const Layout& layout, std::int64_t tokens, std::int64_t width) {
   return width == 0 ? Rows() : allocate_rows(memory, layout, tokens, width, kPlain);
@@ -205,6 +214,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
+      branch(rows_of(memory, layout, limits.batch_tokens, branch_width(config, layout))),
       router_logits(rows_of(memory, layout, limits.batch_tokens,
                             most_of(config, &ExpertsMlpConfig::experts))),
       shared_gate(rows_of(memory, layout, limits.batch_tokens,
@@ -228,6 +238,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       stream_(slices(place, [](const RankShare& share) { return share.stream; })),
       vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
       own_x_(slice_columns(x, stream_[rank_])),
+      own_branch_(branch.width == 0 ? Rows() : slice_columns(branch, stream_[rank_])),
       own_logits_(
           slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
@@ -360,6 +371,8 @@ SharedBlock Workspace::shared_input_of(const LayerLinear& linear) {
 }
 
 SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }
+
+SharedBlock Workspace::shared_branch() { return {branch, alone_ ? branch : own_branch_, stream_}; }
 
 SharedBlock Workspace::shared_logits() {
   return {logits, alone_ ? logits : own_logits_, vocabulary_};

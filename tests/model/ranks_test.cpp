@@ -178,7 +178,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen2-tiny", "int8", KvType::int8},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
                                            Case{"qwen3-tiny", "int4-g128", KvType::simq4},
-                                           Case{"qwen35-tiny", "int8", KvType::f16}),
+                                           Case{"qwen35-tiny", "int8", KvType::f16},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // Experts of which each rank has a slice of the rows.
@@ -490,7 +491,8 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"qwen2-tiny", "int8", KvType::int4},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::int8},
                                            Case{"qwen3-tiny", "int8", KvType::simq2},
-                                           Case{"qwen35-tiny", "int8", KvType::f16}),
+                                           Case{"qwen35-tiny", "int8", KvType::f16},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // What the leader refuses is no end, as with steps.
