@@ -7,6 +7,7 @@
 #include "eval/breakdown.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
+#include "runtime/ranks.h"
 
 namespace leq {
 namespace {
@@ -33,9 +34,8 @@ Json speed_json(const BenchNumbers& numbers) {
 
 Json timed(Workbench& bench, Session& session, const BenchTest& test) {
   const auto no_limits = [] { return MachineLimits{}; };
-  const auto runs =
-      time_bench_test(session, test, bench.job().sizes.bench_runs, no_limits,
-                      [&](int) { bench.require_not_stopped(); });
+  const auto runs = time_bench_test(session, test, bench.job().sizes.bench_runs, no_limits,
+                                    [&](int) { bench.require_not_stopped(); });
   return speed_json(bench_numbers(test, bench_work(session, test), runs));
 }
 
@@ -81,13 +81,9 @@ Json ranks_row(Workbench& bench, const Model& model, const Candidate& candidate,
         make_backend({.device = "cpu", .threads = threads_of_rank(threads, 0, ranks)});
     std::unique_ptr<ThreadFollowers> followers;
     if (ranks > 1) {
-      std::vector<std::unique_ptr<Backend>> backends;
-      for (int rank = 1; rank < ranks; ++rank) {
-        backends.push_back(make_backend(
-            {.device = "cpu", .threads = threads_of_rank(threads, rank, ranks)}));
-      }
-      followers = std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
-                                                    ThreadRankOptions{.threads = threads});
+      followers = std::make_unique<ThreadFollowers>(
+          model, follower_backends({.device = "cpu", .threads = threads}, ranks, true), limits,
+          thread_rank_options(threads, ranks));
     }
     Session session(model, *backend, limits, followers ? followers->leader() : one_rank());
     row[name] = timed(bench, session, test);
@@ -129,8 +125,8 @@ Json measure_batches(Workbench& bench, const Candidate& candidate) {
 Json measure_ranks(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   Json rows = Json::array();
-  const int most = std::min<int>(bench.workers().pool.threads(),
-                                 static_cast<int>(model->config().kv_heads));
+  const int most =
+      std::min<int>(bench.workers().pool.threads(), static_cast<int>(model->config().kv_heads));
   for (int ranks = 1; ranks <= std::max(1, most); ranks *= 2) {
     rows.push_back(ranks_row(bench, *model, candidate, ranks));
   }

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
+#include "runtime/run_limits.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
@@ -27,8 +28,10 @@ RunLimits wanted_limits(const Options& options, RunLimits limits) {
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // One may take what others do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (drafts(options) ? drafting * kMaxDraftTokens : 0);
+  const Drafting drafting = !drafts(options)               ? Drafting::off
+                            : options.given("model-draft") ? Drafting::by_model
+                                                           : Drafting::from_text;
+  limits.output_tokens = reply_rows(limits.sequences, drafting);
   return limits;
 }
 
@@ -63,7 +66,7 @@ AdjustLimits server_limits(const Options& options) {
   return [options](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); };
 }
 
-void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host) {
+void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host) {
   host.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
   host.engine.speculate = drafts(options);
@@ -111,7 +114,7 @@ ModelLoader folder_loader(const Options& options, const HostOptions& host,
     RunnableModel runnable;
     runnable.options = host;
     with_model_files(with_model(options, file), [&](const Options& one) {
-      auto setup = std::make_shared<ModelSetup>(set_up_model(one, server_limits(one)));
+      auto setup = std::make_shared<Runtime>(set_up_model(one, server_limits(one)));
       if (!setup->note.empty()) host.say(setup->note);
       finish_host_options(one, *setup, runnable.options);
       runnable.model = setup->model.get();
