@@ -24,14 +24,18 @@ Json message(const char* role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
-Turn chat_turn(const ServedModel& served, Json messages) {
-  messages.insert(messages.begin(), message("system", kSystem));
-  const auto answer = served.post(
-      "/v1/chat/completions", Json{{"messages", messages}, {"max_tokens", 20}, {"temperature", 0}});
+std::int64_t number(const Json& json) { return json.get<std::int64_t>(); }
+
+Turn chat_turn(const ServedModel& served, const Json& messages) {
+  Json all = Json::array({message("system", kSystem)});
+  for (const Json& one : messages) all.push_back(one);
+  const auto answer = served.post("/v1/chat/completions",
+                                  Json{{"messages", all}, {"max_tokens", 20}, {"temperature", 0}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json& usage = answer.json["usage"];
-  return {usage["prompt_tokens"], usage["prompt_tokens_details"]["cached_tokens"],
-          usage["completion_tokens"], answer.json["choices"][0]["message"]["content"]};
+  return {number(usage["prompt_tokens"]), number(usage["prompt_tokens_details"]["cached_tokens"]),
+          number(usage["completion_tokens"]),
+          answer.json["choices"][0]["message"]["content"].text()};
 }
 
 Turn messages_turn(const ServedModel& served, const Json& messages) {
@@ -40,8 +44,10 @@ Turn messages_turn(const ServedModel& served, const Json& messages) {
       Json{{"system", kSystem}, {"messages", messages}, {"max_tokens", 20}, {"temperature", 0}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json& usage = answer.json["usage"];
-  const std::int64_t fed = usage["input_tokens"], cached = usage["cache_read_input_tokens"];
-  return {fed + cached, cached, usage["output_tokens"], answer.json["content"][0]["text"]};
+  const std::int64_t fed = number(usage["input_tokens"]);
+  const std::int64_t cached = number(usage["cache_read_input_tokens"]);
+  return {fed + cached, cached, number(usage["output_tokens"]),
+          answer.json["content"][0]["text"].text()};
 }
 
 Turn responses_turn(const ServedModel& served, const Json& messages) {
@@ -51,8 +57,8 @@ Turn responses_turn(const ServedModel& served, const Json& messages) {
                                                         {"temperature", 0}});
   EXPECT_EQ(answer.status, 200) << answer.body;
   const Json& usage = answer.json["usage"];
-  return {usage["input_tokens"], usage["input_tokens_details"]["cached_tokens"],
-          usage["output_tokens"], answer.json["output"][0]["content"][0]["text"]};
+  return {number(usage["input_tokens"]), number(usage["input_tokens_details"]["cached_tokens"]),
+          number(usage["output_tokens"]), answer.json["output"][0]["content"][0]["text"].text()};
 }
 
 TEST(HybridChat, ANextTurnFeedsWhatIsNewInEveryApi) {
