@@ -31,7 +31,7 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
     calibration  a text, or an iterable of texts; None: the built-in one
     progress     called with (work, done, total)
     say          called with lines for people
-    options      samples, length, seed, threads, judge, resume
+    options      samples, length, seed, threads, judge, restart (an interrupted run is continued otherwise)
 
     Returns a dict: file_bytes, parameters, bits_per_weight, worst_error, and kl in nats where
     judge=True measured it."""

@@ -94,7 +94,7 @@ struct QuantizeSettings {
   std::optional<std::string> recipe, method, type;
   std::optional<std::string> calibration;
   std::int64_t samples = 0, length = 0, seed = 0;
-  bool judge = false, resume = false;
+  bool judge = false, restart = false;
 };
 
 nb::dict quantize(const std::string& checkpoint, const std::string& output,
@@ -111,7 +111,7 @@ nb::dict quantize(const std::string& checkpoint, const std::string& output,
   options.length = settings.length;
   options.seed = settings.seed;
   options.judge = settings.judge ? 1 : 0;
-  options.resume = settings.resume ? 1 : 0;
+  options.restart = settings.restart ? 1 : 0;
   options.on_progress = ProgressSink::on_progress;
   options.on_line = ProgressSink::on_line;
   options.user = &sink;
@@ -153,7 +153,7 @@ void bind_work(nb::module_& module) {
       .def_rw("length", &QuantizeSettings::length)
       .def_rw("seed", &QuantizeSettings::seed)
       .def_rw("judge", &QuantizeSettings::judge)
-      .def_rw("resume", &QuantizeSettings::resume);
+      .def_rw("restart", &QuantizeSettings::restart);
   module.def("perplexity", &perplexity, nb::arg("model"), nb::arg("text"), nb::arg("settings"),
              nb::arg("progress").none() = nb::none());
   module.def("divergence", &divergence, nb::arg("base"), nb::arg("model"), nb::arg("text"),

@@ -397,7 +397,8 @@ typedef struct leq_quantize_options {
   int64_t length;  /* tokens in one; 0: 512 */
   int64_t seed;
   int32_t judge; /* nonzero: measure KL divergence from the checkpoint at the end */
-  int32_t resume;
+  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ */
+  int32_t restart;
   const leq_cancel* cancel;
   leq_on_progress on_progress;
   leq_on_line on_line;

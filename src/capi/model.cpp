@@ -2,7 +2,6 @@
 #include "base/version.h"
 #include "capi/handles.h"
 #include "format/loaded_file.h"
-#include "model/memory_fit.h"
 #include "model/model_report.h"
 #include "server/api_fields.h"
 
@@ -65,16 +64,14 @@ std::vector<TextPart> rendered(const OpenModel& model, std::string_view request)
 leq_memory_plan memory_plan(const char* path, const leq_session_options& options) {
   const Model model(path, {.mode = LoadMode::map});
   const SessionRequest request = session_request(options, model);
-  const auto layout = make_layout({.device = request.device, .threads = request.threads});
-  const RunLimits limits = resolve_limits(request.limits, model.config());
-  const MemoryPlan plan = MemoryPlanner(model, *layout).plan(limits);
+  const auto [limits, plan] = plan_runtime(model, request.limits, request.device);
   leq_memory_plan result = {};
   result.context = limits.context;
   result.weight_bytes = plan.weight_bytes;
   result.kv_bytes = plan.kv_bytes;
   result.scratch_bytes = plan.scratch_bytes;
   result.total_bytes = plan.total();
-  if (request.device == "cpu") result.available_bytes = available_memory().value_or(0);
+  if (request.device.device == "cpu") result.available_bytes = available_memory().value_or(0);
   return result;
 }
 

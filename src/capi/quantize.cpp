@@ -73,7 +73,7 @@ QuantizeJob job_of(const char* checkpoint, const char* output,
     job.checkpoint.type = options.type;
   }
   job.checkpoint.threads = options.threads;
-  job.checkpoint.resume = options.resume != 0;
+  job.checkpoint.resume = options.restart == 0;
   set_calibration(options, job.checkpoint.calibration);
   set_recipe(options, job);
   if (options.judge != 0) {

@@ -261,6 +261,18 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   return defaults;
 }
 
+// No model can write such a token.
+void drop_ends_beyond(ImportedModel& model) {
+  std::erase_if(model.generation.end_tokens, [&](Token id) {
+    const bool beyond = id < 0 || id >= model.config.vocab;
+    if (beyond) {
+      model.notes.push_back("the end token " + std::to_string(id) + " is left out: the model has " +
+                            std::to_string(model.config.vocab) + " ids");
+    }
+    return beyond;
+  });
+}
+
 std::string read_config(const std::filesystem::path& folder) {
   require(file_exists(folder / "config.json"), folder.string(),
           ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
@@ -346,8 +358,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);
   model.generation = read_generation(folder, config);
-  std::erase_if(model.generation.end_tokens,
-                [&](Token id) { return id < 0 || id >= model.config.vocab; });
+  drop_ends_beyond(model);
   note_inexact(model.tensors, model.notes);
   model.dtype = exact_dtype(*model.source);
   const auto quantized = read_quantization_config(config, config_path.string());

@@ -18,6 +18,7 @@ constexpr SettingFlag kFlags[] = {
     {"context", "-c"},
     {"device", "-dev"},
     {"divergence_base", "--kl-divergence-base"},
+    {"draft_model", "-md"},
     {"dry_sequence_breaker", "--dry-sequence-breaker"},
     {"evaluations", "--search-evals"},
     {"exact", "--exact"},

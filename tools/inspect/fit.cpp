@@ -13,6 +13,7 @@
 #include "model/ranks.h"
 #include "platform/make_backend.h"
 #include "report/table.h"
+#include "runtime/run_limits.h"
 
 namespace leq {
 namespace {

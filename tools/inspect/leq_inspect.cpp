@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "model/model_report.h"
+#include "runtime/run_limits.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_options.h"
@@ -91,8 +92,8 @@ RunLimits limits_of(const Options& options, const Model& model) {
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
-  limits.output_tokens =
-      limits.sequences + (options.text("speculate") == "off" ? 0 : kMaxDraftTokens);
+  limits.output_tokens = reply_rows(
+      limits.sequences, options.text("speculate") == "off" ? Drafting::off : Drafting::from_text);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   choose_kv(options, model, limits);
   return limits;

@@ -18,7 +18,7 @@
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
-#include "server/time_histogram.h"
+#include "runtime/time_histogram.h"
 
 namespace leq {
 

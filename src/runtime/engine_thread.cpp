@@ -1,4 +1,4 @@
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 
 #include <chrono>
 #include <exception>
@@ -95,7 +95,7 @@ void EngineThread::loop(Engine& engine) {
   }
 }
 
-// Nobody waits for what does not come.
+// Every call in work or waiting gets its end.
 void EngineThread::end_all(const std::string& why) {
   send();
   for (const auto& [id, writing] : writing_) {
