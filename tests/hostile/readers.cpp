@@ -144,6 +144,21 @@ std::vector<Target> make_targets() {
   all.push_back(tokenizer_target("merges.txt", "llama", "merges.txt", Layout::text, {}, 4));
   all.push_back(
       tokenizer_target("tokenizer.model", "spm", "tokenizer.model", Layout::bytes, {}, 8));
+  for (const char* folder : {"gptq", "awq", "packed", "fp8"}) {
+    Target target =
+        checkpoint_target("quantized safetensors", folder, "model.safetensors", Layout::safetensors,
+                          {"/*/dtype", "/*/shape", "/*/data_offsets"}, 8);
+    target.readers.resize(2);
+    target.readers.push_back({.tool = "leq-quantize",
+                              .words = {folder, "-o", "out.leq", "-t", "1", "--no-gate"},
+                              .outputs = {"out.leq"},
+                              .talk = Talk::before});
+    all.push_back(target);
+    target = checkpoint_target("quantization_config", folder, "config.json", Layout::json,
+                               kConfigKeys, 3);
+    target.readers = all.back().readers;
+    all.push_back(target);
+  }
   const auto quantize_gguf = [](const Words& flags) {
     return Reader{.tool = "leq-quantize",
                   .words = joined({"model.gguf", "-o", "out.leq", "-t", "1", "--no-gate"}, flags),
