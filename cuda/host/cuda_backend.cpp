@@ -206,8 +206,6 @@ class CudaBackend final : public Backend {
     a.keys = pages_of(kv, KvPart::keys, shape);
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
-    a.rotates_keys = kv_scheme(kv.key_type).rotated;
-    a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
     quantize_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
@@ -399,7 +397,6 @@ class CudaBackend final : public Backend {
     a.keys = pages_of(kv, KvPart::keys, shape);
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
-    a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.exact = is_exact();
     a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
     const bool coded = takes_codes(target) && makes_codes(a);

@@ -205,10 +205,6 @@ struct IntMatmul {
   Finish finish = Finish::store;
   FloatRows out;
   OutputCodes codes;  // where makes_codes(*this)
-  // Not null (tests): the integers instead of `out`, [G][T][N] with the outputs of all segments in
-  // a row: sum over a group's columns of (code - zero) * activation. G = 1, or the groups of the
-  // finer of the two groupings. finish is not looked at.
-  std::int32_t* integers = nullptr;
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
@@ -335,8 +331,6 @@ struct RopeAppendArguments {
   int query_period = 1;
   KvPages keys, values;
   KvCopied copied;  // sides of whole blocks are written here
-  // Heads are turned by a Hadamard matrix: q and k, v.
-  bool rotates_keys = false, rotates_values = false;
   Fault fault;
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
@@ -376,8 +370,7 @@ struct AttentionArguments {
   AttentionHeads heads;
   KvPages keys, values;
   KvCopied copied;
-  bool rotates_values = false;  // outputs are turned back
-  float* scratch = nullptr;     // attention_scratch_bytes (cuda/layout/attention_scratch.h)
+  float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
   std::int64_t most_records = kMostRecords;  // for which it was sized
   OutputCodes codes;                         // where makes_codes(*this); its tickets always
   bool exact = false;

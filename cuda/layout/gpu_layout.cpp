@@ -21,6 +21,12 @@ int pieces_of(const WeightView& weight) {
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
+// Codes of 4 bits along tokens lose twenty times what simq4 loses, simq8 takes what int8 takes.
+bool runs_on_gpus(KvType type) {
+  const KvScheme& scheme = kv_scheme(type);
+  return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
+}
+
 }  // namespace
 
 GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(arithmetic) {}
@@ -53,6 +59,11 @@ std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int he
           Setting{"key_type"}, " ", kv_type_name(type),
           ": keys from before RoPE are read on the CPU only; leave ", Setting{"kv_rope"},
           " out, or use ", Setting{"device"}, " cpu");
+  require(
+      runs_on_gpus(type), ErrorKind::bad_setting,
+      Setting{part == KvPart::keys ? "key_type" : "value_type"}, " ", kv_type_name(type),
+      ": runs on the CPU only; use int8 or simq4, which are nearer to f16 for the same memory, or ",
+      Setting{"device"}, " cpu");
   return kv_page_bytes(part, type, kv_heads, head_dim);
 }
 

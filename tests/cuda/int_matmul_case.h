@@ -110,18 +110,6 @@ class IntMatmulData {
     return out_->host();
   }
 
-  // [G][T][N]
-  std::vector<std::int32_t> integers(const Launch& launch = launch_int_matmul) const {
-    const auto count = static_cast<std::size_t>(sum_stride() * c_.tokens * c_.outputs());
-    const DeviceArray<std::int32_t> there(count);
-    IntMatmul a = arguments();
-    a.integers = there.data();
-    a.finish = Finish::store;
-    write_inputs_late();
-    launch(a, test_stream());
-    return there.host();
-  }
-
   // Sum of one group of columns, the zero point taken off.
   std::int64_t group_sum(int group, int token, std::size_t segment, int row) const {
     const IntSegmentData& s = segments_[segment];
@@ -324,23 +312,6 @@ class IntMatmulData {
   std::vector<float> out_start_;
   std::unique_ptr<DeviceArray<float>> out_;
 };
-
-inline void expect_exact_integers(const IntCase& c, const IntMatmulData& data,
-                                  IntMatmulData::Launch launch = launch_int_matmul) {
-  const auto found = data.integers(launch);
-  std::size_t i = 0;
-  int wrong = 0;
-  for (int group = 0; group < data.sum_stride(); ++group) {
-    for (int t = 0; t < c.tokens; ++t) {
-      for (std::size_t s = 0; s < c.rows.size(); ++s) {
-        for (int row = 0; row < c.rows[s]; ++row) {
-          wrong += found[i++] != data.group_sum(group, t, s, row) ? 1 : 0;
-        }
-      }
-    }
-  }
-  EXPECT_EQ(wrong, 0) << "of " << i;
-}
 
 inline void expect_values(const IntCase& c, IntMatmulData::Launch launch = launch_int_matmul) {
   const IntMatmulData data(c);
