@@ -10,7 +10,10 @@
 #include "backend/linear_text.h"
 #include "backend/share_rows.h"
 #include "base/error.h"
+#include "cuda/host/attention_arguments.h"
 #include "cuda/host/batch_lists.h"
+#include "cuda/host/delta_arguments.h"
+#include "cuda/host/device_experts.h"
 #include "cuda/host/device_memory.h"
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
@@ -35,29 +38,6 @@ constexpr std::int64_t kRopePositions = 256;
 // Rows come back through pinned memory of this size, or of one row.
 constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
 
-AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads,  shape.kv_heads,     shape.head_dim,
-          shape.window, query_group(shape), shape.first_head};
-}
-
-KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
-  const bool keys = part == KvPart::keys;
-  const KvType type = keys ? kv.key_type : kv.value_type;
-  return {keys ? kv.keys : kv.values,
-          static_cast<std::int64_t>(keys ? kv.key_page_bytes : kv.value_page_bytes), type,
-          codes_of(part, type, shape.head_dim)};
-}
-
-KvCopied copied_of(const KvLayer& kv) {
-  const auto bytes = static_cast<std::int64_t>(kv.copy_page_bytes);
-  return {{kv.key_copies, bytes, KvType::f16}, {kv.value_copies, bytes, KvType::f16}, kv.residual};
-}
-
-// Of the pages that have some; empty: there are none.
-std::span<const std::int32_t> copies_of(const KvLayer& kv) {
-  return kv.residual.copies() ? kv.copies : std::span<const std::int32_t>();
-}
-
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int device, std::string name, const GpuOptions& options)
@@ -76,7 +56,8 @@ class CudaBackend final : public Backend {
         scales_(device, stream_),
         sampler_(device, stream_, staging_),
         wgmma_adds_as_mma_(finds_equal_forms(device, stream_)),
-        pending_(device, stream_, sampler_, faults_) {
+        pending_(device, stream_, sampler_, faults_),
+        experts_(device, stream_) {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
 
@@ -165,6 +146,59 @@ class CudaBackend final : public Backend {
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
+  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
+             ExpertRoutes& routes) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
+    experts_.route(logits, tokens, routing, faults_.watch(site), routes);
+  }
+  void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
+                     Rows& grouped, Rows& out) override {
+    const Linear& first = experts.gate_up(0);
+    const RowsFor target(out, experts.down(0));
+    expert_products_ = plain_rows(grouped);
+    if (routes.in_place()) return linear(x, routes.tokens, first, Epilogue::swiglu, target);
+    check_linear_inputs(first, x);
+    DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
+    require_capacity(first.name, routes.rows(), out);
+    {
+      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
+      experts_.multiply(x, routes, experts.gate_up, Finish::swiglu, float_rows(out));
+    }
+    finish(target, routes.rows(), first.name);
+  }
+  void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
+                   Rows& x) override {
+    const Linear& first = down(0);
+    if (routes.in_place()) {
+      linear(products, routes.tokens, first, Epilogue::none, expert_products_);
+    } else {
+      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
+      check_linear_inputs(first, products);
+      experts_.multiply(products, routes, down, Finish::store, float_rows(expert_products_));
+    }
+    experts_.add(float_rows(expert_products_), routes, x);
+  }
+
+  void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
+                 const RowsFor& out) override {
+    constexpr std::string_view kSite = "output of the delta net";
+    check_delta_net(mixed, gates, batch, shape, out);
+    {
+      const auto span =
+          clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
+      DeltaArguments a = delta_arguments(shape);
+      a.mixed = float_rows(mixed);
+      a.gates = float_rows(gates);
+      a.out = float_rows(out);
+      a.batch = on_device(batch, {});
+      a.scratch = reinterpret_cast<float*>(
+          memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
+      a.fault = faults_.watch("input of the delta net");
+      launch_delta_net(a, stream_);
+    }
+    finish(out, batch.tokens, kSite);
+  }
+
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable&,
                           std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
@@ -180,32 +214,14 @@ class CudaBackend final : public Backend {
     if (shape.kv_heads == 0) return;  // all heads are other ranks'
     check_qkv(qkv, batch, shape);
     check_pages(batch);
-    RopeAppendArguments a;
-    a.qkv = float_rows(qkv);
-    a.batch = on_device(batch, kv);
-    a.heads = heads_of(shape);
-    if (shape.q_norm != nullptr) {
-      a.q_gain = shape.q_norm->gain;
-      a.q_eps = shape.q_norm->eps;
-    }
-    if (shape.k_norm != nullptr) {
-      a.k_gain = shape.k_norm->gain;
-      a.k_eps = shape.k_norm->eps;
-    }
     if (shape.rotary) {
       check_rope(rope, shape, batch.end_position());
       fill_rope(rope, batch.end_position());
-      a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
-    a.key_offset = shape.key_offset;
-    if (shape.tempered) {
-      check_query_factors(rope, shape, batch.end_position());
-      a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());
-      a.query_period = static_cast<int>(rope.query_period);
-    }
-    a.keys = pages_of(kv, KvPart::keys, shape);
-    a.values = pages_of(kv, KvPart::values, shape);
-    a.copied = copied_of(kv);
+    check_query_factors(rope, shape, batch.end_position());
+    RopeAppendArguments a = rope_append_arguments(shape, rope, kv);
+    a.qkv = float_rows(qkv);
+    a.batch = on_device(batch, kv);
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
     quantize_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
@@ -399,11 +415,15 @@ class CudaBackend final : public Backend {
     a.copied = copied_of(kv);
     a.exact = is_exact();
     a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
-    const bool coded = takes_codes(target) && makes_codes(a);
+    const bool coded = takes_codes(target) && makes_codes(a) && !shape.output_gate;
     if (coded) a.codes = codes_of_outputs(target, batch.tokens, site);
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
+    if (shape.output_gate) {
+      const FloatRows gates = {a.qkv.values + gates_at(shape), a.qkv.stride};
+      launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width}, stream_);
+    }
     return coded;
   }
 
@@ -548,7 +568,9 @@ class CudaBackend final : public Backend {
   bool wgmma_adds_as_mma_;
   PendingSamples pending_;
   HostSampler host_sampler_;
-  Pinned landing_;  // rows on their way to the host
+  DeviceExperts experts_;
+  Rows expert_products_;  // [R, W] f32, between experts_gated and experts_add
+  Pinned landing_;        // rows on their way to the host
 };
 
 }  // namespace

@@ -6,27 +6,15 @@
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/kv_encode.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
+#include "cuda/kernels/rows/head_norm.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-__device__ void norm_head(float* x, int dims, const float* gain, float eps, unsigned lane) {
-  float squares[8] = {};  // of lanes `lane`, 32 apart
-#pragma unroll 1
-  for (int first = static_cast<int>(lane); first < dims; first += 256) {
-    for (int i = 0; i < 8; ++i) {
-      const int k = first + 32 * i;
-      if (k < dims) squares[i] = fmaf(x[k], x[k], squares[i]);
-    }
-  }
-  const float r = 1.0f / sqrtf(norm_lanes_sum(squares) / static_cast<float>(dims) + eps);
-  for (int k = static_cast<int>(lane); k < dims; k += 32) x[k] = (x[k] * r) * gain[k];
-  __syncwarp();
-}
 
-// Pairs (i, i + d/2).
+// Pairs (i, i + r/2) of the first r numbers.
 __device__ void rope_head(float* x, int dims, const float* table, unsigned lane) {
   const int half = dims / 2;
   for (int i = static_cast<int>(lane); i < half; i += 32) {
@@ -112,9 +100,11 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
-  if (gain != nullptr) norm_head(x, dims, gain, query ? a.q_eps : a.k_eps, lane);
+  if (gain != nullptr) {
+    norm_head(x, dims, query ? a.q_eps : a.k_eps, lane, [&](int k) { return gain[k]; });
+  }
   if (a.table != nullptr && (query || key)) {
-    rope_head(x, dims, a.table + std::int64_t{position} * dims, lane);
+    rope_head(x, a.rotary_dims, a.table + std::int64_t{position} * a.rotary_dims, lane);
   }
   if (key && a.key_offset != nullptr) {
     const float* const offset = a.key_offset + (index - shape.heads) * dims;

@@ -24,16 +24,29 @@ constexpr int gemv_warps(std::int64_t rows, bool paired) {
   return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
 }
 
+// What int_gemv multiplies: the weights of `a` by its one token.
+struct OneToken {
+  static constexpr bool kKnownEarly = true;  // no kernel writes which weights that are
+
+  __device__ __forceinline__ const CodeSegment& segment(const IntMatmul& a, int i) const {
+    return a.segments[i];
+  }
+  __device__ __forceinline__ std::int64_t input() const { return 0; }   // row of a.x
+  __device__ __forceinline__ std::int64_t output() const { return 0; }  // row of a.out
+};
+
 // The rows of one warp, in two halves: neighbours, or with swiglu rows of gate and the same of up.
 // All of them have codes and scales: weights are padded to 64 rows.
-template <int bits>
+template <int bits, class Source>
 struct GemvRows {
   static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
+  const Source& source;
   int segment[2];
   int first[2];
   std::int64_t column;  // of the output, where the row first[0] goes
 
-  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) : segment{0, 0}, column(0) {
+  __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
+      : source(of), segment{0, 0}, column(0) {
     const bool paired = a.finish == Finish::swiglu;
     int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
     while (!paired && segment[0] + 1 < a.segment_count) {
@@ -51,7 +64,7 @@ struct GemvRows {
 
   __device__ __forceinline__ int row(int r) const { return first[r / kHalf] + r % kHalf; }
   __device__ __forceinline__ const CodeSegment& of(const IntMatmul& a, int r) const {
-    return a.segments[segment[r / kHalf]];
+    return source.segment(a, segment[r / kHalf]);
   }
 };
 
@@ -126,10 +139,11 @@ struct WaitingGroups {
 
 // Stores the sums of the groups that the warp has just walked: lanes that share a group add up
 // theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
-template <int bits>
+template <int bits, class Source>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
-                                            const GemvRows<bits>& rows, GemvTile<bits>& tile,
-                                            int column, bool active, WaitingGroups<bits>& waiting) {
+                                            const GemvRows<bits, Source>& rows,
+                                            GemvTile<bits>& tile, int column, bool active,
+                                            WaitingGroups<bits>& waiting) {
   const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has several groups
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
@@ -145,8 +159,9 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
     row[r] = row_group(rows.of(a, r).weight, grouping, rows.row(r), column);
   }
   const int place = column >> group_shift(grouping.token_group);
-  const float scale = a.x.group > 0 ? a.x.scales[place] : 1.0f;
-  const int sum = a.x.sums != nullptr ? a.x.sums[group] : 0;
+  const std::int64_t token = rows.source.input();
+  const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + place] : 1.0f;
+  const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
 #pragma unroll
   for (int r = 0; r < kGemvRows<bits>; ++r) {
     const int zero = row[r].zero - Packing<bits>::kDotMiddle;
@@ -165,7 +180,8 @@ struct GemvItem {
   std::int64_t column;
   const CodeSegment& segment;
 
-  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits>& rows)
+  template <class Source>
+  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits, Source>& rows)
       : item(static_cast<int>(threadIdx.x) % kRows),
         row(rows.row(item)),
         upper(item >= kRows / 2),
@@ -189,18 +205,17 @@ __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int firs
 }
 
 // Multiplies a lane's unit group by group; 32 columns are the least group.
-template <int bits>
-__device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
-                                                const GemvRows<bits>& rows, GemvTile<bits>& tile,
-                                                const Unit<bits> (&loaded)[kGemvRows<bits>],
-                                                std::uint32_t flip, int column, bool active,
-                                                WaitingGroups<bits>& waiting) {
+template <int bits, class Source>
+__device__ __forceinline__ void multiply_groups(
+    const IntMatmul& a, const Grouping& grouping, const GemvRows<bits, Source>& rows,
+    GemvTile<bits>& tile, const Unit<bits> (&loaded)[kGemvRows<bits>], const std::int8_t* inputs,
+    std::uint32_t flip, int column, bool active, WaitingGroups<bits>& waiting) {
   using Layout = Packing<bits>;
   constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
   tile.start();
 #pragma unroll
   for (int run = 0; run < Layout::kRuns; run += kRuns) {
-    tile.template multiply<kRuns>(loaded, run, a.x.codes + column, flip);
+    tile.template multiply<kRuns>(loaded, run, inputs + column, flip);
     const int end = (run + kRuns) * 16;
     if (end < Layout::kColumns && (end & (grouping.group - 1)) != 0) continue;
     const int begin = max(0, end - grouping.group);
@@ -211,16 +226,18 @@ __device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Groupi
 
 // Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
 // Grouped: returns what the groups of this lane's item add up to.
-template <int bits, bool grouped>
+template <int bits, bool grouped, class Source>
 __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
-                                      const GemvRows<bits>& rows, const GemvItem<bits>& item,
-                                      GemvTile<bits>& tile, WaitingGroups<bits>* waiting) {
+                                      const GemvRows<bits, Source>& rows,
+                                      const GemvItem<bits>& item, GemvTile<bits>& tile,
+                                      WaitingGroups<bits>* waiting) {
   using Layout = Packing<bits>;
   [[maybe_unused]] constexpr int kUnrolled = grouped ? 1 : 2;
   const int lane = static_cast<int>(threadIdx.x % 32);
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int units = exists ? grouping.columns / Layout::kColumns : 0;
+  const std::int8_t* const inputs = a.x.codes + rows.source.input() * a.x.code_stride;
   int added = 0;  // groups
   float f = 0;
 #pragma unroll kUnrolled
@@ -235,9 +252,9 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
                                   unit_at<bits>(rows.row(r), grouping.columns, index));
     }
     if constexpr (!grouped) {
-      tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, flip);
+      tile.template multiply<Layout::kRuns>(loaded, 0, inputs + column, flip);
     } else {
-      multiply_groups(a, grouping, rows, tile, loaded, flip, column, active, *waiting);
+      multiply_groups(a, grouping, rows, tile, loaded, inputs, flip, column, active, *waiting);
       const int shift = group_shift(grouping.group);
       const int walked = min(base + 32, units) * Layout::kColumns >> shift;
       const int next = min(32 * Layout::kColumns, grouping.columns) >> shift;
@@ -250,9 +267,9 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
 }
 
 // A lane's first unit of each of its rows, on its way while the kernel in front still runs.
-template <int bits>
+template <int bits, class Source>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
-                                              const GemvRows<bits>& rows) {
+                                              const GemvRows<bits, Source>& rows) {
   const int units = grouping.columns / Packing<bits>::kColumns;
   const int index = min(static_cast<int>(threadIdx.x % 32), units - 1);
   if (rows.row(0) >= rows.of(a, 0).rows) return;
@@ -262,21 +279,21 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
   }
 }
 
-// a.tokens is 1. `grouped`: scales of the weights or of the token belong to groups, which are added
-// in ascending order, as everywhere.
-template <int bits, bool grouped>
-__global__ void __launch_bounds__(kGemvWarps * 32, 2)
-    int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
-  LEQ_BOUNDS(kGemvWarps * 32);
+// `grouped`: scales of the weights or of the token belong to groups, which are added in ascending
+// order, as everywhere.
+template <int bits, bool grouped, class Source>
+__device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& source) {
   WaitingGroups<bits>* waiting = nullptr;
   if constexpr (grouped) {
     LEQ_DYNAMIC_SHARED(WaitingGroups<bits>, groups);
     waiting = groups + threadIdx.x / 32;
   }
   const Grouping grouping(a);
-  const GemvRows<bits> rows(a);
-  prefetch_rows<bits>(a, grouping, rows);
-  ptx::wait_for_predecessor();
+  const GemvRows<bits, Source> rows(a, source);
+  if constexpr (Source::kKnownEarly) {
+    prefetch_rows<bits>(a, grouping, rows);
+    ptx::wait_for_predecessor();
+  }
   const GemvItem<bits> item(a, rows);
   GemvTile<bits> tile;
   tile.start();
@@ -285,19 +302,28 @@ __global__ void __launch_bounds__(kGemvWarps * 32, 2)
   if constexpr (!grouped) {
     int total = warp_totals(tile.sums);
     if (item.exists && a.x.sums != nullptr) {
-      total -= row_group(item.segment.weight, grouping, item.row, 0).zero * a.x.sums[0];
+      total -= row_group(item.segment.weight, grouping, item.row, 0).zero *
+               a.x.sums[source.input() * a.x.sum_stride];
     }
     sum = static_cast<float>(total);
   }
   const bool paired = a.finish == Finish::swiglu;
-  const float y = item.exists ? finished_sum(a, item.segment, item.row, 0, sum) : 0.0f;
+  const float y = item.exists ? finished_sum(a, item.segment, item.row, source.input(), sum) : 0.0f;
   const float up = __shfl_xor_sync(kEveryLane, y, item.kRows / 2);
   if (item.exists && !(paired && item.upper)) {
-    finish(a.finish, a.out, 0, item.column, y, up);
+    finish(a.finish, a.out, source.output(), item.column, y, up);
   }
+}
+
+// a.tokens is 1.
+template <int bits, bool grouped>
+__global__ void __launch_bounds__(kGemvWarps * 32, 2)
+    int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGemvWarps * 32);
+  gemv_block<bits, grouped>(a, OneToken());
   constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // of the block
   const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
-  if (paired) {
+  if (a.finish == Finish::swiglu) {
     finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
   } else {
     finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);
