@@ -74,8 +74,8 @@ struct IntSegmentData {
 
 class IntMatmulData {
  public:
-  explicit IntMatmulData(const IntCase& c)
-      : c_(c), random_(99u + static_cast<unsigned>(c.columns)) {
+  explicit IntMatmulData(const IntCase& c, unsigned seed = 99)
+      : c_(c), random_(seed + static_cast<unsigned>(c.columns)) {
     for (const int rows : c.rows) segments_.push_back(make_segment(rows));
     make_tokens();
     out_start_.resize(static_cast<std::size_t>(c.tokens * out_stride()));
@@ -100,6 +100,13 @@ class IntMatmulData {
     a.finish = c_.finish;
     a.out = {out_->data(), out_stride()};
     return a;
+  }
+
+  // Multiplies the tokens of another one from now on.
+  void take_tokens(const IntMatmulData& other) {
+    codes_ = other.codes_;
+    scales_ = other.scales_;
+    sums_ = other.sums_;
   }
 
   using Launch = std::function<void(const IntMatmul& a, rt::Stream& stream)>;
