@@ -137,61 +137,68 @@ __global__ void __launch_bounds__(kKeepThreads)
   }
 }
 
-// One column of S of one value head, in a lane's registers: kDeltaKeyDims of them.
+// A quarter of a column of S: rows c, c + 4, c + 8, ... of lane c of the four that share the
+// column. Each has one of the four chains of its sums.
 struct DeltaColumn {
-  static constexpr int kLanes = 4;  // chains of a sum
-  float s[kDeltaKeyDims];
+  static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
+  float s[kRows];
 
+  static __device__ __forceinline__ int row(int i) {
+    return kLanes * i + static_cast<int>(threadIdx.x) % kLanes;
+  }
   __device__ __forceinline__ void load(const float* from, int dims, int stride) {
 #pragma unroll
-    for (int i = 0; i < kDeltaKeyDims; ++i) {
-      s[i] = from != nullptr && i < dims ? from[i * stride] : 0.0f;
+    for (int i = 0; i < kRows; ++i) {
+      s[i] = from != nullptr && row(i) < dims ? from[row(i) * stride] : 0.0f;
     }
   }
   __device__ __forceinline__ void store(float* to, int dims, int stride) const {
 #pragma unroll
-    for (int i = 0; i < kDeltaKeyDims; ++i) {
-      if (i < dims) to[i * stride] = s[i];
+    for (int i = 0; i < kRows; ++i) {
+      if (row(i) < dims) to[row(i) * stride] = s[i];
     }
   }
-  static __device__ __forceinline__ float joined(const float (&lanes)[kLanes]) {
-    return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+  // (lane 0 + lane 1) + (lane 2 + lane 3)
+  static __device__ __forceinline__ float joined(float x) {
+    x = x + __shfl_xor_sync(kEveryLane, x, 1);
+    return x + __shfl_xor_sync(kEveryLane, x, 2);
   }
   // S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q. Rows past the last are 0.
   __device__ __forceinline__ float step(const float* k, const float* q, float v, float alpha,
                                         float beta) {
-    float sums[kLanes] = {};
+    float sum = 0, out = 0;
 #pragma unroll
-    for (int i = 0; i < kDeltaKeyDims; ++i) sums[i % kLanes] = fmaf(k[i], s[i], sums[i % kLanes]);
-    const float u = fmaf(-alpha, joined(sums), v) * beta;
-    float out[kLanes] = {};
+    for (int i = 0; i < kRows; ++i) sum = fmaf(k[row(i)], s[i], sum);
+    const float u = fmaf(-alpha, joined(sum), v) * beta;
 #pragma unroll
-    for (int i = 0; i < kDeltaKeyDims; ++i) {
-      s[i] = fmaf(k[i], u, alpha * s[i]);
-      out[i % kLanes] = fmaf(q[i], s[i], out[i % kLanes]);
+    for (int i = 0; i < kRows; ++i) {
+      s[i] = fmaf(k[row(i)], u, alpha * s[i]);
+      out = fmaf(q[row(i)], s[i], out);
     }
     return joined(out);
   }
 };
 
-// What a warp works on: 32 columns of S of one value head.
+// What a warp works on: some columns of S of one value head.
 struct DeltaPlace {
-  int head, columns;
+  static constexpr int kColumns = 32 / DeltaColumn::kLanes;
+  int head, stride;           // from row to row of S
   bool has_column;            // the lane
   std::int64_t query, value;  // of the head's q, and of the lane's v, in a row
   std::int64_t state;         // of the lane's column
 
   __device__ __forceinline__ explicit DeltaPlace(const DeltaArguments& a) {
-    const int lane = static_cast<int>(threadIdx.x), block = static_cast<int>(blockIdx.y);
-    const int blocks = (a.value_dim + kDeltaColumns - 1) / kDeltaColumns;
-    head = block / blocks;
-    const int first = block % blocks * kDeltaColumns;
-    columns = min(kDeltaColumns, a.value_dim - first);
-    has_column = lane < columns;
+    const int parts = (a.value_dim + kColumns - 1) / kColumns, part = static_cast<int>(blockIdx.y);
+    head = part / parts;
+    const int column =
+        part % parts * kColumns + static_cast<int>(threadIdx.x) / DeltaColumn::kLanes;
+    const int first = column & -kDeltaColumns;  // of the block of columns
+    has_column = column < a.value_dim;
+    stride = min(kDeltaColumns, a.value_dim - first);
     query = std::int64_t{head / (a.value_heads / a.key_heads)} * a.key_dim;
-    const std::int64_t of_head = std::int64_t{head} * a.value_dim + first;
-    value = 2 * a.keys() + of_head + lane;
-    state = of_head * a.key_dim + lane;
+    const std::int64_t of_head = std::int64_t{head} * a.value_dim;
+    value = 2 * a.keys() + of_head + column;
+    state = (of_head + first) * a.key_dim + column - first;
   }
 };
 
@@ -216,7 +223,7 @@ struct DeltaToken {
   }
 };
 
-// A warp for each sequence, value head and block of 32 columns of S.
+// A warp for each sequence, value head and eight columns of S.
 __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(32);
   LEQ_SHARED(float[kDeltaKeyDims], keys);
@@ -229,7 +236,7 @@ __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaA
   const float* const from = state_part(a, run->state_from);
   DeltaColumn state;
   state.load(from != nullptr && place.has_column ? from + place.state : nullptr, a.key_dim,
-             place.columns);
+             place.stride);
   DeltaToken next;
   next.load(a, run->first_row, place);
   for (;;) {
@@ -245,14 +252,15 @@ __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaA
       __syncwarp();
       if (i + 1 < run->rows) next.load(a, row + 1, place);
       const float out = state.step(keys, queries, token.value, token.alpha, token.beta);
-      if (place.has_column) a.convolved(row)[place.value] = out;
+      const bool writes = threadIdx.x % DeltaColumn::kLanes == 0 && place.has_column;
+      if (writes) a.convolved(row)[place.value] = out;
     }
     if (run->next_run < 0) break;
     run = a.batch.runs + run->next_run;
     next.load(a, run->first_row, place);
   }
   if (place.has_column) {
-    state.store(state_part(a, run->state_to) + place.state, a.key_dim, place.columns);
+    state.store(state_part(a, run->state_to) + place.state, a.key_dim, place.stride);
   }
 }
 
@@ -301,9 +309,9 @@ void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
           {"delta_keep", blocks(runs, (a.channels() + kKeepThreads - 1) / kKeepThreads),
            dim3(kKeepThreads), 0, rt::Start::early},
           delta_keep, a);
-  const std::int64_t columns = (a.value_dim + kDeltaColumns - 1) / kDeltaColumns;
+  const std::int64_t parts = (a.value_dim + DeltaPlace::kColumns - 1) / DeltaPlace::kColumns;
   rt::run(stream,
-          {"delta_recur", blocks(runs, a.value_heads * columns), dim3(32), 0, rt::Start::early},
+          {"delta_recur", blocks(runs, a.value_heads * parts), dim3(32), 0, rt::Start::early},
           delta_recur, a);
   rt::run(stream,
           {"delta_outputs", blocks(a.batch.tokens, (a.value_heads + kHeadWarps - 1) / kHeadWarps),
