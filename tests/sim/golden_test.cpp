@@ -171,7 +171,7 @@ std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector
       batch.add(static_cast<std::int32_t>(s), texts[s].data() + (decode ? tokens : 0), count,
                 Batch::Want::all);
     }
-    const Rows& rows = engine.session->transformer().forward(batch, engine.session->cache());
+    const Rows& rows = engine.session->transformer().forward(batch, engine.session->state());
     std::vector<float> logits(texts.size() * static_cast<std::size_t>(count) * vocab);
     engine.backend->download(rows, std::ssize(texts) * count, logits);
     for (std::size_t s = 0; s < texts.size(); ++s) {
