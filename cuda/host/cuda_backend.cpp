@@ -21,6 +21,7 @@
 #include "cuda/host/faults.h"
 #include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
+#include "cuda/host/matmul_arguments.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/pending_samples.h"
 #include "cuda/host/row_blocks.h"
@@ -162,7 +163,7 @@ class CudaBackend final : public Backend {
     require_capacity(first.name, routes.rows(), out);
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
-      experts_.multiply(x, routes, experts.gate_up, Finish::swiglu, float_rows(out));
+      experts_.multiply(x, routes, experts.gate_up, Epilogue::swiglu, out);
     }
     finish(target, routes.rows(), first.name);
   }
@@ -174,9 +175,9 @@ class CudaBackend final : public Backend {
     } else {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
       check_linear_inputs(first, products);
-      experts_.multiply(products, routes, down, Finish::store, float_rows(expert_products_));
+      experts_.multiply(products, routes, down, Epilogue::none, expert_products_);
     }
-    experts_.add(float_rows(expert_products_), routes, x);
+    experts_.add(expert_products_, routes, x);
   }
 
   void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
@@ -378,6 +379,12 @@ class CudaBackend final : public Backend {
   enum class Gather : std::uint8_t { store, add };
   void gather_table(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
                     Gather gather) {
+    if (table.scheme.is_super()) {
+      ensure(gather == Gather::store, "embedding: positions of type ", scheme_name(table.scheme));
+      return launch_super_embed({super_weight(table), table.columns, on_device(ids),
+                                 sampler_.tokens(), std::ssize(ids), float_rows(x)},
+                                stream_);
+    }
     EmbedArguments a;
     a.is_float = table.scheme.is_float();
     if (a.is_float) {
@@ -433,8 +440,15 @@ class CudaBackend final : public Backend {
     const Rows& out = target.rows;
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
+    if (!has_one_scheme(linear)) return multiply_segments(x, tokens, linear, epilogue, out);
+    if (scheme.is_super()) {
+      auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
+      a.x = code_rows(x);
+      launch_super_matmul(a, stream_);
+      return false;
+    }
     if (is_coded(linear.act)) {
-      auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
       const bool coded = takes_codes(target) && makes_codes(a);
       if (coded) a.codes = codes_of_outputs(target, tokens, linear.name);
@@ -442,41 +456,34 @@ class CudaBackend final : public Backend {
       return coded;
     }
     if (scheme.is_float()) {
-      auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
       a.values = float_rows(x);
       a.x = piece_rows(x, order_of(tokens));
       launch_float_matmul(a, stream_);
     } else {
-      auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
       a.x = piece_rows(x, order_of(tokens));
       launch_weight_only_matmul(a, stream_);
     }
     return false;
   }
 
-  template <class Arguments>
-  static Arguments matmul(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
-                          const Rows& out) {
-    constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
-                                               Finish::gelu};
-    Arguments a;
-    ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
-           " weights share an input, the kernels take ", kMostSegments);
+  // Each weight by its own kernel: those of a GGUF file that share an input may be of several
+  // types.
+  bool multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
+                         Epilogue epilogue, const Rows& out) {
+    require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
+            "only; use ", Setting{"device"}, " cpu");
+    std::int64_t column = 0;
     for (const LinearSegment& segment : linear.parts()) {
-      auto& made = a.segments[a.segment_count++];
-      if constexpr (std::is_same_v<Arguments, FloatMatmul>) {
-        made.weight = float_weight(segment.weight);
-      } else {
-        made.weight = code_weight(segment.weight);
-      }
-      made.bias = segment.bias;
-      made.rows = segment.weight.rows;
+      Linear one = linear;
+      one.segments = {segment};
+      one.outputs = segment.weight.rows;
+      Rows columns = slice_columns(plain_rows(out), {column, column + one.outputs});
+      multiply(x, tokens, one, epilogue, columns);
+      column += one.outputs;
     }
-    a.tokens = tokens;
-    a.columns = linear.inputs;
-    a.finish = kFinish[static_cast<std::size_t>(epilogue)];
-    a.out = float_rows(out);
-    return a;
+    return false;
   }
 
   // Who writes pieces and who reads them agree by the number of tokens.

@@ -4,7 +4,7 @@
 
 #include "backend/checks.h"
 #include "base/error.h"
-#include "cuda/host/device_weights.h"
+#include "cuda/host/matmul_arguments.h"
 #include "cuda/host/row_blocks.h"
 
 namespace leq::LEQ_GPU {
@@ -97,29 +97,24 @@ void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t cou
 }
 
 void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                             Finish finish, const FloatRows& out) {
+                             Epilogue epilogue, const Rows& out) {
   const Linear& first = linear(0);
+  const bool paired = epilogue == Epilogue::swiglu;
   ExpertMatmul a;
-  for (const LinearSegment& segment : first.parts()) {
-    a.matmul.segments[a.matmul.segment_count++] = {code_weight(segment.weight), segment.bias,
-                                                   segment.weight.rows};
-  }
+  a.matmul =
+      matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
+  a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = choice_of(routes);
   a.rows = routes.rows();
-  a.has_row_each = finish != Finish::swiglu;
-  a.matmul.tokens = a.has_row_each ? a.rows : routes.tokens;
-  a.matmul.columns = first.inputs;
-  a.matmul.x = code_rows(x);
-  a.matmul.finish = finish;
-  a.matmul.out = out;
+  a.has_row_each = !paired;
   launch_expert_matmul(a, stream_);
 }
 
-void DeviceExperts::add(const FloatRows& products, const ExpertRoutes& routes, Rows& x) {
+void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
   const ExpertChoice& choice = choice_of(routes);
   const bool alone = routes.in_place();
-  AddExpertsArguments a = {float_rows(x), products};
+  AddExpertsArguments a = {float_rows(x), float_rows(products)};
   a.weights = choice.rows + (alone ? 0 : choice.active);
   a.stride = choice.stride;
   a.tokens = routes.tokens;

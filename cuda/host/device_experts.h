@@ -27,9 +27,9 @@ class DeviceExperts {
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
   // out [R] = the linear of each row's expert; x has a row for each token, or for each of R.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
-                Finish finish, const FloatRows& out);
+                Epilogue epilogue, const Rows& out);
   // x [T] += weight * products [R].
-  void add(const FloatRows& products, const ExpertRoutes& routes, Rows& x);
+  void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
 
  private:
   // The segments of all experts of one site.

@@ -36,13 +36,17 @@ GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(ar
 
 RowsFormat GpuLayout::format_for(const Linear& consumer) const {
   const RowsFormat format = rows_format(consumer, pieces_of);
-  const bool by_row = is_coded(format.act) && !has_stored_scale(format.act);
-  require(by_row || !is_expert(consumer), ErrorKind::bad_setting, Setting{"device"},
-          ": ", consumer.name, ": experts with weights of type ",
-          scheme_name(consumer.segments[0].weight.scheme), " and act ", act_name(consumer.act),
-          " run on the CPU only; quantize with ", Setting{"type"},
+  const QuantScheme& scheme = consumer.segments[0].weight.scheme;
+  const bool by_row = is_coded(format.act) && !has_stored_scale(format.act) && !scheme.is_super();
+  require(by_row || !is_expert(consumer), ErrorKind::bad_setting, Setting{"device"}, ": ",
+          consumer.name, ": experts with weights of type ", scheme_name(scheme), " and act ",
+          act_name(consumer.act), " run on the CPU only; quantize with ", Setting{"type"},
           " int8 or another integer type and ", Setting{"act"}, " g128, or use ", Setting{"device"},
           " cpu");
+  require(is_coded(format.act) || !scheme.is_super(), ErrorKind::bad_setting, Setting{"device"},
+          ": ", consumer.name, ": ", scheme_name(scheme),
+          " weights with act none run on the CPU only; quantize with ", Setting{"act"},
+          " g128, or use ", Setting{"device"}, " cpu");
   require(format.pieces == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
           Setting{"exact"}, ": ", consumer.name, ": ",
           scheme_name(consumer.segments[0].weight.scheme),

@@ -132,6 +132,9 @@ const Kind kKinds[] = {
     {"uint4-g64", kAuto, {kF16, kInt8}},
     {"uint3-g128", ActChoice::row, {kF16, kF16}},
     {"uint2-g128", ActChoice::none, {kF32, kF32}},  // f16 rounds anew too, and 2 bits magnify it
+    {"q4_k", kAuto, {kF32, kF32}},
+    {"q5_k", kAuto, {kF16, kInt8}},
+    {"q6_k", ActChoice::row, {kF16, kInt8}},
     {"int8", kAuto, {kSimq4, kSimq4}},
     {"int8", kAuto, {kInt8, kSimq4}},
 };
@@ -142,7 +145,8 @@ bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
   const bool by_row =
       kind.act == kAuto || kind.act == ActChoice::row || kind.act == ActChoice::g128;
   return has_experts && (!by_row || std::string_view(kind.type).starts_with("f") ||
-                         std::string_view(kind.type).starts_with("bf"));
+                         std::string_view(kind.type).starts_with("bf") ||
+                         std::string_view(kind.type).starts_with("q"));
 }
 
 void expect_refused(const std::string& device, const std::filesystem::path& folder,
