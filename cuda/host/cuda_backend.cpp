@@ -440,7 +440,7 @@ class CudaBackend final : public Backend {
     const Rows& out = target.rows;
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    if (!has_one_scheme(linear)) return multiply_segments(x, tokens, linear, epilogue, out);
+    if (!is_one_launch(linear)) return multiply_segments(x, tokens, linear, epilogue, out);
     if (scheme.is_super()) {
       auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
@@ -468,20 +468,17 @@ class CudaBackend final : public Backend {
     return false;
   }
 
-  // Each weight by its own kernel: those of a GGUF file that share an input may be of several
-  // types.
+  // Weights of several types that share an input, as those of a GGUF file may, and more than a
+  // kernel takes: a launch for each few neighbours of one type.
   bool multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
                          Epilogue epilogue, const Rows& out) {
     require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
             "only; use ", Setting{"device"}, " cpu");
     std::int64_t column = 0;
-    for (const LinearSegment& segment : linear.parts()) {
-      Linear one = linear;
-      one.segments = {segment};
-      one.outputs = segment.weight.rows;
-      Rows columns = slice_columns(plain_rows(out), {column, column + one.outputs});
-      multiply(x, tokens, one, epilogue, columns);
-      column += one.outputs;
+    for (const Linear& part : launched_parts(linear)) {
+      Rows columns = slice_columns(plain_rows(out), {column, column + part.outputs});
+      multiply(x, tokens, part, epilogue, columns);
+      column += part.outputs;
     }
     return false;
   }

@@ -1,10 +1,10 @@
 // A linear as the kernels of matmuls want to see it.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "backend/decoder_parts.h"
 #include "base/error.h"
@@ -14,11 +14,9 @@
 namespace leq::LEQ_GPU {
 
 // Whether one kernel takes all weights of a linear.
-inline bool has_one_scheme(const Linear& linear) {
-  return std::ranges::all_of(linear.parts(), [&](const LinearSegment& segment) {
-    return segment.weight.scheme == linear.segments[0].weight.scheme;
-  });
-}
+bool is_one_launch(const Linear& linear);
+// The linear in parts of which each is one launch, outputs in order.
+std::vector<Linear> launched_parts(const Linear& linear);
 
 // All but the inputs: of IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
 template <class Arguments>
