@@ -200,7 +200,7 @@ class CudaBackend final : public Backend {
     finish(out, batch.tokens, kSite);
   }
 
-  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable&,
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });

@@ -60,8 +60,7 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
   const auto backend = make_backend({.device = "sim", .threads = 1});
   const auto layout = make_layout({.device = "cuda"});
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const KvType kv :
-       {KvType::simq2, KvType::simq2_b64, KvType::simq4, KvType::int8, KvType::f16, KvType::f32}) {
+  for (const KvType kv : {KvType::simq2, KvType::simq4, KvType::int8, KvType::f16, KvType::f32}) {
     const RunLimits limits = limits_of(model, kv, 300);
     const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
@@ -136,7 +135,6 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
 
 TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
   const auto layout = make_layout({.device = "cuda"});
-  EXPECT_GT(layout->page_bytes(KvPart::values, KvType::simq4_pre, 2, 64), 0u);
   const auto refused = [&](KvPart part, KvType type) {
     try {
       (void)layout->page_bytes(part, type, 2, 64);
@@ -145,8 +143,7 @@ TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
     }
     return std::string("no error");
   };
-  EXPECT_NE(refused(KvPart::keys, KvType::simq4_pre).find("before RoPE"), std::string::npos);
-  for (const KvType type : {KvType::int4, KvType::int4_plain, KvType::simq8, KvType::simq8_b64}) {
+  for (const KvType type : {KvType::int4, KvType::simq8}) {
     for (const KvPart part : {KvPart::keys, KvPart::values}) {
       EXPECT_NE(refused(part, type).find("use int8 or simq4"), std::string::npos)
           << kv_type_name(type);
@@ -235,8 +232,8 @@ TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
   for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq2},
-                                     {KvType::simq2_b64, KvType::int8},
-                                     {KvType::int8, KvType::simq4_b64}}) {
+                                     {KvType::simq2, KvType::int8},
+                                     {KvType::int8, KvType::simq4}}) {
     RunLimits limits = limits_of(model, keys, values, 256);
     limits.kv_recent = 20;
     std::vector<std::byte> of_cpu;

@@ -20,10 +20,8 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
     case KvType::int8:
       return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
     case KvType::simq4:
-    case KvType::simq4_b64:
       return launch_packed_attention<4, 64>(a, plan, stream);
     case KvType::simq2:
-    case KvType::simq2_b64:
       return launch_packed_attention<2, 32>(a, plan, stream);
     default:
       return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
