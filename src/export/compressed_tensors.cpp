@@ -127,13 +127,18 @@ CompressedTensors compressed_tensors(const Model& model, const Family& family,
   require(family.rotary, family.name,
           ": its linears are no modules of class Linear, which compressed-tensors wants; write "
           "floats instead");
+  for (std::int64_t layer = 0; layer < model.config().layer_count(); ++layer) {
+    const LayerConfig& config = model.config().layer(layer);
+    require(config.attention() != nullptr && config.dense_mlp() != nullptr, "layer ", layer,
+            ": compressed-tensors are written of softmax attention and dense MLPs; write floats "
+            "instead");
+  }
   CompressedTensors out;
+  out.tensors = hf_float_tensors(
+      model, family, [](const TensorSpec& spec) { return !is_block_linear(spec.role); });
   std::map<Kind, std::vector<std::string>> kinds;
   for (const TensorSpec& spec : tensor_list(model.config())) {
-    if (!is_block_linear(spec.role)) {
-      out.tensors.push_back(hf_float_tensor(model, family, spec.name));
-      continue;
-    }
+    if (!is_block_linear(spec.role)) continue;
     const StoredTensor& tensor = *model.file().find(spec.name);
     require(model.file().find(inv_smooth_tensor(spec.name)) == nullptr, spec.name,
             ": a smoothing vector of its inputs has no place in compressed-tensors");

@@ -37,14 +37,14 @@ ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs i
   } else {
     tensors = hf_float_tensors(model, family);
   }
-  make_export_folder(folder);
-  remove_exported(folder / "config.json");
   ExportedFolder result;
-  result.bytes = write_safetensors(folder / kWeightsFile, tensors);
   std::vector<TextFile> files = {
       {"generation_config.json", hf_generation_config(model).dump(2) + "\n"}};
   append_tokenizer_files(model, TokenizerUse::transformers, files, result.notes);
   files.push_back({"config.json", config.dump(2) + "\n"});
+  make_export_folder(folder);
+  remove_exported(folder / "config.json");
+  result.bytes = write_safetensors(folder / kWeightsFile, tensors);
   write_text_files(folder, files);
   result.files.emplace_back(kWeightsFile);
   for (const TextFile& file : files) {

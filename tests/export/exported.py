@@ -28,10 +28,11 @@ def finish():
     sys.exit(1 if failures else 0)
 
 
-def models():
-    """The project's model, and those of other families where they lie beside the project."""
+def models(*more):
+    """The project's model, and those of other families where they lie beside the project; `more`: those
+    that only some formats hold."""
     found = [SOURCE / "examples" / "storyteller"]
-    for name in ("gpt2-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"):
+    for name in ("gpt2-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny", *more):
         if (SHARED / name).is_dir():
             found.append(SHARED / name)
         else:
