@@ -8,7 +8,7 @@ set -eu
 bench=$1/tools/leq-bench
 shift
 runs=${RUNS:-3} tokens=${TOKENS:-8} threads=${THREADS:-$(nproc)} depths=${DEPTHS:-0,2048,8192,32768}
-caches=${CACHES:-f32/f32 f16/f16 int8/int8 int4/int4 simq8/simq8 int8/simq4 simq4/simq4 simq2/simq2 simq4-pre/simq4}
+caches=${CACHES:-f32/f32 f16/f16 int8/int8 int4/int4 simq8/simq8 int8/simq4 simq4/simq4 simq2/simq2}
 models=${*:-synthetic:mistral-7b:int8:layers=6 synthetic:qwen3-14b:int8:layers=4}
 
 echo "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $threads threads, median of $runs"

@@ -165,7 +165,7 @@ class CudaBackend final : public Backend {
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
-  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable&,
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });

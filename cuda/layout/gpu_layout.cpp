@@ -49,10 +49,6 @@ std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
 }
 
 std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
-  require(part == KvPart::values || !kv_scheme(type).before_rope, ErrorKind::bad_setting,
-          Setting{"key_type"}, " ", kv_type_name(type),
-          ": keys from before RoPE are read on the CPU only; leave ", Setting{"kv_rope"},
-          " out, or use ", Setting{"device"}, " cpu");
   return kv_page_bytes(part, type, kv_heads, head_dim);
 }
 

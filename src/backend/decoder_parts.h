@@ -63,8 +63,6 @@ struct AttentionShape {
   bool output_gate = false;           // rows hold H d gates after v: out * sigmoid(gate)
   bool tempered = false;              // q is multiplied by the RopeTable's query_factors
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
-  // By what keys are turned that were coded before RoPE; null: they are coded after it.
-  const RopeTable* key_rope = nullptr;
   // Where ranks share the heads of a model, those of one rank need not begin or end with a kv head:
   int group = 0;       // query heads of a kv head in the model; 0: H / H_kv
   int first_head = 0;  // of the first kv head's group, which query head is the first here

@@ -12,25 +12,7 @@
 namespace leq {
 
 // A saved sequence names its schemes by these numbers.
-enum class KvType : std::uint8_t {
-  f32,
-  f16,
-  int8,
-  int4,
-  simq8,
-  simq4,
-  simq2,
-  simq8_b64,
-  simq4_b64,
-  simq2_b64,
-  int4_plain,
-  simq8_pre,
-  simq4_pre,
-  simq2_pre,
-  simq8_pre_b64,
-  simq4_pre_b64,
-  simq2_pre_b64
-};
+enum class KvType : std::uint8_t { f32, f16, int8, int4, simq8, simq4, simq2 };
 
 inline constexpr int kPageTokens = 64;
 constexpr std::int64_t pages_for(std::int64_t positions) {
@@ -51,15 +33,12 @@ struct KvScheme {
   std::string_view name;
   int bits = 0;  // of a stored number
   KvAlong keys = KvAlong::nothing, values = KvAlong::nothing;
-  int group = 0;             // along tokens; 0: the whole head
-  int block = 0;             // along channels
-  int recent = 0;            // newest positions that are kept in f16 too
-  int sinks = 0;             // first positions, likewise
-  bool packed = false;       // several codes share a byte or a word of memory
-  bool rotated = false;      // by a Hadamard matrix within each head
-  bool plain = false;        // nothing is done for large biases of keys: codes of keys as they are
-  bool before_rope = false;  // keys are coded as they were before RoPE, and turned when read
-  bool by_option = false;    // an option makes it of the row that help names
+  int group = 0;                                 // along tokens; 0: the whole head
+  int block = 0;                                 // along channels
+  int recent = 0;                                // newest positions that are kept in f16 too
+  int sinks = 0;                                 // first positions, likewise
+  bool packed = false;                           // several codes share a byte or a word of memory
+  bool rotated = false;                          // by a Hadamard matrix within each head
   std::array<std::string_view, 7> aliases = {};  // of other engines: this one is the closest
 
   constexpr bool coded() const { return keys != KvAlong::nothing; }
@@ -82,22 +61,6 @@ constexpr KvScheme simquant(KvType type, std::string_view name, int bits, int gr
           .packed = true};
 }
 
-// Other rows with blocks of 64 positions, and with keys from before RoPE.
-constexpr KvScheme with_long_blocks(KvScheme scheme, KvType type, std::string_view name) {
-  scheme.type = type;
-  scheme.name = name;
-  scheme.block = 64;
-  scheme.by_option = true;
-  return scheme;
-}
-constexpr KvScheme with_keys_before_rope(KvScheme scheme, KvType type, std::string_view name) {
-  scheme.type = type;
-  scheme.name = name;
-  scheme.before_rope = true;
-  scheme.by_option = true;
-  return scheme;
-}
-
 constexpr KvScheme with_aliases(KvScheme scheme, std::array<std::string_view, 7> aliases) {
   scheme.aliases = aliases;
   return scheme;
@@ -110,24 +73,12 @@ inline constexpr KvScheme kInt4 = {.type = KvType::int4,
                                    .values = KvAlong::token,
                                    .packed = true,
                                    .rotated = true};
-constexpr KvScheme plain_int4() {
-  KvScheme scheme = kInt4;
-  scheme.type = KvType::int4_plain;
-  scheme.name = "int4-plain";
-  scheme.rotated = false;
-  scheme.plain = true;
-  scheme.by_option = true;
-  return scheme;
-}
 
 inline constexpr KvScheme kSimq8 = simquant(KvType::simq8, "simq8", 8, 0, 32, 32);
 inline constexpr KvScheme kSimq4 = simquant(KvType::simq4, "simq4", 4, 64, 32, 32);
 inline constexpr KvScheme kSimq2 = simquant(KvType::simq2, "simq2", 2, 32, 128, 32);
-inline constexpr KvScheme kSimq8Pre = with_keys_before_rope(kSimq8, KvType::simq8_pre, "simq8-pre");
-inline constexpr KvScheme kSimq4Pre = with_keys_before_rope(kSimq4, KvType::simq4_pre, "simq4-pre");
-inline constexpr KvScheme kSimq2Pre = with_keys_before_rope(kSimq2, KvType::simq2_pre, "simq2-pre");
 
-inline constexpr std::array<KvScheme, 17> kKvSchemes = {
+inline constexpr std::array<KvScheme, 7> kKvSchemes = {
     {{.type = KvType::f32, .name = "f32", .bits = 32},
      {.type = KvType::f16, .name = "f16", .bits = 16, .aliases = {"bf16"}},
      {.type = KvType::int8,
@@ -139,17 +90,7 @@ inline constexpr std::array<KvScheme, 17> kKvSchemes = {
      kInt4,
      kSimq8,
      with_aliases(kSimq4, {"q4_1", "q4_0", "q4", "iq4_nl", "simq", "kivi4"}),
-     with_aliases(kSimq2, {"q2", "q2_k", "kivi2"}),
-     with_long_blocks(kSimq8, KvType::simq8_b64, "simq8-b64"),
-     with_long_blocks(kSimq4, KvType::simq4_b64, "simq4-b64"),
-     with_long_blocks(kSimq2, KvType::simq2_b64, "simq2-b64"),
-     plain_int4(),
-     kSimq8Pre,
-     kSimq4Pre,
-     kSimq2Pre,
-     with_long_blocks(kSimq8Pre, KvType::simq8_pre_b64, "simq8-pre-b64"),
-     with_long_blocks(kSimq4Pre, KvType::simq4_pre_b64, "simq4-pre-b64"),
-     with_long_blocks(kSimq2Pre, KvType::simq2_pre_b64, "simq2-pre-b64")}};
+     with_aliases(kSimq2, {"q2", "q2_k", "kivi2"})}};
 
 constexpr bool rows_follow_types() {
   for (std::size_t i = 0; i < kKvSchemes.size(); ++i) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "base/error.h"
@@ -14,7 +13,7 @@ namespace {
 std::vector<std::string_view> named_types() {
   std::vector<std::string_view> names;
   for (const KvScheme& scheme : kKvSchemes) {
-    if (!scheme.by_option) names.push_back(scheme.name);
+    names.push_back(scheme.name);
   }
   return names;
 }
@@ -28,18 +27,6 @@ std::string expected_names() {
     names += all[i];
   }
   return names;
-}
-
-// The row that is alike but for its name; nullopt where there is none.
-std::optional<KvType> row_like(const KvScheme& wanted) {
-  const auto facts = [](const KvScheme& s) {
-    return std::tuple(s.bits, s.keys, s.values, s.group, s.block, s.recent, s.rotated, s.plain,
-                      s.before_rope);
-  };
-  for (const KvScheme& scheme : kKvSchemes) {
-    if (facts(scheme) == facts(wanted)) return scheme.type;
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -105,28 +92,6 @@ std::string kv_layers_text(std::span<const KvLayerTypes> layers) {
     if (one.values != one.keys) text += "/" + std::string(kv_type_name(one.values));
   }
   return text;
-}
-
-KvType with_kv_block(KvType type, std::int64_t block, Setting setting) {
-  KvScheme wanted = kv_scheme(type);
-  if (!wanted.blocked()) return type;
-  wanted.block = static_cast<int>(std::clamp<std::int64_t>(block, 0, 1 << 20));
-  const auto found = row_like(wanted);
-  require(found.has_value(), ErrorKind::bad_setting, setting, " ", block, ": expected 32 or 64");
-  return *found;
-}
-
-KvType with_kv_rope(KvType type, KvRope rope) {
-  KvScheme wanted = kv_scheme(type);
-  wanted.before_rope = rope == KvRope::pre;
-  return row_like(wanted).value_or(type);
-}
-
-KvType with_kv_hadamard(KvType type, KvHadamard hadamard) {
-  KvScheme wanted = kv_scheme(type);
-  wanted.rotated = hadamard == KvHadamard::on;
-  wanted.plain = hadamard == KvHadamard::off;
-  return row_like(wanted).value_or(type);
 }
 
 std::int64_t BatchView::end_position() const {

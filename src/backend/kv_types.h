@@ -15,18 +15,8 @@
 namespace leq {
 
 std::string_view kv_type_name(KvType type);
-// Those that help names, and that options make others of: "f32 | f16 | int8".
+// All names: "f32 | f16 | int8".
 std::string kv_type_names(std::string_view separator);
-// The same scheme with blocks of `block` positions; throws Error naming the setting where there is
-// none.
-KvType with_kv_block(KvType type, std::int64_t block, Setting setting);
-// The same scheme with keys as they were before RoPE, or after it: codes along channels. Others
-// stay as they are.
-enum class KvRope : std::uint8_t { pre, post };
-KvType with_kv_rope(KvType type, KvRope rope);
-// int4 with heads turned by a Hadamard matrix, or plain; other types stay as they are.
-enum class KvHadamard : std::uint8_t { on, off };
-KvType with_kv_hadamard(KvType type, KvHadamard hadamard);
 // Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
 // that users of other engines type ("q8_0").
 KvType parse_kv_type(std::string_view name, Setting setting);

@@ -57,7 +57,7 @@ class Operations {
   // Before a step, for all layers of a cache whose types make codes of whole blocks: those blocks
   // become codes that the batch's queries read as codes, and that were whole before the batch.
   virtual void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
-                                  RopeTable& rope, std::span<const KvLayer> layers) = 0;
+                                  std::span<const KvLayer> layers) = 0;
   // qkv [T][(H + 2 H_kv) d]: norms of q and k, rotation, q * its factor in place; k and v to the
   // cache, and blocks that the batch itself makes whole to codes.
   virtual void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape,

@@ -10,11 +10,7 @@ namespace leq {
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context) {
   const auto numbers = inv_freq.size() * 2 * static_cast<std::size_t>(context);
-  return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float)), {}};
-}
-
-void reserve_block_rope(DeviceMemory& memory, RopeTable& rope) {
-  rope.block_rope = Buffer(memory, rope.inv_freq.size() * 2 * kRopeBlock * sizeof(float));
+  return {inv_freq, attention_factor, context, 0, Buffer(memory, numbers * sizeof(float))};
 }
 
 void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,

@@ -17,19 +17,13 @@ struct RopeTable {
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
-  // [2][d/2][kRopeBlock] f32: the first positions' cosines and sines, pair by pair; empty where no
-  // keys are rotated when they are read.
-  Buffer block_rope;
   // q of position p is multiplied by query_factors[p / query_period], which are 1/sqrt(d) times a
   // temperature; period 0: by 1/sqrt(d) at every position.
   std::int64_t query_period = 0;
   Buffer query_factors = {};  // [(context - 1) / period + 1] f32
 };
-inline constexpr int kRopeBlock = 32;
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context);
-// Makes room for block_rope.
-void reserve_block_rope(DeviceMemory& memory, RopeTable& rope);
 // Factors of all positions up to rope.context; throws Error where there are too few.
 void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,
                        std::span<const float> factors);

@@ -67,8 +67,7 @@ void require_residual(const SavedResidual& saved, const SavedResidual& want,
           source, ": saved with ", saved.sinks, " sinks, ", saved.recent,
           " newest positions in f16 and blocks of ", saved.block, " (here ", want.sinks, ", ",
           want.recent, ", ", want.block, "), or with other types in some layers; run with the ",
-          Setting{"kv_sinks"}, ", ", Setting{"kv_recent"}, " and ", Setting{"kv_block"},
-          " that it was saved with");
+          Setting{"kv_sinks"}, " and ", Setting{"kv_recent"}, " that it was saved with");
   const std::int64_t open = residual.closed_for(length);
   const bool whole_pages = saved.copies_from % kPageTokens == 0 && saved.copies_from >= 0;
   const bool enough = saved.copies_from <= open || open >= length;

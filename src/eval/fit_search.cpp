@@ -17,13 +17,11 @@ namespace {
 constexpr std::uint64_t kTextRoom = 64 << 10;  // what a search adds to the header of a file
 
 // The finest first. Keys want more bits than values.
-constexpr std::array<std::pair<KvType, KvType>, 6> kCaches = {
-    {{KvType::f16, KvType::f16},
-     {KvType::int8, KvType::int8},
-     {KvType::int8, KvType::simq4},
-     {KvType::simq4, KvType::simq4},
-     {KvType::simq4_b64, KvType::simq4_b64},
-     {KvType::simq2, KvType::simq2}}};
+constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
+                                                               {KvType::int8, KvType::int8},
+                                                               {KvType::int8, KvType::simq4},
+                                                               {KvType::simq4, KvType::simq4},
+                                                               {KvType::simq2, KvType::simq2}}};
 
 Assignment uniform(const SearchProblem& problem, int choice) {
   return Assignment(problem.units.size(), static_cast<std::uint8_t>(choice));

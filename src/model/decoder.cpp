@@ -46,7 +46,6 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
-  if (kv_scheme(kv.key_type).before_rope) shape.key_rope = &work_.rope;
   const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
   const SharedBlock x = work_.shared_stream();                            // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
@@ -145,9 +144,9 @@ void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv)
   for (std::int64_t i = 0; i < std::ssize(attention_layers_); ++i) kv_layers_.push_back(kv[i]);
   if (attention_layers_.empty()) return;
   const auto first = static_cast<std::size_t>(attention_layers_[0]);
-  AttentionShape shape = attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
-  shape.key_rope = &work_.rope;
-  backend_.quantize_kv_blocks(batch, shape, work_.rope, kv_layers_);
+  const AttentionShape shape =
+      attention_shape(config_, weights_.layers[first].attention(), ranks_.own());
+  backend_.quantize_kv_blocks(batch, shape, kv_layers_);
 }
 
 bool Decoder::wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens) {

@@ -87,9 +87,7 @@ std::vector<float> key_centre(const ModelConfig& config, const AttentionConfig& 
   return centre;
 }
 
-bool keys_are_centred(KvType type) {
-  return kv_scheme(type).keys == KvAlong::token && !kv_scheme(type).plain;
-}
+bool keys_are_centred(KvType type) { return kv_scheme(type).keys == KvAlong::token; }
 
 std::uint32_t key_centre_check(const Weights& weights, std::span<const KvType> wanted) {
   if (std::ranges::none_of(wanted, keys_are_centred)) return 0;
@@ -126,7 +124,7 @@ void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvT
     if (!attention.rotary) continue;
     // Before RoPE a bias is one number for each channel.
     const KvScheme& scheme = kv_scheme(types[i]);
-    if (!scheme.coded() || scheme.plain || scheme.before_rope) continue;
+    if (!scheme.coded()) continue;
     const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});
     if (is_new) found->second = spanned_parts(config, attention, scheme);
     const std::vector<float>& bias = weights.layers[layer].attention().key_bias;

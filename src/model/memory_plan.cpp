@@ -142,16 +142,9 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
                  const RunLimits& limits) {
   KvShape shape = kv_shape(config, limits);
   std::vector<KvType> keys;
-  for (const std::int64_t layer : config.attention_layers()) {
-    keys.push_back(shape.type(std::ssize(keys), KvPart::keys));
-    require(config.layer(layer).attention()->rotary || !kv_scheme(keys.back()).before_rope,
-            ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
-            ": this model turns no keys (its positions are learned); leave ", Setting{"kv_rope"},
-            " out");
-    require(config.rope_dims() == config.head_dim || !kv_scheme(keys.back()).before_rope,
-            ErrorKind::bad_setting, Setting{"key_type"}, " ", kv_type_name(keys.back()),
-            ": this model turns a part of each key, and keys from before RoPE are turned whole; ",
-            "leave ", Setting{"kv_rope"}, " out");
+  const std::int64_t layers = std::ssize(config.attention_layers());
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    keys.push_back(shape.type(layer, KvPart::keys));
     // Throws for a type that the device does not run.
     (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
   }
@@ -169,17 +162,6 @@ KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const L
   return shape;
 }
 
-namespace {
-
-bool has_keys_before_rope(const RunLimits& limits) {
-  return kv_scheme(limits.key_type).before_rope ||
-         std::ranges::any_of(limits.kv_layers, [](const KvLayerTypes& own) {
-           return kv_scheme(own.keys).before_rope;
-         });
-}
-
-}  // namespace
-
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
                                                const RunLimits& limits) {
   const std::size_t each = fixed_state_bytes(config);
@@ -191,7 +173,7 @@ std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const Model
 ForwardLimits forward_limits(const RunLimits& limits) {
   const std::int64_t context =
       limits.sequence_context > 0 ? limits.sequence_context : limits.context / limits.sequences;
-  return {limits.batch_tokens, limits.output_tokens, context, has_keys_before_rope(limits)};
+  return {limits.batch_tokens, limits.output_tokens, context};
 }
 
 }  // namespace leq

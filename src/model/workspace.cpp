@@ -237,7 +237,6 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
   allocate_grouped(weights, memory, limits);
   const QueryFactors tempered = query_factors(config, limits.context);
   if (tempered.period > 0) set_query_factors(memory, rope, tempered.period, tempered.factors);
-  if (limits.pre_rope_keys) reserve_block_rope(memory, rope);
   memory.scratch(scratch_bytes(config, weights, layout, limits, place.own()));
 }
 

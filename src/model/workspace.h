@@ -24,7 +24,6 @@ struct ForwardLimits {
   std::int64_t batch_tokens = 512;  // T: rows of one forward
   std::int64_t output_tokens = 1;   // rows with logits
   std::int64_t context = 0;         // positions of one sequence
-  bool pre_rope_keys = false;       // KvScheme::before_rope
 };
 
 // Of the heads of a rank.

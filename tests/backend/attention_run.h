@@ -39,7 +39,6 @@ struct AttentionCase {
     if (recent >= 0) residual.recent = recent;
     return residual;
   }
-  bool pre_rope_keys() const { return rotary && kv_scheme(key_type).before_rope; }
   std::int64_t width() const { return std::int64_t{heads} * head_dim; }
   std::int64_t qkv_width() const { return std::int64_t{heads + 2 * kv_heads} * head_dim; }
 };
@@ -121,10 +120,6 @@ class AttentionRun {
       shape_.q_norm = &q_norm_;
       shape_.k_norm = &k_norm_;
     }
-    if (c.pre_rope_keys()) {
-      reserve_block_rope(backend_->memory(), rope_);
-      shape_.key_rope = &rope_;
-    }
     backend_->memory().scratch(backend_->layout().scratch_bytes(largest_batch, shape_, c.context));
     take_pages();
   }
@@ -205,7 +200,7 @@ class AttentionRun {
       runs.push_back(run);
     }
     const BatchView batch{row, runs};
-    backend_->quantize_kv_blocks(batch, shape_, rope_, {&layer_, 1});
+    backend_->quantize_kv_blocks(batch, shape_, {&layer_, 1});
     backend_->rope_append(qkv_, batch, shape_, rope_, layer_);
     backend_->attention(qkv_, batch, shape_, layer_, {out_, case_.consumer});
     for (const SequenceRun& run : runs) collect(run);

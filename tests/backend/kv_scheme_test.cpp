@@ -27,7 +27,6 @@ TEST(KvSchemes, AreFoundByName) {
   EXPECT_EQ(parse_kv_type("int8", Setting{"key_type"}), KvType::int8);
   EXPECT_EQ(kv_type_name(KvType::int8), "int8");
   EXPECT_EQ(kv_type_names(" | "), "f32 | f16 | int8 | int4 | simq8 | simq4 | simq2");
-  EXPECT_EQ(parse_kv_type("simq4-b64", Setting{"key_type"}), KvType::simq4_b64);
 }
 
 TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
@@ -40,43 +39,13 @@ TEST(KvSchemes, NamesOfOtherEnginesAreAnsweredWithTheClosest) {
   EXPECT_EQ(refusal(""), "key_type " + expected);
 }
 
-TEST(KvSchemes, ABlockOfAnotherSizeIsAnotherRow) {
-  EXPECT_EQ(with_kv_block(KvType::simq4, 64, Setting{"kv_block"}), KvType::simq4_b64);
-  EXPECT_EQ(with_kv_block(KvType::simq4_b64, 32, Setting{"kv_block"}), KvType::simq4);
-  EXPECT_EQ(with_kv_block(KvType::simq2, 32, Setting{"kv_block"}), KvType::simq2);
-  EXPECT_EQ(with_kv_block(KvType::f16, 64, Setting{"kv_block"}), KvType::f16);
-  EXPECT_THROW((void)with_kv_block(KvType::simq8, 48, Setting{"kv_block"}), Error);
-}
-
-TEST(KvSchemes, KeysFromBeforeRopeAreAnotherRow) {
-  EXPECT_EQ(with_kv_rope(KvType::simq4, KvRope::pre), KvType::simq4_pre);
-  EXPECT_EQ(with_kv_rope(KvType::simq2_b64, KvRope::pre), KvType::simq2_pre_b64);
-  EXPECT_EQ(with_kv_rope(KvType::simq8_pre_b64, KvRope::post), KvType::simq8_b64);
-  EXPECT_EQ(with_kv_rope(KvType::simq8_pre, KvRope::pre), KvType::simq8_pre);
-  EXPECT_EQ(with_kv_block(KvType::simq4_pre, 64, Setting{"kv_block"}), KvType::simq4_pre_b64);
-  for (const KvType other : {KvType::f16, KvType::int8, KvType::int4}) {
-    EXPECT_EQ(with_kv_rope(other, KvRope::pre), other);
-  }
-  EXPECT_EQ(parse_kv_type("simq4-pre-b64", Setting{"key_type"}), KvType::simq4_pre_b64);
-}
-
-TEST(KvSchemes, PlainInt4IsAnotherRow) {
-  EXPECT_EQ(with_kv_hadamard(KvType::int4, KvHadamard::off), KvType::int4_plain);
-  EXPECT_EQ(with_kv_hadamard(KvType::int4_plain, KvHadamard::on), KvType::int4);
-  EXPECT_EQ(with_kv_hadamard(KvType::int4, KvHadamard::on), KvType::int4);
-  for (const KvType other : {KvType::f16, KvType::int8, KvType::simq4, KvType::simq4_pre}) {
-    EXPECT_EQ(with_kv_hadamard(other, KvHadamard::on), other);
-    EXPECT_EQ(with_kv_hadamard(other, KvHadamard::off), other);
-  }
-}
-
 // Decision 6: query i reads key j as f16 where j < S or j's block ends after i + 1 - R.
 TEST(KvSchemes, LayersMayHaveTypesOfTheirOwn) {
   const auto parsed = [](std::string_view text) {
     return kv_layers_text(parse_kv_layers(text, Setting{"kv_layers"}));
   };
   EXPECT_EQ(parsed("0-1,27=f16"), "0-1=f16 27=f16");
-  EXPECT_EQ(parsed("3=int8/simq4-b64"), "3=int8/simq4-b64");
+  EXPECT_EQ(parsed("3=int8/simq4"), "3=int8/simq4");
   EXPECT_EQ(parsed("7=int4/int4"), "7=int4");
   for (const char* wrong :
        {"", "3", "=f16", "3=", "a=f16", "3-=f16", "-3=f16", "5-4=f16", "1,,2=f16", "3=q8_0",
@@ -100,7 +69,7 @@ TEST(KvSchemes, ZonesFollowTheRuleOfPositions) {
   }
   EXPECT_FALSE(kv_residual(KvType::f16, KvType::int8).copies());
   EXPECT_EQ(kv_residual(KvType::simq4, KvType::simq2), (KvResidual{4, 128, 32}));
-  EXPECT_EQ(kv_residual(KvType::int8, KvType::simq4_b64), (KvResidual{4, 32, 64}));
+  EXPECT_EQ(kv_residual(KvType::int8, KvType::simq4), (KvResidual{4, 32, 32}));
 }
 
 TEST(KvSchemes, SizesFollowFromTheRow) {

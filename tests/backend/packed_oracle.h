@@ -58,7 +58,7 @@ class PackedAttention {
     std::vector<double> p, out(static_cast<std::size_t>(d));
     for (std::int64_t j = first; j <= t; ++j) {
       double dot = 0;
-      for (int i = 0; i < d; ++i) dot += double{q[i]} * rotated_key(t, j, kv, i);
+      for (int i = 0; i < d; ++i) dot += double{q[i]} * key(t, j, kv, i);
       p.push_back(dot);
     }
     const double largest = *std::max_element(p.begin(), p.end());
@@ -81,15 +81,6 @@ class PackedAttention {
     return number(values_, t, j, head, i);
   }
   double copied_key(std::int64_t j, int head, int i) const { return copy(keys_, j, head, i); }
-  // What a copied key was coded as: turned back where keys are coded before RoPE.
-  double coded_key(std::int64_t j, int head, int i) const {
-    if (!keys_.before_rope) return copied_key(j, head, i);
-    const int half = c_.head_dim / 2, p = i % half;
-    const auto angle = static_cast<double>(angle_of(j, p));
-    const double x0 = copied_key(j, head, p), x1 = copied_key(j, head, half + p);
-    return i < half ? x0 * std::cos(angle) + x1 * std::sin(angle)
-                    : x1 * std::cos(angle) - x0 * std::sin(angle);
-  }
   double copied_value(std::int64_t j, int head, int i) const { return copy(values_, j, head, i); }
   bool reads_code(std::int64_t t, std::int64_t j) const { return coded(keys_, t, j); }
   float key_scale(std::int64_t j, int head, int i) const { return ends(keys_, j, head, i, false); }
@@ -99,7 +90,7 @@ class PackedAttention {
 
  private:
   struct Side {
-    bool keys = true, packed = false, blocked = false, rotated = false, before_rope = false;
+    bool keys = true, packed = false, blocked = false, rotated = false;
     int bits = 16, block = 0, group = 0;
     std::int64_t head_bytes = 0, end_count = 0;
   };
@@ -114,8 +105,7 @@ class PackedAttention {
     s.blocked = name.starts_with("simq");
     s.rotated = name == "int4";
     s.bits = s.blocked ? name[4] - '0' : 4;
-    s.before_rope = keys && c_.rotary && name.find("-pre") != std::string::npos;
-    s.block = name.ends_with("-b64") ? 64 : 32;
+    s.block = 32;
     s.group = name.starts_with("int4") || s.bits == 8 ? d : s.bits == 4 ? 64 : 32;
     s.head_bytes = keys ? 8 * d * s.bits : 64 * ((d + 15) / 16) * 2 * s.bits;
     const int groups = (d + s.group - 1) / s.group;
@@ -168,7 +158,6 @@ class PackedAttention {
       for (int i = 0; i < d; ++i) f = std::fma(q[i], stored_float(keys_, j, kv_head, i), f);
       return f;
     }
-    if (keys_.before_rope) return rotated_score(q, kv_head, j);
     if (keys_.blocked) {
       for (int i = 0; i < d; ++i) f = std::fma(q[i], ends(keys_, j, kv_head, i, false, true), f);
       for (int i = 0; i < d; ++i) {
@@ -185,45 +174,6 @@ class PackedAttention {
     }
     return std::fma(ends(keys_, j, kv_head, i_any, true), f,
                     ends(keys_, j, kv_head, i_any, true, true) * sum);
-  }
-
-  float angle_of(std::int64_t j, int pair) const {
-    return static_cast<float>(j) * inverse_frequencies(c_.head_dim)[static_cast<std::size_t>(pair)];
-  }
-
-  // q turned back to the first of 32 positions, the key on from there, pair by pair.
-  float rotated_score(const float* q, int kv_head, std::int64_t j) const {
-    const int half = c_.head_dim / 2;
-    const auto number = [&](int i) {
-      return std::fma(ends(keys_, j, kv_head, i, false),
-                      static_cast<float>(code(keys_, j, kv_head, i)),
-                      ends(keys_, j, kv_head, i, false, true));
-    };
-    const auto turn = [&](std::int64_t position, int p) {
-      const auto angle = static_cast<double>(angle_of(position, p));
-      return std::pair(static_cast<float>(std::cos(angle)), static_cast<float>(std::sin(angle)));
-    };
-    float f = 0;
-    for (int p = 0; p < half; ++p) {
-      const auto [qc, qs] = turn(j / 32 * 32, p);
-      const auto [kc, ks] = turn(j % 32, p);
-      const float k0 = number(p), k1 = number(half + p);
-      const float q0 = std::fma(q[half + p], qs, q[p] * qc);
-      const float q1 = std::fma(-q[p], qs, q[half + p] * qc);
-      f = std::fma(q0, std::fma(-k1, ks, k0 * kc), f);
-      f = std::fma(q1, std::fma(k0, ks, k1 * kc), f);
-    }
-    return f;
-  }
-
-  // A key as the query at t multiplies it.
-  double rotated_key(std::int64_t t, std::int64_t j, int head, int i) const {
-    if (!keys_.before_rope || !coded(keys_, t, j)) return number(keys_, t, j, head, i);
-    const int half = c_.head_dim / 2, p = i % half;
-    const auto angle = static_cast<double>(angle_of(j, p));
-    const double k0 = number(keys_, t, j, head, p), k1 = number(keys_, t, j, head, half + p);
-    return i < half ? k0 * std::cos(angle) - k1 * std::sin(angle)
-                    : k1 * std::cos(angle) + k0 * std::sin(angle);
   }
 
   double number(const Side& s, std::int64_t t, std::int64_t j, int head, int i) const {

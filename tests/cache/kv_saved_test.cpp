@@ -16,8 +16,7 @@ namespace leq {
 namespace {
 
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
-constexpr KvType kPackedTypes[] = {KvType::int4,  KvType::simq8,      KvType::simq4_b64,
-                                   KvType::simq2, KvType::int4_plain, KvType::simq4_pre};
+constexpr KvType kPackedTypes[] = {KvType::int4, KvType::simq8, KvType::simq4, KvType::simq2};
 
 // Lets the backend write `rows` positions of random keys and values into every layer.
 void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t rows,
@@ -37,7 +36,7 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     for (std::int64_t i = 0; i < rows * qkv.value_stride; ++i) qkv.values[i] = random.normal();
     const KvLayer kv = cache.layer(layer);
-    backend.quantize_kv_blocks({rows, {&run, 1}}, attention, rope, {&kv, 1});
+    backend.quantize_kv_blocks({rows, {&run, 1}}, attention, {&kv, 1});
     backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   }
   cache.settle();
@@ -62,7 +61,7 @@ void feed_rows(Backend& backend, KvCache& cache, std::int32_t sequence, std::int
     }
   }
   const KvLayer kv = cache.layer(0);
-  backend.quantize_kv_blocks({rows, {&run, 1}}, attention, rope, {&kv, 1});
+  backend.quantize_kv_blocks({rows, {&run, 1}}, attention, {&kv, 1});
   backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   cache.settle();
 }

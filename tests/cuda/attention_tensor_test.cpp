@@ -105,9 +105,9 @@ TEST(TensorAttentionSpans, JoinTheSameInOneBlockAndInMany) {
 }
 
 // Rows whose records are too many for scratch take turns, and get what they get at once.
-class AttentionPreRope : public testing::TestWithParam<AttentionCase> {};
+class AttentionRowsInTurn : public testing::TestWithParam<AttentionCase> {};
 
-TEST_P(AttentionPreRope, ChangeNoNumber) {
+TEST_P(AttentionRowsInTurn, ChangeNoNumber) {
   AttentionCase c = GetParam();
   const AttentionData at_once(c);
   for (const bool exact : {false, true}) {
@@ -121,16 +121,16 @@ TEST_P(AttentionPreRope, ChangeNoNumber) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Generation, AttentionPreRope,
+    Generation, AttentionRowsInTurn,
     testing::Values(AttentionCase{kF16, kF16, 4, 4, 64, 0, {{1100, 1}, {17, 1}, {600, 1}}},
                     AttentionCase{kInt8, kInt8, 8, 2, 128, 600, {{1400, 1}, {40, 1}, {700, 1}}},
                     // Blocks of several rows, the last of a run not full.
                     AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{600, 3}, {1030, 5}, {510, 4}}}));
-INSTANTIATE_TEST_SUITE_P(Prompts, AttentionPreRope,
+INSTANTIATE_TEST_SUITE_P(Prompts, AttentionRowsInTurn,
                          testing::Values(AttentionCase{kF16, kF16, 4, 1, 64, 0, {{480, 70}}},
                                          AttentionCase{kInt8, kInt8, 2, 1, 96, 300, {{500, 66}}}));
 INSTANTIATE_TEST_SUITE_P(
-    Mixed, AttentionPreRope,
+    Mixed, AttentionRowsInTurn,
     testing::Values(
         AttentionCase{kF16, kF16, 4, 2, 32, 0, {{600, 1}, {500, 20}, {1100, 1}, {700, 1}}},
         AttentionCase{kInt8, kInt8, 4, 1, 64, 0, {{510, 6}, {600, 1}, {520, 1}, {700, 3}}}));

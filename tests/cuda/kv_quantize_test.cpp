@@ -32,10 +32,8 @@ std::vector<std::byte> random_halves(std::size_t bytes) {
 struct Types {
   KvType keys, values;
 };
-// The last: a block of both is two of the keys'.
-constexpr Types kTypes[] = {{KvType::simq4, KvType::simq4},
-                            {KvType::simq2_b64, KvType::simq2_b64},
-                            {KvType::simq4, KvType::simq2_b64}};
+constexpr Types kTypes[] = {
+    {KvType::simq4, KvType::simq4}, {KvType::simq2, KvType::simq2}, {KvType::simq4, KvType::simq2}};
 
 using Steps = std::vector<std::pair<int, int>>;
 constexpr int kPages = kPositions / 64;

@@ -61,9 +61,9 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
 }
 
 // Rows of generation, longer runs, and both in one step; of scratch for a few of them.
-class PackedPreRope : public testing::TestWithParam<PackedCase> {};
+class PackedRowsInTurn : public testing::TestWithParam<PackedCase> {};
 
-TEST_P(PackedPreRope, ChangeNoNumber) {
+TEST_P(PackedRowsInTurn, ChangeNoNumber) {
   PackedCase c = GetParam();
   // The prompts have too many rows to be cut into spans.
   const PackedSteps steps = {{{0, 0, 590}},
@@ -140,23 +140,21 @@ TEST_P(PackedAttention, PagesHoldTheCodesOfClosedBlocks) {
 constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8, kInt4 = KvType::int4,
                  kSimq8 = KvType::simq8, kSimq4 = KvType::simq4, kSimq2 = KvType::simq2;
 
-INSTANTIATE_TEST_SUITE_P(
-    Tensor, PackedAttention,
-    testing::Values(PackedCase{kSimq4, kSimq4, 4, 2, 64, 0, {150, 97}},
-                    PackedCase{kSimq4, kSimq4, 5, 1, 128, 0, {140}},
-                    PackedCase{kSimq4, kSimq4, 2, 2, 64, 0, {130}, 0, 0},
-                    PackedCase{kSimq4, kSimq4, 3, 1, 80, 40, {130}, 4, 8},
-                    PackedCase{KvType::simq4_b64, KvType::simq4_b64, 2, 1, 96, 0, {200}, 4, 16},
-                    PackedCase{kSimq2, kSimq2, 4, 1, 64, 0, {150}, 4, 16},
-                    PackedCase{kSimq2, kSimq2, 4, 2, 128, 0, {130}, 64, 5},
-                    PackedCase{KvType::simq2_b64, KvType::simq2_b64, 2, 2, 48, 0, {150}, 0, 1},
-                    PackedCase{kSimq8, kSimq8, 4, 2, 64, 70, {150}},
-                    PackedCase{kSimq8, kSimq8, 4, 1, 128, 0, {120}},
-                    PackedCase{KvType::simq8_b64, KvType::simq8_b64, 1, 1, 16, 0, {150}, 1, 0},
-                    PackedCase{kInt4, kInt4, 4, 2, 64, 0, {150}},
-                    PackedCase{kInt4, kInt4, 4, 1, 128, 60, {110}},
-                    PackedCase{kInt4, kInt4, 2, 2, 80, 0, {90}},
-                    PackedCase{KvType::int4_plain, KvType::int4_plain, 4, 1, 64, 0, {80}}));
+INSTANTIATE_TEST_SUITE_P(Tensor, PackedAttention,
+                         testing::Values(PackedCase{kSimq4, kSimq4, 4, 2, 64, 0, {150, 97}},
+                                         PackedCase{kSimq4, kSimq4, 5, 1, 128, 0, {140}},
+                                         PackedCase{kSimq4, kSimq4, 2, 2, 64, 0, {130}, 0, 0},
+                                         PackedCase{kSimq4, kSimq4, 3, 1, 80, 40, {130}, 4, 8},
+                                         PackedCase{kSimq4, kSimq4, 2, 1, 96, 0, {200}, 4, 16},
+                                         PackedCase{kSimq2, kSimq2, 4, 1, 64, 0, {150}, 4, 16},
+                                         PackedCase{kSimq2, kSimq2, 4, 2, 128, 0, {130}, 64, 5},
+                                         PackedCase{kSimq2, kSimq2, 2, 2, 48, 0, {150}, 0, 1},
+                                         PackedCase{kSimq8, kSimq8, 4, 2, 64, 70, {150}},
+                                         PackedCase{kSimq8, kSimq8, 4, 1, 128, 0, {120}},
+                                         PackedCase{kSimq8, kSimq8, 1, 1, 16, 0, {150}, 1, 0},
+                                         PackedCase{kInt4, kInt4, 4, 2, 64, 0, {150}},
+                                         PackedCase{kInt4, kInt4, 4, 1, 128, 60, {110}},
+                                         PackedCase{kInt4, kInt4, 2, 2, 80, 0, {90}}));
 
 // Blocks for spans, and spans joined in one block.
 INSTANTIATE_TEST_SUITE_P(Spans, PackedAttention,
@@ -170,13 +168,13 @@ INSTANTIATE_TEST_SUITE_P(
                     PackedCase{kInt4, kInt4, 5, 1, 48, 0, {100}, -1, -1, true},
                     PackedCase{kSimq4, kF16, 2, 1, 32, 0, {100}, -1, -1, true},
                     PackedCase{kF32, kSimq4, 2, 1, 32, 0, {100}, -1, -1, true},
-                    PackedCase{kInt4, KvType::simq4_b64, 2, 1, 32, 0, {140}, 4, 0, true},
+                    PackedCase{kInt4, kSimq4, 2, 1, 32, 0, {140}, 4, 0, true},
                     PackedCase{kSimq2, kInt8, 2, 2, 32, 0, {100}, 4, 16, true},
                     PackedCase{kSimq2, kSimq2, 2, 1, 160, 0, {70}, 0, 3, true},
                     PackedCase{kSimq4, kSimq4, 2, 1, 16, 0, {530}, 4, 32, true}));
 
 INSTANTIATE_TEST_SUITE_P(
-    Types, PackedPreRope,
+    Types, PackedRowsInTurn,
     testing::Values(PackedCase{kSimq4, kSimq4, 4, 1, 16, 150, {612, 570}},
                     PackedCase{kInt4, kInt4, 4, 2, 32, 150, {612, 570}},
                     PackedCase{kSimq2, kSimq2, 4, 1, 32, 150, {612, 570}},

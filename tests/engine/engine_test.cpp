@@ -254,8 +254,7 @@ INSTANTIATE_TEST_SUITE_P(Kv, Engines,
                                          EngineCase{"storyteller", KvType::int8},
                                          EngineCase{"storyteller", KvType::int4},
                                          EngineCase{"storyteller", KvType::simq4},
-                                         EngineCase{"storyteller", KvType::simq2_b64},
-                                         EngineCase{"storyteller", KvType::simq4_pre},
+                                         EngineCase{"storyteller", KvType::simq2},
                                          EngineCase{"qwen35-tiny", KvType::f16},
                                          EngineCase{"qwen35-tiny", KvType::int8}));
 

@@ -112,8 +112,7 @@ TEST_P(KeptTextsTest, ASmallerCacheKeepsWhatWasUsedLast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, KeptTextsTest,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4,
-                                         KvType::simq4_pre));
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
 
 class KeptFiles : public testing::Test {
  protected:

@@ -212,8 +212,7 @@ TEST_P(SavedPrompts, WhatIsNotOfThisModelIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, SavedPrompts,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4,
-                                         KvType::simq4_pre));
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
 
 }  // namespace
 }  // namespace leq

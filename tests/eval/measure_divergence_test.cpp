@@ -105,8 +105,8 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
 }
 
 // Keys of this model have biases that are far larger than themselves. Codes of four bits along
-// tokens have to span them: a cache as other engines store it loses by far what ours does not.
-TEST(MeasureDivergence, LargeKeyBiasesRuinPlainInt4Alone) {
+// tokens would have to span them: a KL above 0.1 (docs/kv-cache.md).
+TEST(MeasureDivergence, LargeKeyBiasesSpoilNoType) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");
   const test::TemporaryFolder temporary;
@@ -121,11 +121,8 @@ TEST(MeasureDivergence, LargeKeyBiasesRuinPlainInt4Alone) {
         .summarize(Protocol::hf)
         .kl_mean.value;
   };
-  const double plain = kl(KvType::int4_plain);
-  EXPECT_GT(plain, 0.1);
-  EXPECT_NE(kl(KvType::simq4), kl(KvType::simq4_pre)) << "keys are not coded alike";
-  for (const KvType ours : {KvType::int4, KvType::int8, KvType::simq4, KvType::simq4_pre}) {
-    EXPECT_LT(kl(ours), plain / 10) << kv_type_name(ours);
+  for (const KvType type : {KvType::int4, KvType::int8, KvType::simq4}) {
+    EXPECT_LT(kl(type), 0.01) << kv_type_name(type);
   }
 }
 

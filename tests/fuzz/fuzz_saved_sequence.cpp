@@ -15,8 +15,8 @@
 
 namespace {
 
-constexpr std::array kTypes = {leq::KvType::f16,   leq::KvType::int8,      leq::KvType::int4,
-                               leq::KvType::simq4, leq::KvType::simq2_b64, leq::KvType::simq8_pre};
+constexpr std::array kTypes = {leq::KvType::f16,   leq::KvType::int8,  leq::KvType::int4,
+                               leq::KvType::simq4, leq::KvType::simq2, leq::KvType::simq8};
 
 struct Cache {
   std::unique_ptr<leq::Backend> backend = leq::make_cpu_backend({1, leq::Isa::portable});

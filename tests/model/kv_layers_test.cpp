@@ -95,11 +95,8 @@ TEST(KvLayers, BiasesThatTurnFastNeedWiderKeysUnderEveryType) {
   const ModelConfig brief = turning(64);
   EXPECT_FALSE(is_widened(brief, 3, 64, KvType::int8));
   EXPECT_FALSE(is_widened(config, 0, 64, KvType::f16));
-  // Before RoPE a bias does not turn; plain int4 is left alone with it.
-  EXPECT_FALSE(is_widened(config, 0, 64, KvType::simq4_pre));
-  EXPECT_FALSE(is_widened(config, 0, 64, KvType::int4_plain));
   EXPECT_TRUE(keys_are_centred(KvType::int4) && keys_are_centred(KvType::int8));
-  EXPECT_FALSE(keys_are_centred(KvType::int4_plain) || keys_are_centred(KvType::simq4_pre));
+  EXPECT_FALSE(keys_are_centred(KvType::f16) || keys_are_centred(KvType::simq4));
 }
 
 // A session with types of its own for some layers, fed 150 tokens.
@@ -139,11 +136,11 @@ TEST(KvLayers, EachLayerMayHaveTypesOfItsOwn) {
   EXPECT_NE(logits(KvType::simq4, "0=int8"), logits(KvType::simq4, ""));
   EXPECT_NE(logits(KvType::simq4, "0=int8/simq4"), logits(KvType::simq4, "0=int8"));
 
-  OwnTypes mixed(model, KvType::simq2, "1-2=int4-plain/f16");
+  OwnTypes mixed(model, KvType::simq2, "1-2=int4/f16");
   const KvShape& shape = mixed.session().cache().shape();
   for (std::int64_t layer = 0; layer < 6; ++layer) {
     const bool own = layer == 1 || layer == 2;
-    EXPECT_EQ(shape.type(layer, KvPart::keys), own ? KvType::int4_plain : KvType::simq2);
+    EXPECT_EQ(shape.type(layer, KvPart::keys), own ? KvType::int4 : KvType::simq2);
     EXPECT_EQ(shape.type(layer, KvPart::values), own ? KvType::f16 : KvType::simq2);
   }
   EXPECT_EQ(mixed.session().plan().kv_bytes,

@@ -17,13 +17,9 @@ class MemoryPlanOf : public ::testing::TestWithParam<const char*> {};
 TEST_P(MemoryPlanOf, EqualsTheEnginesOwnPeakToTheByte) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   for (const char* type : {"f32", "int8", "int4-g128"}) {
-    for (const KvType kv :
-         {KvType::f32, KvType::f16, KvType::int8, KvType::int4, KvType::simq4, KvType::simq4_pre}) {
+    for (const KvType kv : {KvType::f32, KvType::f16, KvType::int8, KvType::int4, KvType::simq4}) {
       for (const int threads : {1, 2}) {
         const Model model(test::quantized(folder, type), {});
-        const ModelConfig& config = model.config();
-        const bool turns_whole = config.has_rope() && config.rope_dims() == config.head_dim;
-        if (kv_scheme(kv).before_rope && !turns_whole) continue;
         const auto backend = make_backend({"cpu", threads});
         RunLimits limits;
         limits.context = 300;

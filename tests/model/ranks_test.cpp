@@ -162,8 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny", "int8", KvType::f16, ActChoice::tensor},
         Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
         Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4},
-        Case{"qwen3-tiny", "int8", KvType::simq4_pre},
-        Case{"qwen3moe-tiny", "f32", KvType::f16}, Case{"qwen3moe-tiny", "int8", KvType::int8},
+        Case{"qwen3-tiny", "int8", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
+        Case{"qwen3moe-tiny", "int8", KvType::int8},
         Case{"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
         Case{"qwen3moe-tiny", "int4-g32", KvType::simq4}),
     case_name);
@@ -176,7 +176,6 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"mistral-tiny", "int8", KvType::simq4},
                                            Case{"qwen2-tiny", "int8", KvType::int8},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
-                                           Case{"qwen2-tiny-kbias", "int8", KvType::simq4_pre},
                                            Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
                          case_name);
 

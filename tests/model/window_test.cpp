@@ -100,8 +100,7 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Windows,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2,
-                                         KvType::simq4_pre),
+                         testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2),
                          [](const auto& item) {
                            std::string name(kv_type_name(item.param));
                            std::replace(name.begin(), name.end(), '-', '_');

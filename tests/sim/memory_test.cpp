@@ -60,8 +60,8 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
   const auto backend = make_backend({.device = "sim", .threads = 1});
   const auto layout = make_layout({.device = "cuda"});
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const KvType kv : {KvType::simq2, KvType::simq2_b64, KvType::simq4, KvType::int4,
-                          KvType::simq8, KvType::int8, KvType::f16, KvType::f32}) {
+  for (const KvType kv : {KvType::simq2, KvType::simq4, KvType::int4, KvType::simq8, KvType::int8,
+                          KvType::f16, KvType::f32}) {
     const RunLimits limits = limits_of(model, kv, 300);
     const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
@@ -113,17 +113,6 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   }
 }
 
-TEST(SimMemoryOf, KeysFromBeforeRopeAreRefused) {
-  const auto layout = make_layout({.device = "cuda"});
-  EXPECT_GT(layout->page_bytes(KvPart::values, KvType::simq4_pre, 2, 64), 0u);
-  try {
-    (void)layout->page_bytes(KvPart::keys, KvType::simq4_pre, 2, 64);
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("before RoPE"), std::string::npos) << error.what();
-  }
-}
-
 // A session that can be stopped on one device and go on elsewhere.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
@@ -172,7 +161,7 @@ TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
   for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq8},
-                                     {KvType::simq2_b64, KvType::int4},
+                                     {KvType::simq8, KvType::int4},
                                      {KvType::int4, KvType::simq2}}) {
     RunLimits limits = limits_of(model, keys, values, 256);
     limits.kv_recent = 20;

@@ -75,7 +75,7 @@ TEST(Fit, EqualsThePeakOfAFullRun) {
       {"gpt2", "int8", 192, 1, 512, KvType::f32, KvType::f16, 1},
       {"gpt2", "f16", 65, 1, 16, KvType::int8, KvType::int8, 2},
       {"llama", "int8", 192, 2, 64, KvType::simq4, KvType::simq2, 2},
-      {"llama", "int8", 192, 1, 64, KvType::simq8_b64, KvType::int4, 1},
+      {"llama", "int8", 192, 1, 64, KvType::simq8, KvType::int4, 1},
   };
   for (const FitCase& c : cases) {
     const std::string path = make_small_model(folder, c.family, c.type);

@@ -41,9 +41,8 @@ std::set<std::string> settings_of_sources(const std::vector<std::string>& folder
 // All words that the tools take, as their help shows them.
 std::set<std::string> flags_of_tools() {
   std::set<std::string> found;
-  for (const char* tool :
-       {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench", "leq-server",
-        "leq-compare", "leq-export"}) {
+  for (const char* tool : {"leq-quantize", "leq-run", "leq-perplexity", "leq-inspect", "leq-bench",
+                           "leq-server", "leq-compare", "leq-export"}) {
     found.merge(matches(run_program(tool, {"--help"}).out, R"((?:^|\n|, ) *(--?[a-z][a-z0-9-]*))"));
   }
   return found;
@@ -124,8 +123,6 @@ TEST(SettingFlags, MessagesOfTheLibraryTellFlagsToUsersOfTools) {
                 kv_type_names(", ").replace(kv_type_names(", ").rfind(", "), 2, " or ") +
                 "; the closest is int8");
   EXPECT_EQ(limits({.kv_sinks = 65}), "--kv-sink 65: expected 0 to 64");
-  EXPECT_EQ(told([] { (void)with_kv_block(KvType::simq4, 48, Setting{"kv_block"}); }),
-            "--kv-block 48: expected 32 or 64");
   EXPECT_EQ(told([] { parse_search_strategy("luck"); }),
             "--search: expected grid | entropy | greedy | sens | learned, found 'luck'");
   EXPECT_TRUE(told([] {

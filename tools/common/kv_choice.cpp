@@ -55,13 +55,6 @@ std::vector<Option> kv_detail_options(const std::string& group) {
            .group = group,
            .minimum = 0,
            .maximum = 1 << 20},
-          {.name = "kv-block",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "simq types: positions whose keys share scales, 32 or 64 (default 32)",
-           .group = group,
-           .minimum = 32,
-           .maximum = 64},
           {.name = "ctx-checkpoints",
            .kind = OptionKind::integer,
            .value_name = "N",
@@ -76,21 +69,7 @@ std::vector<Option> kv_detail_options(const std::string& group) {
            .value_name = "LAYERS=T",
            .help = "layers, counted from 0, with types of their own: 0-1,27=f16, or 3=int8/simq4 "
                    "for keys / values; may be repeated",
-           .group = group},
-          {.name = "kv-rope",
-           .kind = OptionKind::text,
-           .value_name = "WHEN",
-           .help = "simq types: keys are coded as they are before RoPE and turned when read, which "
-                   "is slower, or after it (default post)",
-           .group = group,
-           .choices = {"pre", "post"}},
-          {.name = "kv-hadamard",
-           .kind = OptionKind::text,
-           .value_name = "ON",
-           .help = "int4: heads are turned by a Hadamard matrix and keys stored less their centre; "
-                   "off: plain int4, for comparison (default on)",
-           .group = group,
-           .choices = {"on", "off"}}};
+           .group = group}};
 }
 
 void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
@@ -106,40 +85,16 @@ void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
 }
 
 void choose_kv_details(const Options& options, RunLimits& limits) {
-  KvType &keys = limits.key_type, &values = limits.value_type;
   for (const std::string& text : options.list("kv-layers")) {
     for (const KvLayerTypes& own : parse_kv_layers(text, Setting{"kv_layers"})) {
       limits.kv_layers.push_back(own);
     }
   }
-  const auto require_use = [&](std::string_view name, bool useful, std::string_view types) {
-    require(useful || !options.given(name), ErrorKind::bad_setting, "--", name, ": types ",
-            kv_type_name(keys), " and ", kv_type_name(values), " have no use for it; give ",
-            Setting{"key_type"}, types);
-  };
-  const bool blocked = kv_residual(limits).copies();
-  constexpr std::string_view kBlocked = " simq8, simq4 or simq2";
-  for (const char* name : {"kv-sink", "kv-residual", "kv-block"}) {
-    require_use(name, blocked, kBlocked);
-  }
-  require_use("kv-rope", kv_scheme(keys).blocked(), kBlocked);
-  const auto int4 = [](KvType one) {
-    return with_kv_hadamard(one, KvHadamard::off) == KvType::int4_plain;
-  };
-  require_use("kv-hadamard", int4(keys) || int4(values), " int4");
-  if (options.given("kv-block")) {
-    for (KvType* one : {&keys, &values}) {
-      *one = with_kv_block(*one, options.integer("kv-block"), Setting{"kv_block"});
-    }
-  }
-  if (options.given("kv-rope")) {
-    keys = with_kv_rope(keys, options.text("kv-rope") == "pre" ? KvRope::pre : KvRope::post);
-  }
-  if (options.given("kv-hadamard")) {
-    const bool on = options.text("kv-hadamard") == "on";
-    for (KvType* one : {&keys, &values}) {
-      *one = with_kv_hadamard(*one, on ? KvHadamard::on : KvHadamard::off);
-    }
+  for (const char* name : {"kv-sink", "kv-residual"}) {
+    require(kv_residual(limits).copies() || !options.given(name), ErrorKind::bad_setting, "--",
+            name, ": types ", kv_type_name(limits.key_type), " and ",
+            kv_type_name(limits.value_type), " have no use for it; give ", Setting{"key_type"},
+            " simq8, simq4 or simq2");
   }
   if (const auto kept = number_of(options, "ctx-checkpoints")) limits.kept_states = *kept;
   limits.kv_sinks = number_of(options, "kv-sink");

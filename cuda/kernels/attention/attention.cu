@@ -20,16 +20,12 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
     case KvType::int8:
       return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
     case KvType::int4:
-    case KvType::int4_plain:
       return launch_packed_attention<4, false, 0>(a, plan, stream);
     case KvType::simq8:
-    case KvType::simq8_b64:
       return launch_packed_attention<8, true, 0>(a, plan, stream);
     case KvType::simq4:
-    case KvType::simq4_b64:
       return launch_packed_attention<4, true, 64>(a, plan, stream);
     case KvType::simq2:
-    case KvType::simq2_b64:
       return launch_packed_attention<2, true, 32>(a, plan, stream);
     default:
       return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);

@@ -158,10 +158,10 @@ class CpuBackend final : public Backend {
     cpu::run_experts_add(linear_context(), products, routes, down, x);
   }
 
-  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
+  void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
-    cpu::quantize_kv_blocks(attention_context(), batch, shape, rope, layers);
+    cpu::quantize_kv_blocks(attention_context(), batch, shape, layers);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,

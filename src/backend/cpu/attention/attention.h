@@ -32,8 +32,7 @@ std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const Atte
 // Operations::quantize, rope_append and attention. Throw Error for a row that is not finite, a
 // position beyond the table or the pages, and scratch reserved for less.
 void quantize_kv_blocks(const AttentionContext& context, const BatchView& batch,
-                        const AttentionShape& shape, RopeTable& rope,
-                        std::span<const KvLayer> layers);
+                        const AttentionShape& shape, std::span<const KvLayer> layers);
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv);
 void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,

@@ -1,10 +1,9 @@
 #include "backend/cpu/attention/attention_packed.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
-#include "backend/tables.h"
 #include "base/prefetch.h"
 
 namespace leq::cpu {
@@ -13,13 +12,10 @@ namespace {
 const KvScheme& keys_of(const SpanWork& work) { return kv_scheme(work.head.kv.key_type); }
 const KvScheme& values_of(const SpanWork& work) { return kv_scheme(work.head.kv.value_type); }
 
-// Whether keys were coded before RoPE.
-bool rotated(const SpanWork& work) {
-  return keys_of(work).before_rope && work.head.shape.key_rope != nullptr;
-}
-
-constexpr int kHalf = 32;  // positions of a page that have queries of their own
-static_assert(kHalf == kRopeBlock);
+constexpr int kHalf = 32;  // positions of a page that have queries of their own: a block of keys
+static_assert(std::ranges::all_of(kKvSchemes, [](const KvScheme& s) {
+  return !s.blocked() || s.block == kHalf;
+}));
 
 int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
@@ -68,83 +64,6 @@ void score_sinks(const SpanWork& work, int page, int kv_head, Tile queries, Colu
   }
 }
 
-// Halves of a page that lie in `wide` as numbers, rotated.
-struct StagedHalves {
-  bool there[2] = {};
-};
-
-// Where a half lies: a place for each where several tiles of queries read them, else one for both,
-// which stays in the first-level cache.
-float* staged_half(const SpanWork& work, int half) {
-  const int place = tile_count(work.head) > 1 ? half : 0;
-  return work.scratch.wide + place * kHalf * work.head.shape.head_dim;
-}
-
-RopeTile rope_tile(const SpanWork& work, int page, int kv_head, int half) {
-  const HeadBlock& head = work.head;
-  const HeadPage keys = work.keys(page, kv_head);
-  const int dims = head.shape.head_dim, ends = half * kHalf / keys_of(work).block * dims;
-  RopeTile tile;
-  tile.dims = dims;
-  tile.half = half;
-  tile.keys = reinterpret_cast<const std::uint8_t*>(keys.numbers);
-  tile.scales = keys.scales + ends;
-  tile.minima = keys.minima + ends;
-  tile.rope = reinterpret_cast<const float*>(head.shape.key_rope->block_rope.data());
-  return tile;
-}
-
-// Scores of queries, rotated back to a half's first position, against its keys.
-void score_half(const SpanWork& work, RopeTile keys, PreRopeScoreTile tile, StagedHalves& staged,
-                Ahead ahead) {
-  const HeadBlock& head = work.head;
-  const int bits = packed_index(keys_of(work).bits);
-  if (tile_count(head) == 1 && head.packed.pre_rope_scores[bits] != nullptr) {
-    tile.keys = keys;
-    tile.keys.ahead = ahead;
-    return head.packed.pre_rope_scores[bits](tile);
-  }
-  ScoreTile numbers;
-  numbers.keys = keys.out = staged_half(work, keys.half);
-  numbers.dims = keys.dims;
-  numbers.last_block = kHalf / kKeyBlock;
-  numbers.queries = tile.queries;
-  std::copy_n(tile.query, kQueryTile, numbers.query);
-  std::copy_n(tile.scores, kQueryTile, numbers.scores);
-  if (!staged.there[keys.half]) {
-    keys.ahead = take_part(ahead, 2);
-    head.packed.rope[bits](keys);
-    staged.there[keys.half] = true;
-  }
-  numbers.ahead = ahead;
-  head.kernels.kv[static_cast<std::size_t>(KvType::f32)].scores(numbers);
-}
-
-// The same for keys that were coded before RoPE, half by half: q rotated back to the half's first
-// position, keys rotated on from there.
-void score_pre_rope(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
-                    StagedHalves& staged, Ahead& ahead) {
-  const HeadBlock& head = work.head;
-  const int dims = head.shape.head_dim;
-  const auto* table = reinterpret_cast<const float*>(head.shape.key_rope->memory.data());
-  const int first = columns.first / kHalf, end = (columns.last + kHalf - 1) / kHalf;
-  for (int half = first; half < end; ++half) {
-    const float* row = table + (work.page_position(page) + half * kHalf) * dims;
-    // Rows that are used lie far apart; the heads of a page use the same one.
-    if (kv_head == 0) prefetch<3>(row + kHalf * dims, dims * sizeof(float));
-    PreRopeScoreTile tile;
-    tile.queries = queries.last - queries.first;
-    for (int r = 0; r < tile.queries; ++r) {
-      float* rotated = work.scratch.folded + r * dims;
-      head.packed.inverse_rope(work.scratch.queries[queries.first + r], row, dims, rotated);
-      tile.query[r] = rotated;
-      tile.scores[r] = work.scores(queries.first + r, page) + half * kHalf;
-    }
-    score_half(work, rope_tile(work, page, kv_head, half), tile, staged,
-               take_part(ahead, end - half));
-  }
-}
-
 // Codes of the blocks of keys in columns [first, last), for queries that see them closed.
 void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                   Ahead& ahead) {
@@ -164,23 +83,18 @@ void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Col
     const int query = queries.first + r;
     tile.scores[r] = work.scores(query, page);
     for (int half = columns.first / kHalf; half * kHalf < columns.last; ++half) {
-      const int block = half * kHalf / scheme.block;
-      const bool same = half > columns.first / kHalf && scheme.block > kHalf;
-      float* folded = work.scratch.folded + (2 * r + (same ? half - 1 : half)) * dims;
-      if (!same) {
-        head.packed.fold(work.scratch.queries[query], keys.scales + block * dims, dims, folded);
-      }
+      float* folded = work.scratch.folded + (2 * r + half) * dims;
+      head.packed.fold(work.scratch.queries[query], keys.scales + half * dims, dims, folded);
       tile.query[r][half] = folded;
       tile.start[r][half] =
-          work.scratch.starts[query * kSpanBlocks + page * kPageTokens / scheme.block + block];
+          work.scratch.starts[query * kSpanBlocks + page * (kPageTokens / kHalf) + half];
     }
   }
   head.packed.scores[packed_index(scheme.bits)](tile);
 }
 
 // Keys along channels: codes for those that see their blocks closed.
-void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, StagedHalves& staged,
-                  Ahead& ahead) {
+void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const int block = keys_of(work).block;
   const Columns any = in_page(work.any(queries), page);
   const Columns sinks = sinks_in(work, page);
@@ -193,11 +107,7 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Sta
     while (last < any.last && closed_at(last) == closed) last += block;
     const Tile coded = {closed, queries.last}, open = {queries.first, closed};
     if (coded.first < coded.last) {
-      if (rotated(work)) {
-        score_pre_rope(work, page, kv_head, coded, {first, last}, staged, ahead);
-      } else {
-        score_closed(work, page, kv_head, coded, {first, last}, ahead);
-      }
+      score_closed(work, page, kv_head, coded, {first, last}, ahead);
       const Columns own = {std::max(first, sinks.first), std::min(last, sinks.last)};
       if (!own.empty()) score_sinks(work, page, kv_head, coded, own);
     }
@@ -377,7 +287,7 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
 void begin_packed_span(const SpanWork& work) {
   const HeadBlock& head = work.head;
   if (keys_of(work).blocked()) {
-    if (!rotated(work)) start_queries(work);  // else minima are part of the keys
+    start_queries(work);
   } else if (kv_packed(head.kv.key_type)) {
     for (int query = 0; query < head.queries(); ++query) {
       work.scratch.starts[query * kSpanBlocks] = query_sum(work, query);
@@ -389,12 +299,11 @@ void begin_packed_span(const SpanWork& work) {
 }
 
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead) {
-  StagedHalves staged;
   for (int t = 0; t < tile_count(work.head); ++t) {
     const Tile queries = tile_at(work.head, kv_head, t);
     if (in_page(work.any(queries), page).empty()) continue;
     if (keys_of(work).blocked()) {
-      score_blocks(work, page, kv_head, queries, staged, ahead);
+      score_blocks(work, page, kv_head, queries, ahead);
     } else {
       score_tokens(work, page, kv_head, queries, ahead);
     }

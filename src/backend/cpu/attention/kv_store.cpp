@@ -83,25 +83,12 @@ void store_value(const StoreKernels& kernels, KvType type, const float* value, i
   kernels_of(kernels.attention, as).store(value, dims, at, page.scale(slot), page.minimum(slot));
 }
 
-// Keys of a page [4][d][16] as they were before RoPE. The table's rows are as long as the attention
-// factor f, and f times: here, where q is rotated back, and in the rotations within a block.
-void inverse_rope_slots(const PackedKernels& kernels, const KvBlockWork& work, float* keys) {
-  const auto* table = reinterpret_cast<const float*>(work.rope->memory.data());
-  const float f = work.rope->attention_factor;
-  const float factor = 1.0f / (f * f * f);
-  for (int first = work.first; first < work.last; first += kKeyBlock) {
-    kernels.inverse_rope_keys(table + (work.page_position + first) * work.dims, work.dims, factor,
-                              keys + first * work.dims);
-  }
-}
-
 // For each channel the codes of a block, put where the keys of 16 blocks lie side by side.
 void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
                    const HeadPage& page, float* wide) {
   const KvScheme& scheme = kv_scheme(work.type);
   kernels_of(kernels.attention, KvType::f16)
       .widen(copy.numbers, std::int64_t{kPageTokens} * work.dims, wide);
-  if (work.rope != nullptr) inverse_rope_slots(kernels.packed, work, wide);
   std::array<float, kPageTokens> channel;
   std::array<std::uint8_t, kPageTokens> codes;
   for (int first = work.first; first < work.last; first += scheme.block) {

@@ -7,7 +7,6 @@
 #include "backend/cpu/attention/attention_kernels.h"
 #include "backend/cpu/attention/kv_layout.h"
 #include "backend/cpu/attention/packed_kernels.h"
-#include "backend/tables.h"
 
 namespace leq::cpu {
 
@@ -30,8 +29,6 @@ struct KvBlockWork {
   int dims = 0;
   int first = 0, last = 0;
   int sinks = 0;
-  const RopeTable* rope = nullptr;  // keys are rotated back by it before; null: coded as they are
-  std::int64_t page_position = 0;   // of slot 0
 };
 void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
                    const HeadPage& page, float* wide);

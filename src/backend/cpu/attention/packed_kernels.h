@@ -36,29 +36,6 @@ struct PackedValueTile {
   float* out[kQueryTile] = {};  // [d]
 };
 
-// Half a page of keys that were coded before RoPE, as numbers: pair i of a key, channels i and
-// i + d/2, is rotated by the key's place in its half. k = fma(scale, float(code), minimum); first
-// of the pair fma(-k1, sine, k0 * cosine), second fma(k0, sine, k1 * cosine).
-struct RopeTile {
-  int dims = 0;                           // d
-  int half = 0;                           // of the page
-  const std::uint8_t* keys = nullptr;     // of the head in its page
-  const std::uint16_t* scales = nullptr;  // [d], of the half's block
-  const std::uint16_t* minima = nullptr;
-  const float* rope = nullptr;  // [2][d/2][32]: cosines, sines
-  Ahead ahead;
-  float* out = nullptr;  // [2][d][16]: pair i is rows 2 i and 2 i + 1
-};
-
-// Scores of some queries against such a half page: what `turn` and then the scores of f32 keys
-// give.
-struct PreRopeScoreTile {
-  RopeTile keys;
-  int queries = 0;
-  const float* query[kQueryTile] = {};  // [d], as inverse_rope leaves them
-  float* scores[kQueryTile] = {};       // [32]
-};
-
 inline constexpr int kMostDims = 1024;           // of a head
 inline constexpr int kPageColumns = 64;          // positions of a page
 inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
@@ -78,15 +55,6 @@ struct PackedKernels {
   // By number of bits: packed_index.
   void (*scores[3])(const PackedScoreTile& tile) noexcept;
   void (*values[3])(const PackedValueTile& tile) noexcept;
-  void (*rope[3])(const RopeTile& tile) noexcept;
-  // Both in one pass; null where two passes are used.
-  void (*pre_rope_scores[3])(const PreRopeScoreTile& tile) noexcept = {};
-  // A query rotated back by a row of the RoPE table [2][d/2]: out[2 i] = fma(x1, sine, x0 *
-  // cosine), out[2 i + 1] = fma(-x0, sine, x1 * cosine) of pair (x[i], x[i + d/2]).
-  void (*inverse_rope)(const float* x, const float* row, int dims, float* out) noexcept;
-  // Sixteen neighbouring keys [d][16], each rotated back by its row of the table [16][2][d/2], then
-  // times `factor`; in place.
-  void (*inverse_rope_keys)(const float* rows, int dims, float factor, float* keys) noexcept;
   void (*chains)(const ChainTile& tile) noexcept;
   // out = query * scale, f16 scales
   void (*fold)(const float* query, const std::uint16_t* scales, int dims, float* out) noexcept;

@@ -49,22 +49,9 @@ float query_factor(const RopeTable& rope, const AttentionShape& shape, std::int6
   return factors[position / rope.query_period];
 }
 
-// The first rows of the table as columns.
-void fill_block_rope(RopeTable& rope) {
-  const std::size_t numbers = 2 * rope.inv_freq.size();
-  std::vector<float> rows(numbers * kRopeBlock);
-  fill_rope_rows(rope, 0, kRopeBlock, rows.data());
-  auto* columns = reinterpret_cast<float*>(rope.block_rope.data());
-  for (std::size_t i = 0; i < numbers; ++i) {
-    for (std::size_t t = 0; t < kRopeBlock; ++t)
-      columns[i * kRopeBlock + t] = rows[t * numbers + i];
-  }
-}
-
 void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   if (end <= rope.filled) return;
   const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
-  if (rope.filled == 0 && rope.block_rope.size() > 0) fill_block_rope(rope);
   auto* table = reinterpret_cast<float*>(rope.memory.data());
   const std::int64_t first = rope.filled;
   pool.run((end - first + 63) / 64, [&](std::int64_t task, int) {
@@ -186,8 +173,6 @@ void quantize_head(const AttentionContext& context, const ClosedPage& closed,
   };
   KvBlockWork work = {kv.key_type, shape.head_dim, closed.first, closed.last, closed.sinks};
   if (kv_scheme(kv.key_type).blocked()) {
-    work.rope = kv_scheme(kv.key_type).before_rope ? shape.key_rope : nullptr;
-    work.page_position = closed.position;
     quantize_keys(kernels, work, copy(KvPart::keys),
                   key_head(kv, closed.page, shape.kv_heads, shape.head_dim, kv_head), wide);
   }
@@ -212,18 +197,13 @@ void quantize_pages(const AttentionContext& context, const AttentionPlan& plan,
 }  // namespace
 
 void quantize_kv_blocks(const AttentionContext& context, const BatchView& batch,
-                        const AttentionShape& shape, RopeTable& rope,
-                        std::span<const KvLayer> layers) {
+                        const AttentionShape& shape, std::span<const KvLayer> layers) {
   if (shape.kv_heads == 0 || layers.empty()) return;
   check_pages(batch);
   const std::vector<ClosedPage> pages = closed_pages(batch, layers[0], Whole::before_the_batch);
   if (pages.empty()) return;
-  const std::int64_t end = batch.end_position();
-  if (shape.rotary) {
-    check_rope(rope, shape, end);
-    fill_rope(context.pool, rope, end);
-  }
-  const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
+  const AttentionPlan plan =
+      plan_attention(context.pool.threads(), batch.tokens, shape, batch.end_position());
   require_scratch(plan, context.scratch);
   quantize_pages(context, plan, pages, shape, layers);
 }

@@ -141,34 +141,6 @@ void neon_values(const PackedValueTile& tile) noexcept {
   for (; first < tile.queries; ++first) value_rows<bits, 1>(tile, first);
 }
 
-template <int bits>
-void neon_rope(const RopeTile& tile) noexcept {
-  constexpr int kBlocks = 8 / bits;
-  const int half = tile.dims / 2;
-  for (int b = 0; b < 2; ++b) {
-    const int block = tile.half * 2 + b;
-    const std::uint8_t* rows = tile.keys + std::int64_t{block / kBlocks} * tile.dims * 16;
-    float* out = tile.out + b * tile.dims * kKeyBlock;
-    for (int p = 0; p < half; ++p, out += 2 * kKeyBlock) {
-      const auto keys = [&](int c) {
-        Sixteen key = keys16<bits>(rows + c * 16, block % kBlocks);
-        const float32x4_t minimum = vdupq_n_f32(value_of(tile.minima[c]));
-        const float scale = value_of(tile.scales[c]);
-        for (float32x4_t& part : key.part) part = vfmaq_n_f32(minimum, part, scale);
-        return key;
-      };
-      const Sixteen k0 = keys(p), k1 = keys(half + p);
-      const float* cosines = tile.rope + p * 2 * kKeyBlock + b * kKeyBlock;
-      const float* sines = cosines + half * 2 * kKeyBlock;
-      for (int i = 0; i < 4; ++i) {
-        const float32x4_t c = vld1q_f32(cosines + i * 4), s = vld1q_f32(sines + i * 4);
-        vst1q_f32(out + i * 4, vfmsq_f32(vmulq_f32(k0.part[i], c), k1.part[i], s));
-        vst1q_f32(out + kKeyBlock + i * 4, vfmaq_f32(vmulq_f32(k1.part[i], c), k0.part[i], s));
-      }
-    }
-  }
-}
-
 constexpr PackedKernels neon_kernels() {
   PackedKernels all = kPackedKernels;
   all.scores[0] = neon_scores<8>;
@@ -177,9 +149,6 @@ constexpr PackedKernels neon_kernels() {
   all.values[0] = neon_values<8>;
   all.values[1] = neon_values<4>;
   all.values[2] = neon_values<2>;
-  all.rope[0] = neon_rope<8>;
-  all.rope[1] = neon_rope<4>;
-  all.rope[2] = neon_rope<2>;
   return all;
 }
 constexpr PackedKernels kNeonPacked = neon_kernels();

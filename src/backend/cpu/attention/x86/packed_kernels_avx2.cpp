@@ -271,59 +271,8 @@ void wide_chains(const ChainTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// Eight keys of one channel in each of a half page's two blocks of 16.
-template <int bits>
-void channel_keys(const std::uint8_t* row, std::int64_t block_bytes, __m128i begin, float scale,
-                  float minimum, __m256 (&keys)[2]) {
-  __m256i lanes[2] = {_mm256_srl_epi32(bytes8(row), begin)};
-  lanes[1] = bits == 8 ? bytes8(row + block_bytes) : _mm256_srli_epi32(lanes[0], bits);
-  for (int b = 0; b < 2; ++b) {
-    keys[b] =
-        _mm256_fmadd_ps(_mm256_set1_ps(scale), low_codes<bits>(lanes[b]), _mm256_set1_ps(minimum));
-  }
-}
-
-// Two registers hold what a row of 16 keys does.
-template <int bits>
-void wide_rope(const RopeTile& tile) noexcept {
-  constexpr int kBlocks = 8 / bits;
-  const std::int64_t dims = tile.dims, half = dims / 2;
-  const int block = tile.half * 2;
-  const std::uint8_t* rows = tile.keys + block / kBlocks * dims * 16;
-  const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
-  alignas(32) float scales[kMostDims], minima[kMostDims];
-  for (int c = 0; c < tile.dims; c += 8) {
-    _mm256_store_ps(scales + c, halves8(tile.scales + c, tile.dims - c));
-    _mm256_store_ps(minima + c, halves8(tile.minima + c, tile.dims - c));
-  }
-  Prefetcher ahead(tile.ahead, half);
-  for (std::int64_t p = 0; p < half; ++p) {
-    ahead.step(p);
-    const std::uint8_t *row0 = rows + p * 16, *row1 = rows + (half + p) * 16;
-#pragma GCC unroll 2
-    for (int i = 0; i < kKeyBlock; i += 8) {
-      __m256 k0[2], k1[2];
-      channel_keys<bits>(row0 + i, dims * 16, begin, scales[p], minima[p], k0);
-      channel_keys<bits>(row1 + i, dims * 16, begin, scales[half + p], minima[half + p], k1);
-#pragma GCC unroll 2
-      for (int b = 0; b < 2; ++b) {
-        const float* rope = tile.rope + (p * 2 + b) * kKeyBlock + i;
-        const __m256 cosines = _mm256_loadu_ps(rope);
-        const __m256 sines = _mm256_loadu_ps(rope + half * 2 * kKeyBlock);
-        float* out = tile.out + (b * dims + 2 * p) * kKeyBlock + i;
-        _mm256_storeu_ps(out, _mm256_fnmadd_ps(k1[b], sines, _mm256_mul_ps(k0[b], cosines)));
-        _mm256_storeu_ps(out + kKeyBlock,
-                         _mm256_fmadd_ps(k0[b], sines, _mm256_mul_ps(k1[b], cosines)));
-      }
-    }
-  }
-}
-
 constexpr PackedKernels kWide = {.scores = {wide_scores<8>, wide_scores<4>, wide_scores<2>},
                                  .values = {wide_values<8>, wide_values<4>, wide_values<2>},
-                                 .rope = {wide_rope<8>, wide_rope<4>, wide_rope<2>},
-                                 .inverse_rope = inverse_rope,
-                                 .inverse_rope_keys = inverse_rope_keys,
                                  .chains = wide_chains,
                                  .fold = fold,
                                  .rescale = rescale,
