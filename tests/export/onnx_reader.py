@@ -3,7 +3,7 @@ and onnxruntime."""
 
 import sys
 
-from exported import GREEDY, Work, check, finish, models, skip
+from exported import GREEDY, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -125,6 +125,8 @@ def main():
     for kind in ("bf16", "nf4", "uint4-g32", "int3-g32", "int8-g64"):
         weights_alone(work, story, "--type", kind)
     weights_alone(work, story, "--type", "int4-g64", "--hadamard")
+    for model in smollm2():
+        weights_alone(work, model, "--type", "int4-g64")
     finish()
 
 
