@@ -18,6 +18,7 @@
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/option_rows.h"
 #include "tools/common/plan_lines.h"
 #include "tools/perplexity/choices.h"
 
@@ -43,21 +44,6 @@ ToolSpec tool_spec() {
            .value_name = "FILE",
            .help = "the text, in UTF-8",
            .group = group},
-          {.name = "protocol",
-           .kind = OptionKind::text,
-           .value_name = "P",
-           .fallback = "hf",
-           .help = "which windows are fed and which tokens count",
-           .group = group,
-           .choices = {"hf", "hf-stride", "llamacpp-512"}},
-          {.name = "window",
-           .spellings = "-c --ctx-size",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "tokens in a window (default: the model's context, at most 2048)",
-           .group = group,
-           .minimum = 2,
-           .maximum = 16777216},
           {.name = "stride",
            .spellings = "--ppl-stride",
            .kind = OptionKind::integer,
@@ -67,19 +53,6 @@ ToolSpec tool_spec() {
            .group = group,
            .minimum = 1,
            .maximum = 16777216},
-          {.name = "chunks",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "measure the first N windows only; 0: all",
-           .group = group,
-           .minimum = 0},
-          {.name = "join",
-           .kind = OptionKind::text,
-           .value_name = "RULE",
-           .help = "how rows become one text (default hf; none for llamacpp-512)",
-           .group = group,
-           .choices = {"hf", "none"}},
           {.name = "output",
            .spellings = "-o",
            .kind = OptionKind::text,
@@ -115,6 +88,8 @@ ToolSpec tool_spec() {
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
       }};
+  const std::vector<Option> rows = window_rows(group);  // behind the text
+  tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
