@@ -148,8 +148,8 @@ class Grammar {
 
 class Model {
  public:
-  // From a file, where `bytes` is None, or of a .leq file in memory; `progress`: a callable of (work,
-  // done, total), or None.
+  // From a file, where `bytes` is None, or of a .leq file in memory; `progress`: a callable of
+  // (work, done, total), or None.
   Model(const std::string& path, nb::object bytes, int load, bool lock,
         const std::optional<std::string>& cache, nb::object progress);
   ~Model() { leq_close(handle_); }

@@ -94,8 +94,9 @@ Model::Model(const std::string& path, nb::object bytes, int load, bool lock,
   options.on_progress = ProgressSink::on_progress;
   options.user = &sink;
   if (bytes.is_none()) {
-    run_watched(sink.watcher,
-                [&](leq_error* error) { return leq_open(path.c_str(), &options, &handle_, error); });
+    run_watched(sink.watcher, [&](leq_error* error) {
+      return leq_open(path.c_str(), &options, &handle_, error);
+    });
     return;
   }
   const auto held = nb::cast<nb::bytes>(bytes);

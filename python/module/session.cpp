@@ -259,8 +259,9 @@ void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Model&, const SessionSettings&>(), nb::arg("model"), nb::arg("settings"))
       .def("generate", &generate, nb::arg("prompts"), nb::arg("settings"), nb::arg("max_tokens"),
-           nb::arg("logprobs") = 0, nb::arg("receipt") = false, nb::arg("grammar").none() = nb::none(),
-           nb::arg("cancel").none() = nb::none(), nb::arg("on_piece").none() = nb::none())
+           nb::arg("logprobs") = 0, nb::arg("receipt") = false,
+           nb::arg("grammar").none() = nb::none(), nb::arg("cancel").none() = nb::none(),
+           nb::arg("on_piece").none() = nb::none())
       .def("respond", &respond, nb::arg("form"), nb::arg("request"),
            nb::arg("cancel").none() = nb::none(), nb::arg("on_event").none() = nb::none())
       .def("embed", &embed, nb::arg("tokens"), nb::arg("width"))

@@ -26,8 +26,7 @@ NamelessFile::NamelessFile(std::span<const std::byte> bytes)
   require(descriptor_ >= 0, ErrorKind::io, "a file in memory: ", std::strerror(errno));
   constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
   while (!bytes.empty()) {
-    const auto written =
-        ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMostAtOnce));
+    const auto written = ::write(descriptor_, bytes.data(), std::min(bytes.size(), kMostAtOnce));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const int reason = errno;

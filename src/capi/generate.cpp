@@ -11,8 +11,8 @@
 namespace leq::capi {
 namespace {
 
-// How often a caller that waits for a reply is asked whether it still wants it.
-constexpr double kLookSeconds = 0.05;
+// How often a waiting caller's callback and cancel handle are polled.
+constexpr double kPollSeconds = 0.05;
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -20,14 +20,14 @@ std::uint64_t random_seed() {
 }
 
 // What all replies of a call have in common.
-struct Wanted : DrawSettings {
+struct ReplySettings : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
   std::optional<int> logprobs;
   bool receipts = false;
 };
 
-Wanted wanted_of(const leq_generate_options& options, const ApiModel& api) {
-  Wanted wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
+ReplySettings reply_settings(const leq_generate_options& options, const ApiModel& api) {
+  ReplySettings wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
   wanted.receipts = options.receipts != 0;
   require(!wanted.receipts || options.grammar == nullptr, ErrorKind::bad_setting,
           "receipts: hold no grammar, without which a reply cannot be generated again");
@@ -87,10 +87,10 @@ struct leq_replies : leq::capi::Handle {
 namespace leq::capi {
 namespace {
 
-// The replies of one call while they are written.
-class Writing {
+// One call of leq_generate: submits its requests and collects the replies.
+class ReplyCall {
  public:
-  Writing(EngineThread& engine, const leq_generate_options& options, leq_replies& replies)
+  ReplyCall(EngineThread& engine, const leq_generate_options& options, leq_replies& replies)
       : engine_(engine), options_(options), replies_(replies) {}
 
   void run(EngineCall call) {
@@ -98,8 +98,8 @@ class Writing {
     ids_ = engine_.submit(std::move(call));
     try {
       while (ended_ < replies_.all.size()) {
-        std::vector<ReplyNews> news = mailbox->take(kLookSeconds);
-        if (news.empty()) ask(nullptr);
+        std::vector<ReplyNews> news = mailbox->take(kPollSeconds);
+        if (news.empty()) poll(nullptr);
         for (ReplyNews& one : news) take(std::move(one));
       }
     } catch (...) {
@@ -109,8 +109,8 @@ class Writing {
   }
 
  private:
-  // Whether the caller goes on; the replies end as interrupted where not.
-  void ask(const leq_piece* piece) {
+  // Cancels the replies where the caller's callback or cancel handle says so.
+  void poll(const leq_piece* piece) {
     if (cancelled_) return;
     const bool stop =
         is_cancelled(options_.cancel) ||
@@ -133,7 +133,7 @@ class Writing {
     piece.token_count = news.tokens.size();
     if (replies_.top > 0) piece.logprobs = kept.logprobs.data() + before;
     const bool has_more = !news.text.empty() || !news.tokens.empty();
-    ask(has_more ? &piece : nullptr);
+    poll(has_more ? &piece : nullptr);
     if (!news.end) return;
     kept.reply = std::move(*news.end);
     kept.digests = std::move(news.digests);
@@ -150,7 +150,8 @@ class Writing {
   bool cancelled_ = false;
 };
 
-EngineCall engine_call(const Wanted& wanted, std::span<const std::span<const Token>> prompts) {
+EngineCall engine_call(const ReplySettings& wanted,
+                       std::span<const std::span<const Token>> prompts) {
   EngineCall call;
   call.top_logprobs = wanted.logprobs;
   call.digests = wanted.receipts;
@@ -187,12 +188,12 @@ void generate(LiveSession& session, std::span<const std::span<const Token>> prom
               const leq_generate_options& options, leq_replies& replies) {
   check_cancel(options.cancel);
   const ApiModel api = session.opened().api(session.session().limits().sequences);
-  const Wanted wanted = wanted_of(options, api);
+  const ReplySettings wanted = reply_settings(options, api);
   if (wanted.receipts) require_receipts(session);
   replies.top = static_cast<std::size_t>(options.logprobs);
   replies.seed = wanted.sampling.seed;
   session.with_engine([&](EngineThread& engine) {
-    Writing(engine, options, replies).run(engine_call(wanted, prompts));
+    ReplyCall(engine, options, replies).run(engine_call(wanted, prompts));
   });
   if (!wanted.receipts) return;
   for (std::size_t i = 0; i < prompts.size(); ++i) {

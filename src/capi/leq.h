@@ -19,8 +19,8 @@
  * it would get alone. Callbacks run on the caller's thread. leq_cancel_request may be called from
  * any thread and from a signal handler. No handle survives fork().
  *
- * Misuse: NULL, a handle of another kind, sizes out of range and calls in the wrong order are told
- * (LEQ_MISUSE). A closed handle is freed memory: using it is undefined, as it is for a FILE*. A
+ * Misuse: NULL, a handle of another kind, sizes out of range and calls in the wrong order are
+ * LEQ_MISUSE. A closed handle is freed memory: using it is undefined, as it is for a FILE*. A
  * model may be closed while sessions use it: its memory goes with the last of them. */
 #ifndef LEQ_H
 #define LEQ_H
@@ -75,13 +75,13 @@ LEQ_API void leq_free(void* block); /* NULL is fine */
 
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL without memory */
-/* What was given this handle ends before its next token, or within a tenth of a second, with
- * LEQ_INTERRUPTED or as a reply that was stopped so. */
+/* Calls with this handle end before their next token, or within a tenth of a second: with
+ * LEQ_INTERRUPTED, replies with LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
 LEQ_API void leq_cancel_free(leq_cancel* cancel);
 
-/* Told how far something is. Nonzero ends the work with LEQ_INTERRUPTED. */
+/* Progress, `done` of `total` in units of the work. Returning nonzero ends it: LEQ_INTERRUPTED. */
 typedef int32_t (*leq_on_progress)(void* user, const char* work, int64_t done, int64_t total);
 
 /* ---- Models ---- */
@@ -214,7 +214,7 @@ enum {
   LEQ_STOP_FAILED = 6
 };
 
-/* What was added to one of the replies. */
+/* What a step added to one of the replies. */
 typedef struct leq_piece {
   uint32_t size;
   uint32_t reserved;
@@ -409,7 +409,7 @@ LEQ_API leq_status leq_divergence(leq_model* base, leq_model* model, const char*
 
 /* ---- Quantizing ---- */
 
-/* A line for people about what is being done. */
+/* A line of text for users about what is being done. */
 typedef void (*leq_on_line)(void* user, const char* line);
 
 typedef struct leq_quantize_options {

@@ -61,8 +61,8 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
 }
 
-// What a caller who wants it to end has said, whichever way.
-struct Stopping {
+// Whether the caller ends the work, by its callback or its cancel handle.
+struct CallerStop {
   const leq_quantize_options& options;
   bool stopped = false;
 
@@ -102,7 +102,7 @@ leq_quantize_result quantize(const char* checkpoint, const char* output,
                              const leq_quantize_options& options) {
   check_cancel(options.cancel);
   QuantizeJob job = job_of(checkpoint, output, options);
-  Stopping stopping = {options};
+  CallerStop stopping = {options};
   leq_quantize_result result = {};
   job.checkpoint.stop = [&] { return stopping.wanted(); };
   job.checkpoint.say = [&](const std::string& line) {

@@ -13,9 +13,11 @@ namespace {
 
 // What the NNAPI execution provider of ONNX Runtime takes, of what decoders need.
 const std::vector<std::string_view> kNnapiOperators = {
-    "Add",     "Concat",  "Div",     "DequantizeLinear", "Gather", "Identity",
-    "MatMul",  "Max",     "Mul",     "QuantizeLinear", "ReduceMean", "Reshape", "Sigmoid",
-    "Softmax", "Split",   "Sqrt",    "Sub",     "Tanh",  "Transpose"};
+    "Add",     "Concat",         "Div",        "DequantizeLinear",
+    "Gather",  "Identity",       "MatMul",     "Max",
+    "Mul",     "QuantizeLinear", "ReduceMean", "Reshape",
+    "Sigmoid", "Softmax",        "Split",      "Sqrt",
+    "Sub",     "Tanh",           "Transpose"};
 
 const std::array<ExportTarget, 4>& targets() {
   static const std::array<ExportTarget, 4> table = {{

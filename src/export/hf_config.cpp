@@ -10,7 +10,7 @@ namespace leq {
 namespace {
 
 // What all layers of a kind have in common; a family of transformers has one of each.
-struct Common {
+struct LayerKinds {
   AttentionConfig attention = {};
   std::optional<DeltaNetConfig> delta = {};
   DenseMlpConfig mlp = {};
@@ -19,8 +19,8 @@ struct Common {
   bool all_windows = true;  // every layer has it
 };
 
-Common common_layers(const ModelConfig& config) {
-  Common common;
+LayerKinds common_layers(const ModelConfig& config) {
+  LayerKinds common;
   for (const LayerConfig& layer : config.layers) {
     if (layer.attention() != nullptr) common.attention = *layer.attention();
     if (layer.delta_net() != nullptr) common.delta = *layer.delta_net();
@@ -30,11 +30,10 @@ Common common_layers(const ModelConfig& config) {
   common.attention.window = 0;
   for (LayerConfig layer : config.layers) {
     if (layer.attention() != nullptr) layer.attention()->window = 0;
-    const bool alike =
-        (layer.attention() == nullptr || *layer.attention() == common.attention) &&
-        (layer.delta_net() == nullptr || *layer.delta_net() == common.delta) &&
-        (layer.dense_mlp() == nullptr || *layer.dense_mlp() == common.mlp) &&
-        (layer.experts_mlp() == nullptr || *layer.experts_mlp() == common.experts);
+    const bool alike = (layer.attention() == nullptr || *layer.attention() == common.attention) &&
+                       (layer.delta_net() == nullptr || *layer.delta_net() == common.delta) &&
+                       (layer.dense_mlp() == nullptr || *layer.dense_mlp() == common.mlp) &&
+                       (layer.experts_mlp() == nullptr || *layer.experts_mlp() == common.experts);
     require(alike, config.family,
             ": layers of one kind that differ in more than their windows have no class in "
             "transformers");
@@ -53,13 +52,13 @@ Common common_layers(const ModelConfig& config) {
 
 // Of a family that is told by its name, as its layers are its own.
 const Family& named_family(const std::string& name) {
-  const auto found = std::ranges::find(families(), name,
-                                       [](const Family* family) { return family->name; });
+  const auto found =
+      std::ranges::find(families(), name, [](const Family* family) { return family->name; });
   require(found != families().end(), "family ", printable(name), " is not known");
   return **found;
 }
 
-const char* model_type_of(const ModelConfig& config, const Common& common) {
+const char* model_type_of(const ModelConfig& config, const LayerKinds& common) {
   if (!common.mlp.gated) return "gpt2";
   if (common.attention.qk_norm) return "qwen3";
   const bool q_alone = common.attention.qkv_bias && !common.attention.output_bias;
@@ -69,7 +68,7 @@ const char* model_type_of(const ModelConfig& config, const Common& common) {
   return "llama";
 }
 
-void check_biases(const Family& family, const Common& common) {
+void check_biases(const Family& family, const LayerKinds& common) {
   const bool qkv = common.attention.qkv_bias, output = common.attention.output_bias;
   const auto refuse = [&](bool wrong, const char* what) {
     require(!wrong, family.name, ": ", what,
@@ -86,12 +85,12 @@ void check_biases(const Family& family, const Common& common) {
   }
 }
 
-Json rope_parameters(const ModelConfig& config, const Common& common) {
+Json rope_parameters(const ModelConfig& config, const LayerKinds& common) {
   const RopeScaling& scaling = config.rope_scaling;
   Json json = {{"rope_theta", config.rope_theta}};
   if (common.attention.rotary_dims > 0) {
-    json["partial_rotary_factor"] = static_cast<double>(common.attention.rotary_dims) /
-                                    static_cast<double>(config.head_dim);
+    json["partial_rotary_factor"] =
+        static_cast<double>(common.attention.rotary_dims) / static_cast<double>(config.head_dim);
   }
   if (common.attention.temperature.period > 0) {
     json["llama_4_scaling_beta"] = common.attention.temperature.beta;
@@ -120,7 +119,7 @@ Json rope_parameters(const ModelConfig& config, const Common& common) {
   return json;
 }
 
-void add_windows(const ModelConfig& config, const Family& family, const Common& common,
+void add_windows(const ModelConfig& config, const Family& family, const LayerKinds& common,
                  Json& json) {
   if (family.windows == WindowRule::none) return;
   json["sliding_window"] = common.window > 0 ? Json(common.window) : Json();
@@ -133,8 +132,8 @@ void add_windows(const ModelConfig& config, const Family& family, const Common& 
   json["layer_types"] = types;
 }
 
-void add_delta_layers(const ModelConfig& config, const DeltaKeys& keys,
-                      const DeltaNetConfig& delta, Json& json) {
+void add_delta_layers(const ModelConfig& config, const DeltaKeys& keys, const DeltaNetConfig& delta,
+                      Json& json) {
   json[keys.key_heads] = delta.key_heads;
   json[keys.value_heads] = delta.value_heads;
   json[keys.key_dim] = delta.key_dim;
@@ -147,8 +146,8 @@ void add_delta_layers(const ModelConfig& config, const DeltaKeys& keys,
   json["layer_types"] = types;
 }
 
-void add_experts(const ModelConfig& config, const ExpertKeys& keys,
-                 const ExpertsMlpConfig& experts, Json& json) {
+void add_experts(const ModelConfig& config, const ExpertKeys& keys, const ExpertsMlpConfig& experts,
+                 Json& json) {
   json[keys.experts] = experts.experts;
   json[keys.active] = experts.active;
   json[keys.hidden] = experts.hidden;
@@ -177,18 +176,17 @@ const Family& hf_family_of(const ModelConfig& config) {
   require(config.rotation.block == 0, config.family,
           ": the residual stream is rotated, which no class of transformers computes; quantize "
           "without a rotation");
-  const Common common = common_layers(config);
-  const bool own_layers =
-      common.delta || common.experts || common.attention.temperature.period > 0;
-  const Family& family = own_layers ? named_family(config.family)
-                                    : *find_family(model_type_of(config, common));
+  const LayerKinds common = common_layers(config);
+  const bool own_layers = common.delta || common.experts || common.attention.temperature.period > 0;
+  const Family& family =
+      own_layers ? named_family(config.family) : *find_family(model_type_of(config, common));
   check_biases(family, common);
   return family;
 }
 
 Json hf_config(const Model& model, const Family& family) {
   const ModelConfig& config = model.config();
-  const Common common = common_layers(config);
+  const LayerKinds common = common_layers(config);
   const ConfigKeys& keys = family.keys;
   Json json = {{"architectures", Json::array({family.architectures.front()})},
                {"model_type", family.model_type},

@@ -16,9 +16,9 @@ constexpr const char* kWeightsFile = "model.safetensors";
 
 // A tied head reads the embedding through a vector of its own, which a tied class has no place for.
 void check_tied_head(const Model& model) {
-  require(!model.config().tied ||
-              model.file().find(inv_smooth_tensor("token_embedding")) == nullptr,
-          "token_embedding: a smoothing vector of a tied head has no place in transformers");
+  require(
+      !model.config().tied || model.file().find(inv_smooth_tensor("token_embedding")) == nullptr,
+      "token_embedding: a smoothing vector of a tied head has no place in transformers");
 }
 
 }  // namespace
@@ -30,8 +30,7 @@ ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs i
   Json config = hf_config(model, family);
   std::vector<SafeTensor> tensors;
   if (weights == HfWeights::compressed) {
-    CompressedTensors compressed =
-        compressed_tensors(model, family, inputs != ExportedInputs::f32);
+    CompressedTensors compressed = compressed_tensors(model, family, inputs != ExportedInputs::f32);
     tensors = std::move(compressed.tensors);
     config["quantization_config"] = std::move(compressed.config);
   } else {

@@ -39,7 +39,8 @@ constexpr std::int64_t kMostTableNumbers = 1 << 28;
 void check_tables(const ModelConfig& config, const GraphOptions& graph, bool contrib) {
   const std::int64_t group = config.heads / config.kv_heads;
   require(graph.tokens == 0 || group * graph.tokens <= kMostTableNumbers / graph.tokens,
-          Setting{"tokens"}, " ", graph.tokens, ": the mask of a graph of fixed sizes has a number ",
+          Setting{"tokens"}, " ", graph.tokens,
+          ": the mask of a graph of fixed sizes has a number ",
           "for each pair of tokens, here more than ", kMostTableNumbers);
   const std::int64_t pairs = config.head_dim / 2;
   require(!contrib || !config.has_rope() || graph.context <= kMostTableNumbers / pairs,

@@ -82,13 +82,14 @@ TEST(CApiOpen, AGgufFileIsConvertedIntoTheCacheOnceOrIntoMemory) {
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(cache), fs::directory_iterator()), 1);
   // The same weights without the way through GGUF; f32 is kept exactly.
-  const std::string direct = quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "f32");
+  const std::string direct =
+      quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "f32");
   const auto story = open_model(direct);
   const auto with_letters = open_model(fs::directory_iterator(cache)->path());
   leq_logits *found = nullptr, *expected = nullptr;
   const leq_token tokens[] = {5, 17, 60, 3};
-  for (const auto& [model, logits] : {std::pair(story.get(), &expected),
-                                      std::pair(with_letters.get(), &found)}) {
+  for (const auto& [model, logits] :
+       {std::pair(story.get(), &expected), std::pair(with_letters.get(), &found)}) {
     const auto session = new_session(model);
     ASSERT_EQ(leq_feed(session.get(), tokens, 4, LEQ_LAST_LOGITS, logits, &error), LEQ_OK);
   }
@@ -183,8 +184,9 @@ TEST(CApiReceipts, AreCheckedAndOthersAreFound) {
   EXPECT_EQ(leq_check_receipt(nullptr, "{}", 2, &result, nullptr), LEQ_MISUSE);
   EXPECT_EQ(leq_check_receipt(session.get(), "{}", 2, nullptr, nullptr), LEQ_MISUSE);
   // The session serves as before.
-  EXPECT_EQ(receipt_of(session.get(), tokenize(model.get(), kPrompt), "{\"seed\": 3, \"top_k\": 5}"),
-            text);
+  EXPECT_EQ(
+      receipt_of(session.get(), tokenize(model.get(), kPrompt), "{\"seed\": 3, \"top_k\": 5}"),
+      text);
 }
 
 TEST(CApiReceipts, AreNotMadeUnderAGrammar) {

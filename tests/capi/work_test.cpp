@@ -123,7 +123,8 @@ TEST(CApi, RecipeAutoMakesCandidatesAndSearches) {
   options.threads = 2;
   std::vector<std::string> works;
   options.user = &works;
-  options.on_progress = [](void* user, const char* work, std::int64_t, std::int64_t) -> std::int32_t {
+  options.on_progress = [](void* user, const char* work, std::int64_t,
+                           std::int64_t) -> std::int32_t {
     auto& seen = *static_cast<std::vector<std::string>*>(user);
     if (seen.empty() || seen.back() != work) seen.emplace_back(work);
     return seen.back() == "search" ? 1 : 0;

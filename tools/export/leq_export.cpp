@@ -86,7 +86,8 @@ ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-export";
   tool.summary = "writes a .leq file as an ONNX model or a Hugging Face folder";
-  tool.usage = {"model.leq -o DIR [--target genai]", "model.leq -o DIR --safetensors | --compressed-tensors"};
+  tool.usage = {"model.leq -o DIR [--target genai]",
+                "model.leq -o DIR --safetensors | --compressed-tensors"};
   tool.max_positionals = 1;
   tool.options = output_options();
   for (Option& option : graph_options()) tool.options.push_back(std::move(option));
