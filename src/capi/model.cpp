@@ -8,16 +8,6 @@
 namespace leq::capi {
 namespace {
 
-LoadOptions load_options(const leq_open_options& options) {
-  constexpr LoadMode kModes[] = {LoadMode::automatic, LoadMode::map, LoadMode::read};
-  require_use(options.load >= 0 && options.load < std::ssize(kModes),
-              "leq_open_options.load: expected LEQ_LOAD_AUTOMATIC, _MAP or _READ");
-  LoadOptions load;
-  load.mode = kModes[options.load];
-  load.lock = options.lock != 0;
-  return load;
-}
-
 leq_model_info info_of(const Model& model) {
   leq_model_info info = {};
   const ModelConfig& config = model.config();
@@ -84,21 +74,6 @@ using namespace leq::capi;
 extern "C" {
 
 const char* leq_version(void) { return kVersion; }
-
-leq_status leq_open(const char* path, const leq_open_options* options, leq_model** model,
-                    leq_error* error) {
-  if (model != nullptr) *model = nullptr;
-  return guarded(error, [&] {
-    require_use(path != nullptr, "path is NULL");
-    require_use(model != nullptr, "model is NULL");
-    const LoadOptions load = load_options(options_of(options, "leq_open_options"));
-    *model = new leq_model(std::make_shared<const OpenModel>(path, load));
-  });
-}
-
-void leq_close(leq_model* model) {
-  if (model != nullptr && model->kind == HandleKind::model) delete model;
-}
 
 leq_status leq_model_get_info(const leq_model* model, leq_model_info* info, leq_error* error) {
   return guarded(error, [&] {

@@ -11,6 +11,7 @@ constexpr SettingFlag kFlags[] = {
     {"act", "--act"},
     {"batch_tokens", "-b"},
     {"breakdown", "--breakdown"},
+    {"cache", "--no-cache"},
     {"calibration", "--calibration"},
     {"candidates", "--methods"},
     {"chat_template", "--chat-template"},
