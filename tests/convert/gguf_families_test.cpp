@@ -304,7 +304,7 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
     config[key] = value;
   }
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  checkpoint.add_qwen3_5_moe(config, test::RandomCheckpoint::Experts::stacked);
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
   const ImportedModel want = import_hf(checkpoint.write(config));
   const Written how = {.arch = "qwen35moe", .tiled = true, .as = test::WriteAs::q8_0};
   const ImportedModel got = import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));

@@ -149,7 +149,7 @@ TEST(EngineThread, GivesEachThreadWhatItGetsAlone) {
     EngineCall call;
     EngineRequest request;
     request.prompt = runtime.model->tokenizer().encode(kBeginnings[i % 4], {});
-    request.sampling.temperature = 0.8;
+    request.sampling.temperature = 0.8f;
     request.sampling.seed = i;
     request.stop.max_tokens = 20;
     call.requests.push_back(std::move(request));
