@@ -6,6 +6,7 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/scheduler.h"
+#include "model/memory_fit.h"
 
 namespace leq {
 namespace {
@@ -39,15 +40,72 @@ RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft) {
   return resolve_limits(own, draft);
 }
 
+MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout) {
+  const auto find = [&](std::string_view name) { return model.file().find(name); };
+  const MemoryPlanner planner(mtp_tensors(find), model.file().name(), *model.mtp(), 0, layout,
+                              place_of(*model.mtp(), 0, 1));
+  return planner.plan(draft_limits(limits, *model.mtp()));
+}
+
 DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
     : session_(session),
       vocabulary_(vocabulary),
       prefixes_(session.state()),
-      fed_(static_cast<std::size_t>(session.limits().sequences)) {
+      fed_(static_cast<std::size_t>(session.limits().sequences)),
+      reads_hidden_(session.transformer().config().reads_hidden),
+      width_(static_cast<std::size_t>(session.transformer().config().width)),
+      hidden_(fed_.size()) {
   const auto online = session.transformer().online();
   require(online.empty(), "the draft model: ", online.empty() ? "" : online[0].linear->name,
           " has act online, which remembers wrong draft tokens; quantize it with ", Setting{"act"},
           " row");
+}
+
+// A head reads each token beside the hidden state of the one before: the first token has none.
+std::span<const Token> DraftModel::text_of(std::span<const Token> tokens) const {
+  return reads_hidden_ && !tokens.empty() ? tokens.subspan(1) : tokens;
+}
+
+void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+  HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  if (count == 0 || position > known.first + count) known = {position, {}};
+  // Tokens may be fed again.
+  const auto seen = static_cast<std::size_t>(
+      known.first + static_cast<std::int64_t>(known.rows.size() / width_) - position);
+  const auto next = rows.subspan(std::min(rows.size(), seen * width_));
+  known.rows.insert(known.rows.end(), next.begin(), next.end());
+}
+
+// What the head reads beside the part's tokens, from the `from`-th token of the text on: zeros
+// where the large model's states are not known, since the prompt was not fed.
+void DraftModel::add_hidden(const Part& part, std::int64_t from) {
+  const std::size_t at = batch_hidden_.size();
+  batch_hidden_.resize(at + static_cast<std::size_t>(part.feed) * width_);
+  if (!part.hidden.empty()) {
+    std::ranges::copy(part.hidden, batch_hidden_.begin() + static_cast<std::ptrdiff_t>(at));
+    return;
+  }
+  const HiddenRows& known = hidden_[static_cast<std::size_t>(part.sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  for (std::int64_t i = 0; i < part.feed; ++i) {
+    const std::int64_t row = from + i - known.first;
+    if (row < 0 || row >= count) continue;
+    std::copy_n(known.rows.begin() + row * static_cast<std::int64_t>(width_), width_,
+                batch_hidden_.begin() +
+                    static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(i) * width_));
+  }
+}
+
+// Rows of tokens that the cache holds are read no more, but for the last one's: it is fed again.
+void DraftModel::forget_read(std::int32_t sequence) {
+  HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  const std::int64_t read =
+      std::clamp<std::int64_t>(std::ssize(fed(sequence)) - 1 - known.first, 0, count);
+  known.rows.erase(known.rows.begin(),
+                   known.rows.begin() + read * static_cast<std::int64_t>(width_));
+  known.first += read;
 }
 
 // The sequence's cache becomes a beginning of `tokens`, the longest that is there and leaves one to
@@ -69,6 +127,7 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
 std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
                                                     std::span<const Token> tokens,
                                                     std::int64_t more, std::int64_t room) {
+  tokens = text_of(tokens);
   const std::int64_t most = session_.transformer().limits().context;
   if (tokens.empty() || std::ssize(tokens) + more > most) return std::nullopt;
   begin(sequence, tokens);
@@ -92,11 +151,15 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
 // Feeds the parts; those that are whole have a row of logits where `want` says so.
 bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
   batch_.clear();
+  batch_hidden_.clear();
   for (const Part& part : parts) {
+    if (reads_hidden_) add_hidden(part, std::ssize(fed(part.sequence)));
     batch_.add(part.sequence, part.tokens.data(), part.feed, part.whole ? want : Batch::Want::none);
   }
   try {
-    logits_ = &session_.transformer().forward(batch_, session_.state());
+    Transformer& transformer = session_.transformer();
+    logits_ = reads_hidden_ ? &transformer.forward(batch_, session_.state(), batch_hidden_)
+                            : &transformer.forward(batch_, session_.state());
   } catch (const Error& error) {
     give_up(error);
     return false;
@@ -105,6 +168,7 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
     std::vector<Token>& held = fed(part.sequence);
     const std::size_t before = held.size();
     held.insert(held.end(), part.tokens.begin(), part.tokens.end());
+    if (reads_hidden_ && part.hidden.empty()) forget_read(part.sequence);
     if (held.size() / kPageTokens > before / kPageTokens) {
       prefixes_.keep(part.sequence, held, false, false);
     }
@@ -128,6 +192,20 @@ void DraftModel::follow(std::span<const Reader> readers) {
 
 void DraftModel::draft(std::span<Writer> writers) {
   if (error_) return;
+  drafting_.clear();
+  write(writers);
+  if (reads_hidden_ && !error_) drop_drafts();
+}
+
+// What a head made of its own hidden states is made again of the large model's.
+void DraftModel::drop_drafts() {
+  for (const auto& [sequence, tokens] : drafting_) {
+    (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
+    fed(sequence).resize(tokens);
+  }
+}
+
+void DraftModel::write(std::span<Writer> writers) {
   pages_ = 0;
   std::int64_t room = session_.limits().batch_tokens;
   std::vector<Part> parts;
@@ -147,24 +225,39 @@ void DraftModel::draft(std::span<Writer> writers) {
     if (!forward(parts, Batch::Want::last)) return;
     if (first) {
       // What the reply has; draft tokens after it may be wrong.
-      for (const Part& part : parts) session_.state().only_checkpoint(part.sequence);
+      for (const Part& part : parts) {
+        session_.state().only_checkpoint(part.sequence);
+        drafting_.emplace_back(part.sequence, fed(part.sequence).size());
+      }
     }
     first = false;
     if (!draw(drafting)) return;
     costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
     std::size_t row = 0;
+    std::vector<std::size_t> rows;  // of those who go on, among the outputs
     std::erase_if(drafting, [&](Writer* writer) {
-      Token drawn = drawn_[row++];
+      const std::size_t own = row++;
+      Token drawn = drawn_[own];
       if (drawn < 0) return true;
       const std::size_t index = writer->drafts.size();
       if (index < writer->script.size()) drawn = writer->script[index];
       writer->drafts.push_back(drawn);
-      return std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
+      const bool ends =
+          std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
+      if (!ends) rows.push_back(own);
+      return ends;
     });
     if (drafting.empty()) return;
+    if (reads_hidden_) {
+      own_hidden_.resize(batch_.outputs.size() * width_);
+      session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
+    }
     parts.clear();
-    for (const Writer* writer : drafting) {
-      parts.push_back({writer->sequence, std::span(writer->drafts).last(1), 1, true});
+    for (std::size_t i = 0; i < drafting.size(); ++i) {
+      const Writer& writer = *drafting[i];
+      parts.push_back({writer.sequence, std::span(writer.drafts).last(1), 1, true});
+      if (!reads_hidden_) continue;
+      parts.back().hidden = std::span(own_hidden_).subspan(rows[i] * width_, width_);
     }
   }
 }
@@ -212,6 +305,7 @@ void DraftModel::leave(std::int32_t sequence) {
   prefixes_.keep(sequence, fed(sequence), true);
   session_.state().drop(sequence);
   fed(sequence).clear();
+  hidden_[static_cast<std::size_t>(sequence)] = {};
 }
 
 void DraftModel::give_up(const Error& error) {
