@@ -130,6 +130,9 @@ std::string gate_line(const GateResult& gate) {
                      fixed(result.ppl.value, 3) + " (unquantized " +
                      fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
                      " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+  if (gate.text == kBuiltIn) {
+    line += " (other texts: up to " + fixed(kOtherTexts, 1) + " times as much)";
+  }
   if (!gate.cache) return line;
   return line + ", keys " + std::string(kv_type_name(gate.cache->key_type)) + ", values " +
          std::string(kv_type_name(gate.cache->value_type));
