@@ -66,7 +66,8 @@ TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const ToolRun made = run_program("leq-quantize", {source, "-o", path, "--type", "int4-g32"});
   ASSERT_EQ(made.status, 0) << made.err;
   double worst = 0;
-  for (const Json& tensor : inspect(path).at("tensors")) {
+  const Json report = inspect(path);
+  for (const Json& tensor : report.at("tensors")) {
     worst = std::max(worst, tensor.at("error").get<double>());
   }
   const double percent = 100 * std::sqrt(worst);
