@@ -117,7 +117,11 @@ Joined joined_of(const ModelConfig& config, std::vector<Placed> members, const S
     joined.rows *= experts;
   }
   if (rule.transposed) std::swap(joined.shape[0], joined.shape[1]);
-  if (rule.taps_first) joined.shape = {joined.columns, 1, joined.rows};
+  if (rule.taps_first) {  // [taps][channels] in a vector
+    joined.rows = config.delta_net()->conv_taps;
+    joined.columns = shape[0] / joined.rows;
+    joined.shape = {joined.columns, 1, joined.rows};
+  }
   return joined;
 }
 
