@@ -36,9 +36,9 @@ std::vector<PairOutcome> pair_outcomes(const Json& results, const std::string& k
                                    result_list(results, "quality", specs[j], key));
       outcome.corrected = bonferroni(outcome.test.p, pairs);
       const bool differs = outcome.corrected < kSignificance;
-      outcome.verdict = !differs                 ? "no difference shown"
+      outcome.verdict = !differs                ? "no difference shown"
                         : outcome.test.mean < 0 ? "better"
-                                                 : "worse";
+                                                : "worse";
       outcomes.push_back(std::move(outcome));
     }
   }
@@ -66,8 +66,8 @@ std::optional<PairOutcome> pair_outcome(const std::vector<PairOutcome>& outcomes
 MeanInterval kl_interval(const Json& results, const std::string& group, const std::string& spec) {
   const std::vector<double> windows = result_list(results, group, spec, "window_kl");
   if (windows.empty()) return {};
-  const double mean = std::accumulate(windows.begin(), windows.end(), 0.0) /
-                      static_cast<double>(windows.size());
+  const double mean =
+      std::accumulate(windows.begin(), windows.end(), 0.0) / static_cast<double>(windows.size());
   return {mean, bootstrap_mean(windows, kBootstrapSeed)};
 }
 

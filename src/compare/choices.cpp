@@ -1,7 +1,6 @@
 #include "compare/choices.h"
 
 #include "base/sha256.h"
-#include "eval/window_logits.h"
 
 namespace leq {
 
@@ -33,8 +32,7 @@ Json choice_json(const ChoiceResult& result) {
 Json measure_task(Workbench& bench, const Candidate& candidate, const ChoiceTask& task) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   const std::int64_t context = std::min<std::int64_t>(model->config().context, 2048);
-  Session session(*model, *bench.workers().backend,
-                  bench.limits(candidate, model->config(), context, kOutputRows));
+  Session session = bench.session(candidate, *model, context);
   ChoiceRun run = {.tokenizer = model->tokenizer(), .context = context};
   run.progress = [&](std::int64_t, double) { bench.require_not_stopped(); };
   return choice_json(measure_choices(session, bench.workers().pool, task, run));

@@ -38,6 +38,14 @@ inline bool has(const Json& results, const std::string& group, const std::string
   return results.contains(group) && results[group].contains(spec);
 }
 
+// Why there is no figure: this model or machine could not give it, or it was not asked for.
+inline std::string why_not(const Json& results, const std::string& group) {
+  for (const Json& entry : results["not_measured"]) {
+    if (entry["measurement"].text() == group) return entry["reason"].text() + ".";
+  }
+  return "Not measured.";
+}
+
 // SmoothQuant as it was compared: with int8, or the first of its candidates; "" where there is
 // none.
 inline std::string spec_of(const Json& results, std::string_view method) {

@@ -87,7 +87,7 @@ Claim half_memory(const Json& results) {
 
 Claim less_calibration(const Json& results) {
   const Claim base = claim("87 % less calibration data is enough", "Table 3 (16 samples for 128)");
-  if (!results.contains("calibration")) return not_tried(base, "No curves.");
+  if (!results.contains("calibration")) return not_tried(base, why_not(results, "calibration"));
   std::vector<std::string> found;
   int methods = 0, enough = 0;
   for (const std::string method : {"smoothquant:int8", "gptq"}) {
@@ -126,7 +126,10 @@ Claim online_scales(const Json& results) {
   const Claim base = claim("Online scales serve as well as calibrated ones", "section 3.4");
   const std::string online = "smoothquant:int8+online", fixed_scale = "smoothquant:int8+tensor";
   const std::string row = "smoothquant:int8+row";
-  if (!has(results, "inputs", online)) return not_tried(base, "Not measured.");
+  if (!has(results, "inputs", online) || !has(results, "inputs", fixed_scale) ||
+      !has(results, "inputs", row)) {
+    return not_tried(base, why_not(results, "inputs"));
+  }
   const auto list = [&](const std::string& spec) {
     return result_list(results, "inputs", spec, "window_kl");
   };
@@ -148,7 +151,9 @@ Claim online_scales(const Json& results) {
 
 Claim long_contexts(const Json& results) {
   const Claim base = claim("SimQuant is superior for long contexts", "section 4.4, Figure 8");
-  if (!has(results, "contexts", "simquant:4")) return not_tried(base, "Not measured.");
+  if (!has(results, "contexts", "simquant:4") || !has(results, "contexts", "smoothquant:int8")) {
+    return not_tried(base, why_not(results, "contexts"));
+  }
   const Json& cache = results["contexts"]["simquant:4"];
   const Json& smooth = results["contexts"]["smoothquant:int8"];
   if (cache.size() < 2 || smooth.size() != cache.size()) {
@@ -190,9 +195,26 @@ Claim larger_models(const Json&) {
                    "A page is about one model; compare the pages of two.");
 }
 
-Claim hybrids(const Json&) {
-  return not_tried(claim("Serves diverse architectures, hybrids among them", "section 6"),
-                   "A page is about one model: run it on a hybrid one.");
+Claim hybrids(const Json& results) {
+  const Claim base = claim("Serves diverse architectures, hybrids among them", "section 6");
+  const Json& model = results["model"];
+  const auto recurrent = model["recurrent_layers"].get<std::int64_t>();
+  const auto layers = model["layers"].get<std::int64_t>();
+  if (recurrent == 0) return not_tried(base, "This model has attention in every layer.");
+  const std::vector<std::string> specs = compared_specs(results, false);
+  double least = 1e300, largest = 0;
+  for (const std::string& spec : specs) {
+    const double kl = kl_interval(results, "quality", spec).mean;
+    least = std::min(least, kl);
+    largest = std::max(largest, kl);
+  }
+  const std::string found = std::to_string(recurrent) + " of " + std::to_string(layers) +
+                            " layers are recurrent; " + std::to_string(specs.size()) +
+                            " methods quantize them, KL " + nats(least) + " to " + nats(largest);
+  const auto missing = results["not_measured"].size();
+  if (missing == 0) return decided(base, ClaimVerdict::holds, found + ".");
+  return decided(base, ClaimVerdict::holds_in_part,
+                 found + "; left out: " + std::to_string(missing) + " measurements.");
 }
 
 }  // namespace

@@ -33,7 +33,9 @@ Claim simquant_cost(const Json& results) {
       claim("SimQuant: as fast as SmoothQuant, with less memory", "Table 2, Table 3");
   const std::string sim = spec_of(results, "simquant"), smooth = spec_of(results, "smoothquant");
   if (sim.empty() || smooth.empty()) return not_tried(base, "Both must be among the methods.");
-  if (!has(results, "speed", smooth)) return not_tried(base, "No speeds.");
+  if (!has(results, "speed", sim) || !has(results, "speed", smooth)) {
+    return not_tried(base, "No speeds.");
+  }
   const auto tps = [&](const std::string& spec) {
     return results["speed"][spec]["generation"]["tps"].get<double>();
   };
@@ -110,9 +112,8 @@ Claim fused(const Json& results) {
   const Claim base = claim("Fused quantization costs less than kernels of its own",
                            "sections 3.2 and 3.4, Theorems 6 and 9");
   const std::string smooth = "smoothquant:int8";
-  if (!has(results, "fusion", smooth)) return not_tried(base, "Not measured.");
+  if (!has(results, "fusion", smooth)) return not_tried(base, why_not(results, "fusion"));
   const Json& entry = results["fusion"][smooth];
-  if (entry.contains("reason")) return not_tried(base, entry["reason"].text() + ".");
   const auto number = [&](const char* key) { return entry[key].get<double>(); };
   return decided(base,
                  number("ratio_high") < 1  ? ClaimVerdict::holds
@@ -142,9 +143,10 @@ Claim near_linear(const Json& results) {
 
 Claim cache_bound(const Json& results) {
   const Claim base = claim("The error of SimQuant is at most (max - min) / (2^b - 1)", "Theorem 2");
-  if (!has(results, "cache_bound", "simquant:8")) return not_tried(base, "Not measured.");
+  if (!has(results, "cache_bound", "simquant:8")) {
+    return not_tried(base, why_not(results, "cache_bound"));
+  }
   const Json& rows = results["cache_bound"]["simquant:8"];
-  if (!rows.is_array() || rows.empty()) return not_tried(base, "Not measured.");
   double largest = 0;
   for (const Json& row : rows) {
     for (const char* key : {"share_8", "share_4", "share_2"}) {
@@ -159,12 +161,11 @@ Claim cache_bound(const Json& results) {
 // Decides by the candidate that makes most errors: a bound must hold for all.
 Claim error_bound(const Json& results) {
   const Claim base = claim("The error after L layers grows as O(L e)", "Theorems 7 and 10");
-  if (!results.contains("layers")) return not_tried(base, "No errors by layer.");
+  if (!results.contains("layers")) return not_tried(base, why_not(results, "layers"));
   double largest = 0, worst_gain = 0;
   std::string spec;
   std::int64_t depth = 0;
   for (const auto& [name, entry] : results["layers"].items()) {
-    if (!entry.contains("layers")) continue;
     for (const Json& row : entry["layers"]) {
       worst_gain = std::max(worst_gain, row["gain"].get<double>());
       const double ratio = row["share_error"].get<double>() / row["share_linear"].get<double>();
@@ -174,7 +175,6 @@ Claim error_bound(const Json& results) {
       depth = row["layer"].get<std::int64_t>();
     }
   }
-  if (spec.empty()) return not_tried(base, "No errors by layer.");
   const std::string gain = " The largest gain of a layer is " + fixed(worst_gain, 2) +
                            ": with C > 1 the proof's own C^L grows exponentially.";
   if (largest <= 1) {

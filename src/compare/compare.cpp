@@ -1,6 +1,7 @@
 #include "compare/compare.h"
 
 #include <algorithm>
+#include <set>
 
 #include "base/cpu_features.h"
 #include "base/error.h"
@@ -35,20 +36,48 @@ class Comparison {
       const Step& step = steps_[i];
       job_.progress(static_cast<std::int64_t>(i), std::ssize(steps_),
                     step.group + " " + step.candidate.spec);
-      std::optional<Json> result = bench_.store().find(step.identity);
-      if (!result) {
-        bench_.require_not_stopped();
-        result = step.run();
-        bench_.store().keep(step.identity, *result);
+      if (impossible_.contains(step.candidate.spec)) continue;
+      try {
+        results[step.group][step.candidate.spec] = result_of(step);
+      } catch (const Error& error) {
+        leave_out(step, error);
+        results["not_measured"].push_back({{"method", step.candidate.spec},
+                                           {"measurement", step.group},
+                                           {"reason", error.what()}});
       }
-      results[step.group][step.candidate.spec] = *std::move(result);
     }
     job_.progress(std::ssize(steps_), std::ssize(steps_), "");
+    for (const Candidate& candidate : job_.candidates) {
+      if (!impossible_.contains(candidate.spec)) results["candidates"].push_back(candidate.spec);
+    }
+    require(!results["candidates"].empty(), "no method could be measured; nothing to compare");
     if (!job_.keep_files) bench_.remove_files();
     return results;
   }
 
  private:
+  Json result_of(const Step& step) {
+    if (const std::optional<Json> kept = bench_.store().find(step.identity)) return *kept;
+    bench_.require_not_stopped();
+    const Json result = step.run();
+    bench_.store().keep(step.identity, result);
+    return result;
+  }
+
+  // A method that does not go with this model, or a measurement that does not, leaves the others
+  // theirs; any other error ends the comparison.
+  void leave_out(const Step& step, const Error& error) {
+    const bool does_not_go =
+        error.kind() == ErrorKind::bad_input || error.kind() == ErrorKind::bad_setting;
+    if (!does_not_go || (step.candidate.is_base() && is_needed(step))) throw error;
+    if (is_needed(step)) impossible_.insert(step.candidate.spec);
+    job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
+  }
+  // Without its file and its quality a candidate has no row in any table.
+  static bool is_needed(const Step& step) {
+    return step.group == "file" || step.group == "quality";
+  }
+
   // `sizes`: of CompareSizes, what the step depends on.
   using Measure = Json (*)(Workbench&, const Candidate&);
   void add(const std::string& group, const Candidate& candidate, Measure measure,
@@ -90,8 +119,8 @@ class Comparison {
 
   void plan_inside(const std::vector<Candidate>& all) {
     const CompareSizes& sizes = job_.sizes;
-    add("activations", all.front(), measure_activations, {sizes.layer_tokens, sizes.layer_windows});
     for (const Candidate& candidate : all) {
+      add("activations", candidate, measure_activations, {sizes.layer_tokens});
       add("weights", candidate, measure_weights);
       add("hidden", candidate, measure_hidden, {sizes.layer_tokens});
       if (candidate.searches()) add("bits", candidate, measure_bits);
@@ -139,8 +168,6 @@ class Comparison {
 
   Json facts() const {
     const ImportedModel& model = bench_.checkpoint();
-    Json specs = Json::array();
-    for (const Candidate& candidate : job_.candidates) specs.push_back(candidate.spec);
     Json tasks = Json::array();
     for (const std::filesystem::path& file : job_.choices) tasks.push_back(file.stem().string());
     const ProtocolSettings& settings = bench_.windows().settings;
@@ -148,6 +175,8 @@ class Comparison {
              {{"name", model.folder},
               {"description", model.description},
               {"layers", model.config.layer_count()},
+              {"recurrent_layers",
+               model.config.layer_count() - std::ssize(model.config.attention_layers())},
               {"width", model.config.width},
               {"context", model.config.context},
               {"parameters", parameter_count(model.config)}}},
@@ -166,13 +195,15 @@ class Comparison {
               {"length", job_.calibration.length}}},
             {"quick", job_.quick},
             {"version", kVersion},
-            {"candidates", specs},
+            {"candidates", Json::array()},
+            {"not_measured", Json::array()},
             {"tasks", tasks}};
   }
 
   const CompareJob& job_;
   Workbench bench_;
   std::vector<Step> steps_;
+  std::set<std::string> impossible_;  // candidates without a file or a quality
 };
 
 }  // namespace

@@ -5,7 +5,6 @@
 
 #include "compare/layer_states.h"
 #include "compare/quality.h"
-#include "eval/window_logits.h"
 
 namespace leq {
 namespace {
@@ -57,25 +56,22 @@ std::vector<Candidate> input_candidates() {
 }
 
 std::vector<Candidate> context_candidates() {
-  return parsed({"base", "simquant:8", "simquant:4", "simquant:2", "smoothquant:int8"});
+  return parsed(
+      {"base", "simquant:8", "simquant:4", "simquant:2", "smoothquant:int8", "awq", "gptq"});
 }
 
-std::vector<Candidate> batch_candidates() {
-  return parsed({"base", "smoothquant:int8", "gptq"});
-}
+std::vector<Candidate> batch_candidates() { return parsed({"base", "smoothquant:int8", "gptq"}); }
 
 Json measure_contexts(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
-  const std::int64_t longest =
-      std::min(model->config().context, std::ssize(bench.tokens()));
+  const std::int64_t longest = std::min(model->config().context, std::ssize(bench.tokens()));
   Json rows = Json::array();
   for (const std::int64_t context : bench.job().sizes.contexts) {
     if (context > longest) continue;
     const std::int64_t count =
         std::max<std::int64_t>(1, bench.job().sizes.context_tokens / context);
     const CompareWindows windows = bench.short_windows(context, count);
-    Session session(*model, *bench.workers().backend,
-                    bench.limits(candidate, model->config(), context, kOutputRows));
+    Session session = bench.session(candidate, *model, context);
     Json row = quality_of(bench, session, windows);
     rows.push_back({{"context", context},
                     {"windows", row["windows"]},
@@ -90,24 +86,18 @@ Json measure_contexts(Workbench& bench, const Candidate& candidate) {
 Json measure_cache_bound(Workbench& bench, const Candidate&) {
   const Candidate base = parse_candidate(kBaseMethod);
   const std::unique_ptr<Model> model = bench.open(base);
-  if (model->config().rotation.block > 0) return {{"reason", "a rotated model"}};
   const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
   const Window& window = windows.windows.front();
-  Session session(*model, *bench.workers().backend,
-                  bench.limits(base, model->config(), window.count, 1));
-  std::vector<float> states = embedded_states(
-      *model, std::span(bench.tokens())
-                  .subspan(static_cast<std::size_t>(window.first),
-                           static_cast<std::size_t>(window.count)));
+  Session session = bench.session(base, *model, window.count, 1);
   Json rows = Json::array();
-  for (std::int64_t layer = 0; layer < model->config().layer_count(); ++layer) {
-    states = states_after(session, layer, std::move(states));
+  walk_states(*model, session, bench.tokens_of(window), [&](std::int64_t layer, auto states) {
+    if (layer < 0) return;
     Json row = {{"layer", layer}};
     for (const int bits : {8, 4, 2}) {
       row["share_" + std::to_string(bits)] = largest_share(states, model->config().width, bits);
     }
     rows.push_back(row);
-  }
+  });
   return rows;
 }
 

@@ -15,7 +15,7 @@ namespace leq {
 std::vector<Candidate> calibration_candidates(std::span<const std::int64_t> windows);
 // SmoothQuant with every way to scale the inputs: for each row, 128 columns, fixed, moving.
 std::vector<Candidate> input_candidates();
-// The unquantized model, SimQuant's caches and SmoothQuant.
+// The unquantized model, SimQuant's caches, and what the paper's Table 3 compares.
 std::vector<Candidate> context_candidates();
 std::vector<Candidate> batch_candidates();
 
@@ -24,8 +24,8 @@ std::vector<Candidate> batch_candidates();
 Json measure_contexts(Workbench& bench, const Candidate& candidate);
 
 // Theorem 2 tried on the hidden states after each layer, rounded channel by channel as the paper
-// defines SimQuant: [{"layer", "share_8", "share_4", "share_2"}], the largest |X - X'| as a share of
-// the bound (max - min) / (2^b - 1).
+// defines SimQuant: [{"layer", "share_8", "share_4", "share_2"}], the largest |X - X'| as a share
+// of the bound (max - min) / (2^b - 1).
 Json measure_cache_bound(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

@@ -64,9 +64,8 @@ Json measure_fusion(Workbench& bench, const Candidate& candidate) {
   const Weights weights = bind_weights(model->file(), model->config(), backend.memory());
   const LayerWeights& layer = weights.layers.front();
   const LayerLinear& linear = *layer.linears().front();
-  if (!is_coded(linear.act) || has_moving_scale(linear.act)) {
-    return {{"reason", "its inputs are not codes of their own rows"}};
-  }
+  require(is_coded(linear.act) && !has_moving_scale(linear.act),
+          "its inputs are not codes of their own rows");
   RowsFormat codes_alone = backend.layout().format_for(linear);
   codes_alone.values = false;
   const std::int64_t width = model->config().width;
@@ -74,18 +73,19 @@ Json measure_fusion(Workbench& bench, const Candidate& candidate) {
   Rows plain = allocate_rows(backend.memory(), backend.layout(), kFusedRows, width, RowsFormat{});
   Rows coded = allocate_rows(backend.memory(), backend.layout(), kFusedRows, width, codes_alone);
   const RowsConsumer consumer = {.act_scale = linear.act_scale, .inv_smooth = linear.inv_smooth};
-  const Norm& norm = layer.attention().norm;
+  const Norm& norm =
+      std::visit([](const auto& mixer) -> const Norm& { return mixer.norm; }, layer.mixer);
   const cpu::RowKernels& kernels = cpu::row_kernels(chosen_isa());
-  Json json = compared_ms(
-      [&] { backend.norm(x, kFusedRows, norm, RowsFor(coded, consumer)); },
-      [&] {
-        backend.norm(x, kFusedRows, norm, RowsFor(plain, {.inv_smooth = linear.inv_smooth}));
-        const RowsFor target(coded, consumer);
-        bench.workers().pool.run(kFusedRows, [&](std::int64_t t, int) {
-          cpu::quantize_columns(kernels, plain.values + t * plain.value_stride, t, 0, width,
-                                target);
-        });
-      });
+  Json json = compared_ms([&] { backend.norm(x, kFusedRows, norm, RowsFor(coded, consumer)); },
+                          [&] {
+                            backend.norm(x, kFusedRows, norm,
+                                         RowsFor(plain, {.inv_smooth = linear.inv_smooth}));
+                            const RowsFor target(coded, consumer);
+                            bench.workers().pool.run(kFusedRows, [&](std::int64_t t, int) {
+                              cpu::quantize_columns(kernels, plain.values + t * plain.value_stride,
+                                                    t, 0, width, target);
+                            });
+                          });
   json["rows"] = kFusedRows;
   json["columns"] = width;
   return json;

@@ -38,8 +38,8 @@ struct Moments {
   }
   double kurtosis() const {  // 3 of a normal distribution
     const double m = mean(), v = variance();
-    const double fourth = fourths / count - 4 * m * cubes / count + 6 * m * m * squares / count -
-                          3 * m * m * m * m;
+    const double fourth =
+        fourths / count - 4 * m * cubes / count + 6 * m * m * squares / count - 3 * m * m * m * m;
     return v > 0 ? fourth / (v * v) : 0;
   }
 };
@@ -53,9 +53,28 @@ struct SeenSite {
   std::int64_t layer = 0;
   std::string name;
   Moments moments;
+  double unit = 0;  // of the histogram: the RMS of the first rows
+  std::vector<std::int64_t> counts = std::vector<std::int64_t>(kBins);
   std::vector<float> absmax;  // [K]
-  std::vector<float> values;  // all
 };
+
+// Row t as the linear reads it: floats, or codes times their scales (of the CPU's blocks).
+void read_row(const Rows& rows, std::int64_t t, std::vector<float>& out) {
+  const auto width = static_cast<std::size_t>(rows.width);
+  out.resize(width);
+  if (!is_coded(rows.format.act)) {
+    std::copy_n(rows.values + t * rows.value_stride, width, out.begin());
+    return;
+  }
+  const std::uint8_t* codes = rows.codes + t * rows.code_stride;
+  const float* scales = rows.scales + t * rows.scale_stride;
+  const int columns = scale_columns(rows.format.act);
+  for (std::size_t k = 0; k < width; ++k) {
+    const int code = rows.format.offset_codes ? codes[k] - 128 : static_cast<std::int8_t>(codes[k]);
+    const std::size_t group = columns == 0 ? 0 : k / static_cast<std::size_t>(columns);
+    out[k] = scales[group] * static_cast<float>(code);
+  }
+}
 
 class InputObserver : public Observer {
  public:
@@ -65,13 +84,16 @@ class InputObserver : public Observer {
     site.name = linear.site_name;
     site.absmax.resize(static_cast<std::size_t>(input.width));
     for (std::int64_t t = 0; t < tokens; ++t) {
-      const float* row = input.values + t * input.value_stride;
-      for (std::int64_t k = 0; k < input.width; ++k) {
-        site.moments.add(row[k]);
-        float& largest = site.absmax[static_cast<std::size_t>(k)];
-        largest = std::max(largest, std::abs(row[k]));
+      read_row(input, t, row_);
+      for (std::size_t k = 0; k < row_.size(); ++k) {
+        site.moments.add(row_[k]);
+        site.absmax[k] = std::max(site.absmax[k], std::abs(row_[k]));
       }
-      site.values.insert(site.values.end(), row, row + input.width);
+    }
+    if (site.unit == 0) site.unit = std::max(site.moments.rms(), 1e-30);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      read_row(input, t, row_);
+      for (const float value : row_) ++site.counts[bin_of(value, site.unit)];
     }
     return true;
   }
@@ -80,6 +102,7 @@ class InputObserver : public Observer {
 
  private:
   std::int64_t layer_ = 0;
+  std::vector<float> row_;
   std::map<std::pair<std::int64_t, std::size_t>, SeenSite> sites_;
 };
 
@@ -101,8 +124,6 @@ Json site_json(const SeenSite& site) {
   const double floor = middle > 0 ? middle : 1;
   const auto outliers = std::ranges::count_if(
       site.absmax, [&](float value) { return value > kOutlierRatio * floor; });
-  std::vector<std::int64_t> counts(kBins);
-  for (const float value : site.values) ++counts[bin_of(value, site.moments.rms())];
   return {{"layer", site.layer},
           {"site", site.name},
           {"absmax", site.moments.largest},
@@ -112,7 +133,7 @@ Json site_json(const SeenSite& site) {
           {"width", std::ssize(site.absmax)},
           {"largest_ratio", *std::ranges::max_element(site.absmax) / floor},
           {"channels", channel_ratios(site, floor)},
-          {"counts", counts}};
+          {"counts", site.counts}};
 }
 
 Json weight_json(const std::string& part, const WeightView& view) {
@@ -138,25 +159,17 @@ Json weight_json(const std::string& part, const WeightView& view) {
 
 }  // namespace
 
-Json measure_activations(Workbench& bench, const Candidate& base) {
-  const std::unique_ptr<Model> model = bench.open(base);
-  if (model->config().rotation.block > 0) return {{"reason", "a rotated model"}};
-  const CompareSizes& sizes = bench.job().sizes;
-  const CompareWindows windows = bench.short_windows(sizes.layer_tokens, sizes.layer_windows);
+Json measure_activations(Workbench& bench, const Candidate& candidate) {
+  const std::unique_ptr<Model> model = bench.open(candidate);
+  const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
   const Window& window = windows.windows.front();
-  Session session(*model, *bench.workers().backend,
-                  bench.limits(base, model->config(), window.count, 1));
+  Session session = bench.session(candidate, *model, window.count, 1);
   InputObserver observer;
   session.transformer().observe(&observer);
-  std::vector<float> states = embedded_states(
-      *model, std::span(bench.tokens())
-                  .subspan(static_cast<std::size_t>(window.first),
-                           static_cast<std::size_t>(window.count)));
-  for (std::int64_t layer = 0; layer < model->config().layer_count(); ++layer) {
+  walk_states(*model, session, bench.tokens_of(window), [&](std::int64_t layer, auto) {
     bench.require_not_stopped();
-    observer.at_layer(layer);
-    states = states_after(session, layer, std::move(states));
-  }
+    observer.at_layer(layer + 1);
+  });
   session.transformer().observe(nullptr);
   Json rows = Json::array();
   for (const auto& [place, site] : observer.sites()) rows.push_back(site_json(site));
@@ -197,17 +210,11 @@ Json measure_hidden(Workbench& bench, const Candidate& candidate) {
   const Candidate base_candidate = parse_candidate(kBaseMethod);
   const std::unique_ptr<Model> base = bench.open(base_candidate);
   const std::unique_ptr<Model> model = bench.open(candidate);
-  if (!(base->config().rotation == model->config().rotation)) {
-    return {{"reason", "its residual stream is rotated: other hidden states"}};
-  }
   const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
   const Window& window = windows.windows.front();
-  const auto tokens = std::span(bench.tokens()).subspan(static_cast<std::size_t>(window.first),
-                                                        static_cast<std::size_t>(window.count));
   const auto states_of = [&](const Model& of, const Candidate& who) {
-    Session session(of, *bench.workers().backend,
-                    bench.limits(who, of.config(), window.count, 1));
-    return last_states(of, session, tokens);
+    Session session = bench.session(who, of, window.count, 1);
+    return walk_states(of, session, bench.tokens_of(window));
   };
   const std::vector<float> exact = states_of(*base, base_candidate);
   const PrincipalAxes axes = principal_axes(exact, base->config().width);

@@ -7,11 +7,13 @@
 
 namespace leq {
 
-// Inputs of every site of the unquantized model: [{"layer", "site", "absmax", "rms", "kurtosis",
-// "outliers", "channels": [...]}]. "channels": the largest |x| of each channel as a multiple of the
-// median channel's, the largest of each of at most 64 stretches of neighbours. "outliers": channels
-// above 6 times the median. And "histogram" of x / rms over all layers of each site.
-Json measure_activations(Workbench& bench, const Candidate& base);
+// Inputs of every site, as the candidate's linears read them (rounded to codes, behind its folds):
+// {"sites": [{"layer", "site", "absmax", "rms", "kurtosis", "outliers", "width", "largest_ratio",
+// "channels": [...], "counts": [...]}]}. "channels": the largest |x| of each channel as a multiple
+// of the median channel's, the largest of each of at most 64 stretches of neighbours. "outliers":
+// channels above 6 times the median. "counts": over [-4, 4] RMS of the site's own inputs. Throws
+// Error for a rotated candidate.
+Json measure_activations(Workbench& bench, const Candidate& candidate);
 
 // The linears of the middle layer as stored, folds included: [{"part", "counts": [...], "kurtosis",
 // "skewness", "deviation", "largest"}]; counts over [-4, 4] standard deviations of the candidate's
@@ -23,7 +25,7 @@ Json measure_bits(Workbench& bench, const Candidate& candidate);
 
 // The hidden states after the last layer of one window, on the two main axes of the unquantized
 // model's (PCA): {"points": [[x, y], ...], "explained": [share, share], "shift": mean distance as a
-// share of the spread}. A rotated candidate: {"reason"}.
+// share of the spread}. Throws Error for a rotated candidate.
 Json measure_hidden(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

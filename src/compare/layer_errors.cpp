@@ -13,12 +13,12 @@ namespace {
 
 // Sums over all windows and channels of one depth.
 struct DepthSums {
-  double signal = 0;    // |H|^2
-  double error = 0;     // |H' - H|^2 after the layer
-  double entering = 0;  // the same before it
-  double local = 0;     // |f'(H) - f(H)|^2
-  double passed = 0;    // |f(H') - f(H)|^2
-  double product = 0;   // H . H'
+  double signal = 0;     // |H|^2
+  double error = 0;      // |H' - H|^2 after the layer
+  double entering = 0;   // the same before it
+  double local = 0;      // |f'(H) - f(H)|^2
+  double passed = 0;     // |f(H') - f(H)|^2
+  double product = 0;    // H . H'
   double quantized = 0;  // |H'|^2
 };
 
@@ -68,7 +68,8 @@ class LayerMeter {
     Json rows = Json::array();
     double bound = 0, worst_gain = 0, worst_local = 0;
     for (const DepthSums& sums : sums_) worst_local = std::max(worst_local, std::sqrt(sums.local));
-    for (std::size_t i = 1; i < sums_.size(); ++i) worst_gain = std::max(worst_gain, gain(sums_[i]));
+    for (std::size_t i = 1; i < sums_.size(); ++i)
+      worst_gain = std::max(worst_gain, gain(sums_[i]));
     double powers = 0;
     const double last = std::sqrt(sums_.back().signal);
     for (std::size_t i = 0; i < sums_.size(); ++i) {
@@ -76,17 +77,17 @@ class LayerMeter {
       const double norm = std::sqrt(sums.signal);
       bound = std::sqrt(sums.local) + gain(sums) * bound;
       powers = 1 + worst_gain * powers;
-      rows.push_back({{"layer", static_cast<std::int64_t>(i) - 1},
-                      {"local", std::sqrt(sums.local) / norm},
-                      {"gain", gain(sums)},
-                      {"error", std::sqrt(sums.error) / norm},
-                      {"share_error", std::sqrt(sums.error) / last},
-                      {"share_bound", bound / last},
-                      {"share_linear", worst_local * static_cast<double>(i + 1) / last},
-                      {"share_worst", worst_local * powers / last},
-                      {"sqnr_db", sums.error > 0 ? Json(10 * std::log10(sums.signal / sums.error))
-                                                 : Json()},
-                      {"cosine", sums.product / std::sqrt(sums.signal * sums.quantized)}});
+      rows.push_back(
+          {{"layer", static_cast<std::int64_t>(i) - 1},
+           {"local", std::sqrt(sums.local) / norm},
+           {"gain", gain(sums)},
+           {"error", std::sqrt(sums.error) / norm},
+           {"share_error", std::sqrt(sums.error) / last},
+           {"share_bound", bound / last},
+           {"share_linear", worst_local * static_cast<double>(i + 1) / last},
+           {"share_worst", worst_local * powers / last},
+           {"sqnr_db", sums.error > 0 ? Json(10 * std::log10(sums.signal / sums.error)) : Json()},
+           {"cosine", sums.product / std::sqrt(sums.signal * sums.quantized)}});
     }
     return rows;
   }
@@ -132,23 +133,17 @@ Json measure_layers(Workbench& bench, const Candidate& candidate) {
   const Candidate base_candidate = parse_candidate(kBaseMethod);
   const std::unique_ptr<Model> base = bench.open(base_candidate);
   const std::unique_ptr<Model> model = bench.open(candidate);
-  if (!(base->config().rotation == model->config().rotation)) {
-    return {{"reason", "its residual stream is rotated: other hidden states"}};
-  }
   const CompareSizes& sizes = bench.job().sizes;
   const CompareWindows windows = bench.short_windows(sizes.layer_tokens, sizes.layer_windows);
   const std::int64_t length = windows.settings.window;
-  Backend& backend = *bench.workers().backend;
   Json rows;
   {
-    Session base_session(*base, backend, bench.limits(base_candidate, base->config(), length, 1));
-    Session session(*model, backend, bench.limits(candidate, model->config(), length, 1));
+    Session base_session = bench.session(base_candidate, *base, length, 1);
+    Session session = bench.session(candidate, *model, length, 1);
     LayerMeter meter(*base, base_session, *model, session);
     for (const Window& window : windows.windows) {
       bench.require_not_stopped();
-      meter.add(std::span(bench.tokens())
-                    .subspan(static_cast<std::size_t>(window.first),
-                             static_cast<std::size_t>(window.count)));
+      meter.add(bench.tokens_of(window));
     }
     rows = meter.rows();
   }

@@ -20,7 +20,7 @@ namespace leq {
 //   share_bound   B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
 //   share_linear  (l + 2) max e, what the theorems say
 //   share_worst   max e x sum of C^i with C = max g: what their proof ends with
-// A candidate whose residual stream is rotated has other hidden states: {"reason": ...}.
+// Throws Error for a candidate whose residual stream is rotated: it has other hidden states.
 Json measure_layers(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

@@ -1,10 +1,13 @@
 #include "compare/layer_states.h"
 
+#include "base/error.h"
 #include "tensor/pack.h"
 
 namespace leq {
 
 std::vector<float> embedded_states(const Model& model, std::span<const Token> tokens) {
+  require(model.config().rotation.block == 0,
+          "its residual stream is rotated: its hidden states are others");
   const auto width = static_cast<std::size_t>(model.config().width);
   std::vector<float> hidden(tokens.size() * width), row(width);
   const StoredTensor* table = model.file().find("token_embedding");
@@ -26,11 +29,13 @@ std::vector<float> states_after(Session& session, std::int64_t layer, std::vecto
   return hidden;
 }
 
-std::vector<float> last_states(const Model& model, Session& session,
-                               std::span<const Token> tokens) {
+std::vector<float> walk_states(const Model& model, Session& session, std::span<const Token> tokens,
+                               const StateVisitor& visit) {
   std::vector<float> hidden = embedded_states(model, tokens);
+  visit(-1, hidden);
   for (std::int64_t layer = 0; layer < model.config().layer_count(); ++layer) {
     hidden = states_after(session, layer, std::move(hidden));
+    visit(layer, hidden);
   }
   return hidden;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -10,12 +11,16 @@
 
 namespace leq {
 
-// Rows of the tables for a window's tokens, [T][W]: what enters the first layer of a model whose
-// residual stream is not rotated.
+// Rows of the tables for a window's tokens, [T][W]: what enters the first layer. Throws Error for a
+// model whose residual stream is rotated: it has other hidden states.
 std::vector<float> embedded_states(const Model& model, std::span<const Token> tokens);
 // The states after a layer. The session's cache is empty before and after.
 std::vector<float> states_after(Session& session, std::int64_t layer, std::vector<float> hidden);
-// ... and after all of them.
-std::vector<float> last_states(const Model& model, Session& session, std::span<const Token> tokens);
+// Calls visit(layer, states [T][W]) for the embedding, as layer -1, and after each layer. Returns
+// the last ones.
+using StateVisitor = std::function<void(std::int64_t layer, std::span<const float> states)>;
+std::vector<float> walk_states(
+    const Model& model, Session& session, std::span<const Token> tokens,
+    const StateVisitor& visit = [](auto, auto) {});
 
 }  // namespace leq

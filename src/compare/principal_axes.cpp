@@ -69,8 +69,8 @@ std::vector<double> direction(std::span<const double> rows, std::size_t width,
 
 PrincipalAxes principal_axes(std::span<const float> rows, std::int64_t width) {
   const auto w = static_cast<std::size_t>(width);
-  ensure(width > 0 && rows.size() % w == 0 && rows.size() / w >= 2, "principal axes: ",
-         rows.size(), " numbers in rows of ", width);
+  ensure(width > 0 && rows.size() % w == 0 && rows.size() / w >= 2, "principal axes: ", rows.size(),
+         " numbers in rows of ", width);
   PrincipalAxes axes;
   axes.width = width;
   axes.mean.resize(w);
@@ -95,8 +95,7 @@ std::vector<std::pair<double, double>> project(const PrincipalAxes& axes,
   std::vector<std::pair<double, double>> points;
   for (std::size_t t = 0; t < x.size(); t += w) {
     const auto row = std::span(x).subspan(t, w);
-    points.emplace_back(dot_product(row, axes.directions[0]),
-                        dot_product(row, axes.directions[1]));
+    points.emplace_back(dot_product(row, axes.directions[0]), dot_product(row, axes.directions[1]));
   }
   return points;
 }

@@ -11,10 +11,10 @@ namespace leq {
 
 struct PrincipalAxes {
   std::int64_t width = 0;
-  std::vector<double> mean;                        // [W]
-  std::array<std::vector<double>, 2> directions;   // [W] each, of length 1, at right angles
-  std::array<double, 2> explained = {};            // shares of the variance
-  double spread = 0;                               // root of the mean squared distance from the mean
+  std::vector<double> mean;                       // [W]
+  std::array<std::vector<double>, 2> directions;  // [W] each, of length 1, at right angles
+  std::array<double, 2> explained = {};           // shares of the variance
+  double spread = 0;                              // root of the mean squared distance from the mean
 };
 
 // Of rows [T][W], T at least 2. The sign of a direction is that of its largest entry.

@@ -3,7 +3,6 @@
 #include <numeric>
 
 #include "eval/divergence_report.h"
-#include "eval/window_logits.h"
 
 namespace leq {
 namespace {
@@ -63,9 +62,7 @@ Json quality_of(Workbench& bench, Session& session, const CompareWindows& window
 Json measure_quality(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   const CompareWindows& windows = bench.windows();
-  Session session(
-      *model, *bench.workers().backend,
-      bench.limits(candidate, model->config(), windows.settings.window, kOutputRows));
+  Session session = bench.session(candidate, *model, windows.settings.window);
   return quality_of(bench, session, windows);
 }
 

@@ -11,7 +11,9 @@ constexpr std::uint64_t kLargestResult = 64 << 20;
 
 }  // namespace
 
-std::string identity_hash(const Json& identity) { return sha256_hex(identity.dump()).substr(0, 16); }
+std::string identity_hash(const Json& identity) {
+  return sha256_hex(identity.dump()).substr(0, 16);
+}
 
 void write_whole_file(const std::filesystem::path& path, std::string_view text) {
   AtomicFile file(path);

@@ -7,9 +7,12 @@
 #include "eval/breakdown.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
+#include "runtime/ranks.h"
 
 namespace leq {
 namespace {
+
+constexpr std::int64_t kLongContext = 8192;  // of the paper's Table 3
 
 // Measured with the cache that a user would have; a candidate that is a cache, with its own.
 KvType speed_cache(const Candidate& candidate, const Model& model) {
@@ -33,9 +36,8 @@ Json speed_json(const BenchNumbers& numbers) {
 
 Json timed(Workbench& bench, Session& session, const BenchTest& test) {
   const auto no_limits = [] { return MachineLimits{}; };
-  const auto runs =
-      time_bench_test(session, test, bench.job().sizes.bench_runs, no_limits,
-                      [&](int) { bench.require_not_stopped(); });
+  const auto runs = time_bench_test(session, test, bench.job().sizes.bench_runs, no_limits,
+                                    [&](int) { bench.require_not_stopped(); });
   return speed_json(bench_numbers(test, bench_work(session, test), runs));
 }
 
@@ -50,15 +52,21 @@ Json parts_json(Workbench& bench, Session& session, const BenchTest& test) {
 }
 
 Json plan_json(Workbench& bench, const Candidate& candidate, const Model& model) {
-  RunLimits limits;
-  limits.context = bench.windows().settings.window;
-  limits.key_type = limits.value_type = speed_cache(candidate, model);
-  const MemoryPlan plan = MemoryPlanner(model, bench.workers().backend->layout())
-                              .plan(resolve_limits(limits, model.config()));
+  const MemoryPlanner planner(model, bench.workers().backend->layout());
+  const auto planned = [&](std::int64_t context) {
+    RunLimits limits;
+    limits.context = context;
+    limits.key_type = limits.value_type = speed_cache(candidate, model);
+    return planner.plan(resolve_limits(limits, model.config()));
+  };
+  const std::int64_t longest = std::min(kLongContext, model.config().context);
+  const MemoryPlan plan = planned(bench.windows().settings.window);
   return {{"weight_bytes", plan.weight_bytes},
           {"kv_bytes", plan.kv_bytes},
           {"scratch_bytes", plan.scratch_bytes},
-          {"memory_bytes", plan.total()}};
+          {"memory_bytes", plan.total()},
+          {"long_context", longest},
+          {"long_memory_bytes", planned(longest).total()}};
 }
 
 BenchTest prompt_test(const Workbench& bench, std::int64_t context) {
@@ -81,13 +89,9 @@ Json ranks_row(Workbench& bench, const Model& model, const Candidate& candidate,
         make_backend({.device = "cpu", .threads = threads_of_rank(threads, 0, ranks)});
     std::unique_ptr<ThreadFollowers> followers;
     if (ranks > 1) {
-      std::vector<std::unique_ptr<Backend>> backends;
-      for (int rank = 1; rank < ranks; ++rank) {
-        backends.push_back(make_backend(
-            {.device = "cpu", .threads = threads_of_rank(threads, rank, ranks)}));
-      }
-      followers = std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
-                                                    ThreadRankOptions{.threads = threads});
+      followers = std::make_unique<ThreadFollowers>(
+          model, follower_backends({.device = "cpu", .threads = threads}, ranks, true), limits,
+          thread_rank_options(threads, ranks));
     }
     Session session(model, *backend, limits, followers ? followers->leader() : one_rank());
     row[name] = timed(bench, session, test);
@@ -129,8 +133,8 @@ Json measure_batches(Workbench& bench, const Candidate& candidate) {
 Json measure_ranks(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   Json rows = Json::array();
-  const int most = std::min<int>(bench.workers().pool.threads(),
-                                 static_cast<int>(model->config().kv_heads));
+  const int most =
+      std::min<int>(bench.workers().pool.threads(), static_cast<int>(model->config().kv_heads));
   for (int ranks = 1; ranks <= std::max(1, most); ranks *= 2) {
     rows.push_back(ranks_row(bench, *model, candidate, ranks));
   }

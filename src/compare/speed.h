@@ -6,9 +6,10 @@
 
 namespace leq {
 
-// prompt and generation (tests of CompareSizes): tokens per second as {"tps", "min", "max"}, medians
-// of the runs; parts of a step in milliseconds {"prompt_parts", "generation_parts"}; bytes of the
-// plan for one window of the text: weight_bytes, kv_bytes, scratch_bytes, memory_bytes.
+// prompt and generation (tests of CompareSizes): tokens per second as {"tps", "min", "max"},
+// medians of the runs; parts of a step in milliseconds {"prompt_parts", "generation_parts"}; bytes
+// of the plan for one window of the text: weight_bytes, kv_bytes, scratch_bytes, memory_bytes; and
+// long_memory_bytes for long_context positions (8,192, or what the model has).
 Json measure_speed(Workbench& bench, const Candidate& candidate);
 
 // Tokens per second of generation over so many sequences at once, for each number: [{"sequences",

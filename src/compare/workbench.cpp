@@ -93,17 +93,21 @@ std::int64_t CompareWindows::scored() const {
 
 Workbench::Workbench(const CompareJob& job)
     : job_(job),
-      folder_(made_folder(job.output) / "work"),
-      store_(job.output / "results"),
       workers_(job.threads),
       checkpoint_(import_checkpoint(job.checkpoint)),
       checkpoint_hash_(hash_of_checkpoint(checkpoint_)),
       tokenizer_(checkpoint_.tokenizer),
       text_(read_evaluation_text(job.text, join_of(job, checkpoint_.config))),
       tokens_(encode_text(tokenizer_, text_.text)),
-      windows_(planned_windows(job, checkpoint_.config, std::ssize(tokens_))) {
-  require(checkpoint_.has_tokenizer, job.checkpoint.string(), ": no tokenizer, so no text to read");
-  for (const Candidate& candidate : job.candidates) file_identity(candidate);
+      windows_(planned_windows(job, checkpoint_.config, std::ssize(tokens_))),
+      folder_(checked_folder() / "work"),
+      store_(job.output / "results") {}
+
+std::filesystem::path Workbench::checked_folder() const {
+  require(checkpoint_.has_tokenizer, job_.checkpoint.string(),
+          ": no tokenizer, so no text to read");
+  for (const Candidate& candidate : job_.candidates) file_identity(candidate);
+  return made_folder(job_.output);
 }
 
 CompareWindows Workbench::short_windows(std::int64_t tokens, std::int64_t count) const {
@@ -118,8 +122,7 @@ CompareWindows Workbench::short_windows(std::int64_t tokens, std::int64_t count)
 }
 
 CheckpointOptions Workbench::options_of(const Candidate& candidate) const {
-  CheckpointOptions options =
-      candidate_options(candidate, checkpoint_.config, job_.calibration);
+  CheckpointOptions options = candidate_options(candidate, checkpoint_.config, job_.calibration);
   if (candidate.is_base()) options.type = dtype_name(checkpoint_.dtype);
   options.threads = job_.threads;
   options.stop = job_.stop;
@@ -144,8 +147,7 @@ Json Workbench::identity(const Candidate& candidate, const std::string& step) co
 }
 
 std::filesystem::path Workbench::file_of(const Candidate& candidate, Made* made) {
-  std::filesystem::path path =
-      folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
+  std::filesystem::path path = folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
   if (file_exists(path)) return path;
   require_not_stopped();
   const Stopwatch watch;
@@ -174,6 +176,17 @@ RunLimits Workbench::limits(const Candidate& candidate, const ModelConfig& confi
   return resolve_limits(limits, config);
 }
 
+Session Workbench::session(const Candidate& candidate, const Model& model, std::int64_t context,
+                           std::int64_t output_tokens) {
+  return Session(model, *workers_.backend,
+                 limits(candidate, model.config(), context, output_tokens));
+}
+
+std::span<const Token> Workbench::tokens_of(const Window& window) const {
+  return std::span(tokens_).subspan(static_cast<std::size_t>(window.first),
+                                    static_cast<std::size_t>(window.count));
+}
+
 DivergenceKey Workbench::key(const CompareWindows& windows) const {
   PerplexityReport report;
   report.model = checkpoint_.folder;
@@ -189,9 +202,8 @@ DivergenceKey Workbench::key(const CompareWindows& windows) const {
 }
 
 PerplexityRun Workbench::run_over(const CompareWindows& windows) const {
-  PerplexityRun run = {.tokens = tokens_,
-                       .windows = windows.windows,
-                       .protocol = windows.settings.protocol};
+  PerplexityRun run = {
+      .tokens = tokens_, .windows = windows.windows, .protocol = windows.settings.protocol};
   if (run.protocol == Protocol::llamacpp_512 && tokenizer_.add_bos()) {
     run.window_bos = tokenizer_.bos();
   }
@@ -209,17 +221,16 @@ const DivergenceBaseReader& Workbench::base_distributions(const CompareWindows& 
   const std::filesystem::path path = folder_.path() / (name + ".kl");
   if (!file_exists(path)) {
     const std::unique_ptr<Model> model = open(base);
-    Session session(*model, *workers_.backend,
-                    limits(base, model->config(), windows.settings.window, kOutputRows));
-    write_divergence_base(session, workers_.pool, run_over(windows), path, key(windows));
+    Session base_session = session(base, *model, windows.settings.window);
+    write_divergence_base(base_session, workers_.pool, run_over(windows), path, key(windows));
   }
   reader = std::make_unique<DivergenceBaseReader>(path);
   return *reader;
 }
 
 Divergence Workbench::measure(Session& session, const CompareWindows& windows) {
-  return measure_divergence(session, workers_.pool, run_over(windows),
-                            base_distributions(windows), key(windows));
+  return measure_divergence(session, workers_.pool, run_over(windows), base_distributions(windows),
+                            key(windows));
 }
 
 void Workbench::require_not_stopped() const {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "eval/divergence_base.h"
 #include "eval/measure_divergence.h"
 #include "eval/perplexity_report.h"
+#include "eval/window_logits.h"
 #include "model/open_model.h"
 #include "model/session.h"
 #include "platform/workers.h"
@@ -62,6 +64,10 @@ class Workbench {
   std::unique_ptr<Model> open(const Candidate& candidate);
   RunLimits limits(const Candidate& candidate, const ModelConfig& config, std::int64_t context,
                    std::int64_t output_tokens) const;
+  // A session of the candidate's model, with its cache, for windows of so many positions.
+  Session session(const Candidate& candidate, const Model& model, std::int64_t context,
+                  std::int64_t output_tokens = kOutputRows);
+  std::span<const Token> tokens_of(const Window& window) const;
 
   // Distributions of the unquantized model on these windows: from a file that the first call
   // writes.
@@ -75,9 +81,9 @@ class Workbench {
   void remove_files();  // of the candidates and the base's distributions
 
  private:
+  std::filesystem::path checked_folder() const;
+
   const CompareJob& job_;
-  WorkFolder folder_;  // OUTPUT/work
-  ResultStore store_;
   Workers workers_;
   ImportedModel checkpoint_;
   std::string checkpoint_hash_;
@@ -85,6 +91,9 @@ class Workbench {
   EvaluationText text_;
   std::vector<Token> tokens_;
   CompareWindows windows_;
+  // Made when all that is asked for is known to make sense: an error leaves no folder.
+  WorkFolder folder_;  // OUTPUT/work
+  ResultStore store_;
   std::map<std::string, std::unique_ptr<DivergenceBaseReader>> bases_;
 };
 

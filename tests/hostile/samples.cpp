@@ -393,6 +393,7 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   fs::create_directory(folder / "slots");
   maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "1", "--seed", "1", "-t", "1",
                         "--prompt-cache", "slots/story.bin"});
+  fs::create_directory(folder / "made");
   fs::create_directory(folder / "kept");
   write_bytes(folder / "answer.txt", maker.answer({"-m", "int8.leq", "--port", "0", "-t", "1",
                                                    "--slot-save-path", "kept"}));

@@ -26,6 +26,19 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   return checkpoint.write(config);
 }
 
+// Of five experts two for each token, in one of two layers.
+std::filesystem::path experts_in(const std::filesystem::path& folder) {
+  Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
+  config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 72;
+  config["mlp_only_layers"] = {1};
+  test::RandomCheckpoint checkpoint(folder);
+  checkpoint.add_llama(config,
+                       {.qk_norm = true, .experts = test::RandomCheckpoint::Experts::single});
+  return checkpoint.write(config);
+}
+
 CheckpointOptions options_of(const std::string& method, const std::string& type,
                              std::int64_t windows) {
   Random random(5);
@@ -75,6 +88,7 @@ struct Way {
   const char* type;
   std::int64_t windows = 5;
   ActChoice act = ActChoice::automatic;
+  bool experts = false;
 };
 
 class DividedQuantize : public testing::TestWithParam<Way> {};
@@ -82,7 +96,7 @@ class DividedQuantize : public testing::TestWithParam<Way> {};
 TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
   const Way& way = GetParam();
   const test::TemporaryFolder folder;
-  const auto source = checkpoint_in(folder.path() / "hf");
+  const auto source = way.experts ? experts_in(folder / "hf") : checkpoint_in(folder / "hf");
   CheckpointOptions options = options_of(way.method, way.type, way.windows);
   options.act = way.act;
   quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
@@ -137,11 +151,16 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                                          Way{"gptq+", "int3-g64"}, Way{"smoothquant", "int8"},
                                          Way{"smoothquant", "int8", 7, ActChoice::tensor},
                                          Way{"awq", "uint4-g64"}, Way{"zeroquant+", "int4-g64"},
-                                         Way{"billm", "b1"}, Way{"gptq", "int8-tensor"}),
+                                         Way{"billm", "b1"}, Way{"gptq", "int8-tensor"},
+                                         Way{"absmax", "int8", 5, ActChoice::automatic, true},
+                                         Way{"gptq", "int4-g32", 7, ActChoice::automatic, true},
+                                         Way{"smoothquant", "int8", 5, ActChoice::automatic, true},
+                                         Way{"awq", "uint4-g64", 6, ActChoice::automatic, true}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.method) + "_" +
                                               item.param.type + "_" +
-                                              std::to_string(item.param.windows);
+                                              std::to_string(item.param.windows) +
+                                              (item.param.experts ? "_experts" : "");
                            std::ranges::replace_if(
                                name, [](char c) { return std::isalnum(c) == 0; }, '_');
                            return name;

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "tools/common/model_path.h"
+#include "tools/common/option_rows.h"
 
 namespace leq {
 namespace {
@@ -16,91 +17,57 @@ constexpr std::int64_t kQuickWindow = 256;
 
 std::vector<Option> what_flags() {
   const std::string group = "What is compared";
-  return {{.name = "methods",
-           .kind = OptionKind::text,
-           .value_name = "LIST",
-           .help = "METHOD[:TYPE][+ACT][#WINDOWS][@CACHE], separated by commas: absmax:int8, "
-                   "smoothquant:int8+online, gptq:int4-g64#32, simquant:4, base@simq8, q8; the "
-                   "unquantized model is always there (default: the paper's methods and recipes)",
-           .group = group},
-          {.name = "file",
-           .spellings = "-f",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "the text to measure on, in UTF-8",
-           .group = group,
-           .required = true},
-          {.name = "choices",
-           .kind = OptionKind::list,
-           .value_name = "FILE",
-           .help = "questions with choices (JSONL of HellaSwag, PIQA, ARC, MMLU, or context, "
-                   "choices and label); may be given again",
-           .group = group},
-          {.name = "questions",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "the first N of each file of choices; 0: all (default 0, --quick 40)",
-           .group = group,
-           .minimum = 0}};
+  Option file = text_row("file", "FILE", "the text to measure on, in UTF-8", group);
+  file.spellings = "-f";
+  file.required = true;
+  Option choices = text_row("choices", "FILE",
+                            "questions with choices (JSONL of HellaSwag, PIQA, ARC, MMLU, or "
+                            "context, choices and label); may be given again",
+                            group);
+  choices.kind = OptionKind::list;
+  return {
+      text_row("methods", "LIST",
+               "METHOD[:TYPE][+ACT][#WINDOWS][@CACHE], separated by commas: absmax:int8, "
+               "smoothquant:int8+online, gptq:int4-g64#32, simquant:4, base@simq8, q8; the "
+               "unquantized model is always there (default: the paper's methods and recipes)",
+               group),
+      file, choices,
+      number_row(OptionKind::integer, "questions", "N", "",
+                 "the first N of each file of choices; 0: all (default 0, --quick 40)", group, 0)};
 }
 
 std::vector<Option> how_flags() {
   const std::string group = "How";
-  return {{.name = "protocol",
-           .kind = OptionKind::text,
-           .value_name = "P",
-           .fallback = "hf",
-           .help = "as of leq-perplexity",
-           .group = group,
-           .choices = {"hf", "hf-stride", "llamacpp-512"}},
-          {.name = "window",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "tokens in a window (default: the model's context, at most 2048; --quick 256)",
-           .group = group,
-           .minimum = 2,
-           .maximum = 16777216},
-          {.name = "chunks",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "the first N windows; 0: all (default 16, --quick 8)",
-           .group = group,
-           .minimum = 0},
-          {.name = "join",
-           .kind = OptionKind::text,
-           .value_name = "RULE",
-           .help = "how rows of the text become one (default hf; none for llamacpp-512)",
-           .group = group,
-           .choices = {"hf", "none"}},
-          {.name = "calibration",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "plain text to calibrate on; default: a built-in text",
-           .group = group},
-          {.name = "samples",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "windows of it (default 32, --quick 8)",
-           .group = group,
-           .minimum = 1,
-           .maximum = 1 << 20},
-          {.name = "parts",
-           .kind = OptionKind::text,
-           .value_name = "LIST",
-           .fallback = "speed,layers,inside,curves",
-           .help = "what is measured beside files and their quality, separated by commas; none: "
-                   "nothing",
-           .group = group},
-          {.name = "quick", .help = "few windows, short tests, fewer methods", .group = group},
-          {.name = "threads",
-           .spellings = "-t",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "threads; 0 = one for each core",
-           .group = group,
-           .minimum = 0,
-           .maximum = 1024}};
+  std::vector<Option> rows = window_rows(group);
+  for (Option& row : rows) {
+    if (row.name == "window") row.help += "; --quick 256";
+    if (row.name != "chunks") continue;
+    row.fallback.clear();
+    row.help += " (default 16, --quick 8)";
+  }
+  const auto integers = [&](const char* name, const char* help) {
+    rows.push_back(number_row(OptionKind::integers, name, "N,...", "", help, group, 1, 1 << 24));
+  };
+  rows.push_back(text_row("calibration", "FILE",
+                          "plain text to calibrate on; default: a built-in text", group));
+  rows.push_back(number_row(OptionKind::integer, "samples", "N", "",
+                            "windows of it (default 32, --quick 8)", group, 1, 1 << 20));
+  rows.push_back(text_row("parts", "LIST",
+                          "what is measured beside files and their quality, separated by commas "
+                          "(default speed,layers,inside,curves); none: nothing",
+                          group));
+  integers("contexts",
+           "window lengths of the curve over context; the model's longest is the limit "
+           "(default 128 to 32768, --quick 128,512,2048)");
+  integers("calibration-windows",
+           "calibration windows of the curve over calibration text (default 1 to 128, "
+           "--quick 1,4,16)");
+  rows.push_back(
+      {.name = "quick", .help = "few windows, short tests, fewer methods", .group = group});
+  rows.push_back(number_row(OptionKind::integer, "threads", "N", "0",
+                            "threads; 0 = one for each core", group, 0, 1024));
+  rows.back().spellings = "-t";
+  return rows;
 }
 
 void set_text_windows(const Options& options, CompareJob& job) {
@@ -117,6 +84,7 @@ void set_text_windows(const Options& options, CompareJob& job) {
 }
 
 void set_parts(const Options& options, CompareJob& job) {
+  if (!options.given("parts")) return;
   job.parts.clear();
   for (const std::string_view word : split(options.text("parts"), ",")) {
     if (word == "none" || word.empty()) continue;
@@ -146,17 +114,16 @@ ToolSpec compare_tool() {
                 "HF_DIR -f wiki.test.raw -o report --methods smoothquant:int8,awq,gptq,q4",
                 "HF_DIR -f text.txt -o report --quick --choices hellaswag_val.jsonl"};
   tool.max_positionals = 1;
-  tool.options = {{.name = "output",
-                   .spellings = "-o",
-                   .kind = OptionKind::text,
-                   .value_name = "FOLDER",
-                   .help = "for index.html, report.json, CSV files and kept results: the same "
-                           "command goes on with an interrupted comparison",
-                   .group = "Files",
-                   .required = true},
-                  {.name = "keep-files",
-                   .help = "leave the quantized files in FOLDER/work",
-                   .group = "Files"}};
+  tool.options = {
+      {.name = "output",
+       .spellings = "-o",
+       .kind = OptionKind::text,
+       .value_name = "FOLDER",
+       .help = "for index.html, report.json, CSV files and kept results: the same "
+               "command goes on with an interrupted comparison",
+       .group = "Files",
+       .required = true},
+      {.name = "keep-files", .help = "leave the quantized files in FOLDER/work", .group = "Files"}};
   for (auto& option : what_flags()) tool.options.push_back(std::move(option));
   for (auto& option : how_flags()) tool.options.push_back(std::move(option));
   return tool;
@@ -177,6 +144,9 @@ CompareJob compare_job(const Options& options) {
   job.text = options.text("file");
   for (const std::string& file : options.list("choices")) job.choices.emplace_back(file);
   if (options.given("questions")) job.sizes.questions = options.integer("questions");
+  if (options.given("contexts")) job.sizes.contexts = options.integers("contexts");
+  if (options.given("calibration-windows"))
+    job.sizes.calibration_windows = options.integers("calibration-windows");
   set_parts(options, job);
   set_text_windows(options, job);
   set_calibration_text(options, job);

@@ -18,6 +18,7 @@
 #include "tools/common/model_file.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_setup.h"
+#include "tools/common/option_rows.h"
 #include "tools/common/plan_lines.h"
 #include "tools/perplexity/choices.h"
 
@@ -43,21 +44,6 @@ ToolSpec tool_spec() {
            .value_name = "FILE",
            .help = "the text, in UTF-8",
            .group = group},
-          {.name = "protocol",
-           .kind = OptionKind::text,
-           .value_name = "P",
-           .fallback = "hf",
-           .help = "which windows are fed and which tokens count",
-           .group = group,
-           .choices = {"hf", "hf-stride", "llamacpp-512"}},
-          {.name = "window",
-           .spellings = "-c --ctx-size",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .help = "tokens in a window (default: the model's context, at most 2048)",
-           .group = group,
-           .minimum = 2,
-           .maximum = 16777216},
           {.name = "stride",
            .spellings = "--ppl-stride",
            .kind = OptionKind::integer,
@@ -67,19 +53,6 @@ ToolSpec tool_spec() {
            .group = group,
            .minimum = 1,
            .maximum = 16777216},
-          {.name = "chunks",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "measure the first N windows only; 0: all",
-           .group = group,
-           .minimum = 0},
-          {.name = "join",
-           .kind = OptionKind::text,
-           .value_name = "RULE",
-           .help = "how rows become one text (default hf; none for llamacpp-512)",
-           .group = group,
-           .choices = {"hf", "none"}},
           {.name = "output",
            .spellings = "-o",
            .kind = OptionKind::text,
@@ -115,6 +88,8 @@ ToolSpec tool_spec() {
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
       }};
+  const std::vector<Option> rows = window_rows(group);  // behind the text
+  tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
   }
@@ -137,7 +112,7 @@ ProtocolRequest request_from(const Options& options) {
 std::int64_t longest_window(const Model& model) { return model.config().context; }
 
 // Everything of a report that is known before the run.
-PerplexityReport start_report(const Options& options, const ModelSetup& setup,
+PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
   report.model = std::filesystem::path(options.text("model")).filename().string();
@@ -159,7 +134,7 @@ struct Found {
   std::optional<DivergenceResult> divergence;
 };
 
-Found measure(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+Found measure(const Options& options, const Runtime& setup, const PerplexityRun& run,
               const PerplexityReport& report, const DivergenceBaseReader* base) {
   ThreadPool pool(setup.threads);
   Session& session = *setup.session;
@@ -176,7 +151,7 @@ Found measure(const Options& options, const ModelSetup& setup, const PerplexityR
 }
 
 // Runs with a line of progress that shows what accumulates.
-Found measure_with_progress(const Options& options, const ModelSetup& setup, PerplexityRun run,
+Found measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
                             const PerplexityReport& report, const DivergenceBaseReader* base) {
   const Tokenizer& tokenizer = setup.model->tokenizer();
   if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
@@ -251,7 +226,7 @@ int perplexity(const Options& options) {
   require(options.given("file"), "-f: missing; give a text, or questions with --choices");
   const ProtocolRequest request = request_from(options);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
-  const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
+  const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
     limits.context = resolve_protocol(request, longest_window(model)).window;
     limits.output_tokens = kOutputRows;
   });

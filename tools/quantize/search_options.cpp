@@ -3,12 +3,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "engine/engine.h"
+#include "tools/common/option_rows.h"
 #include "tools/quantize/text.h"
 
 namespace leq {
 namespace {
 
-constexpr double kRecipeBits = 4.25;           // a weight of --recipe auto
 constexpr std::int64_t kManyEvaluations = 64;  // worth a learned policy
 
 // The text that KL is measured on.
@@ -56,74 +56,38 @@ std::uint64_t parse_size(std::string_view flag, const std::string& text) {
 
 std::vector<Option> search_flags() {
   const std::string group = "Search for bits";
-  return {{.name = "search",
-           .kind = OptionKind::text,
-           .value_name = "HOW",
-           .help = "2, 3, 4 or 8 bits for each unit, by measured KL divergence",
-           .group = group,
-           .choices = {"grid", "entropy", "greedy", "sens", "learned"}},
-          {.name = "target-bpw",
-           .kind = OptionKind::real,
-           .value_name = "BITS",
-           .help = "the searched weights take at most so many bits each, scales included",
-           .group = group,
-           .minimum = 2,
-           .maximum = 16},
-          {.name = "target-size",
-           .kind = OptionKind::integer,
-           .value_name = "BYTES",
-           .help = "all tensors take at most so many bytes",
-           .group = group,
-           .minimum = 1},
-          {.name = "fit",
-           .kind = OptionKind::text,
-           .value_name = "SIZE",
-           .help = "weights and KV cache are chosen together so that running takes at most so "
+  Option context =
+      number_row(OptionKind::integer, "ctx-size", "N", "0",
+                 "with --fit: the context that is to fit (default: the model's, at most 8192)",
+                 group, 0, 16777216);
+  context.spellings = "-c";
+  return {text_row("search", "HOW", "2, 3, 4 or 8 bits for each unit, by measured KL divergence",
+                   group, {"grid", "entropy", "greedy", "sens", "learned"}),
+          number_row(OptionKind::real, "target-bpw", "BITS", "",
+                     "the searched weights take at most so many bits each, scales included", group,
+                     2, 16),
+          number_row(OptionKind::integer, "target-size", "BYTES", "",
+                     "all tensors take at most so many bytes", group, 1),
+          text_row("fit", "SIZE",
+                   "weights and KV cache are chosen together so that running takes at most so "
                    "much memory (8G, 500M); recipe auto unless told",
-           .group = group},
-          {.name = "ctx-size",
-           .spellings = "-c",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "0",
-           .help = "with --fit: the context that is to fit (default: the model's, at most 8192)",
-           .group = group,
-           .minimum = 0,
-           .maximum = 16777216},
-          {.name = "max-kl",
-           .kind = OptionKind::real,
-           .value_name = "NATS",
-           .help = "with --fit: refuse where the best that fits is farther from the checkpoint",
-           .group = group,
-           .minimum = 0,
-           .maximum = 100},
-          {.name = "search-lambda",
-           .kind = OptionKind::real,
-           .value_name = "NATS",
-           .fallback = "0.05",
-           .help = "without a target: price of the whole 16-bit size",
-           .group = group,
-           .minimum = 0},
-          {.name = "search-evals",
-           .kind = OptionKind::integer,
-           .value_name = "N",
-           .fallback = "96",
-           .help = "measurements of KL",
-           .group = group,
-           .minimum = 5,
-           .maximum = 1000000},
-          {.name = "search-text",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "text to measure on (default: the calibration text); not the one that the "
+                   group),
+          context,
+          number_row(OptionKind::real, "max-kl", "NATS", "",
+                     "with --fit: refuse where the best that fits is farther from the checkpoint",
+                     group, 0, 100),
+          number_row(OptionKind::real, "search-lambda", "NATS", "0.05",
+                     "without a target: price of the whole 16-bit size", group, 0),
+          number_row(OptionKind::integer, "search-evals", "N", "96", "measurements of KL", group, 5,
+                     1000000),
+          text_row("search-text", "FILE",
+                   "text to measure on (default: the calibration text); not the one that the "
                    "model is judged by",
-           .group = group},
-          {.name = "search-log",
-           .kind = OptionKind::text,
-           .value_name = "FILE",
-           .help = "keep the measurements there; a later search of the same model goes on with "
+                   group),
+          text_row("search-log", "FILE",
+                   "keep the measurements there; a later search of the same model goes on with "
                    "them",
-           .group = group}};
+                   group)};
 }
 
 void require_no_search_flags(const Options& options) {
@@ -167,7 +131,7 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
     require(!options.given(flag), "--", flag, " needs --fit");
   }
   if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
-    request.target_bpw = kRecipeBits;
+    request.target_bpw = kAutoBits;
   }
   return bits;
 }

@@ -43,13 +43,13 @@ std::vector<double> radar_values(const RadarNumbers& one, const RadarNumbers& be
 Figure radar_figure(const Json& results) {
   RadarChart chart;
   chart.title = "Radar of six measures";
-  chart.axes = {"perplexity", "prompt t/s", "generation t/s", "memory", "set-up", "calibration"};
+  chart.axes = {"perplexity", "prompt t/s", "generation t/s", "memory", "setup", "calibration"};
   RadarNumbers best = {};
   for (const std::string& spec : compared_specs(results, true)) {
     const RadarNumbers one = radar_numbers(results, spec);
-    best = {std::max(best.accuracy, one.accuracy), std::max(best.prompt, one.prompt),
+    best = {std::max(best.accuracy, one.accuracy),     std::max(best.prompt, one.prompt),
             std::max(best.generation, one.generation), std::max(best.memory, one.memory),
-            std::max(best.setup, one.setup), std::max(best.calibration, one.calibration)};
+            std::max(best.setup, one.setup),           std::max(best.calibration, one.calibration)};
   }
   std::vector<std::string> specs = featured_specs(results, 4);
   specs.insert(specs.begin(), "base");
@@ -57,10 +57,11 @@ Figure radar_figure(const Json& results) {
   for (const std::string& spec : specs) {
     chart.series.push_back({spec, radar_values(radar_numbers(results, spec), best), colour++});
   }
-  return {"As the paper's Figure 4", radar_chart(chart),
-          "Each axis is the best value divided by, or into, the method's own: 1 on the rim is the "
-          "best of all methods. Areas mislead: they depend on the order of the axes, and a "
-          "perplexity that matters moves a point by a hair. The chart of size against KL does not."};
+  return {
+      "As the paper's Figure 4", radar_chart(chart),
+      "Each axis is the best value divided by, or into, the method's own: 1 on the rim is the "
+      "best of all methods. Areas mislead: they depend on the order of the axes, and a "
+      "perplexity that matters moves a point by a hair. The chart of size against KL does not."};
 }
 
 Figure spindle(const Json& results, const std::string& title, const std::string& unit,
@@ -116,10 +117,11 @@ Figure pareto_figure(const Json& results, double width, double height) {
                             {bytes / 1e6, kl.mean, kl.interval.low, kl.interval.high},
                             colour_of(results, spec)});
   }
-  return {chart.title, scatter_chart(chart),
-          "Bars: 95 % bootstrap intervals over windows. The staircase joins the methods that no "
-          "other beats in both size and KL. Methods that quantize the cache alone change no file and "
-          "are not in it."};
+  return {
+      chart.title, scatter_chart(chart),
+      "Bars: 95 % bootstrap intervals over windows. The staircase joins the methods that no "
+      "other beats in both size and KL. Methods that quantize the cache alone change no file and "
+      "are not in it."};
 }
 
 std::vector<Figure> overview_figures(const Json& results) {
@@ -172,7 +174,8 @@ std::vector<Figure> latency_figures(const Json& results) {
     }
     figures.push_back({chart.title, bar_chart(chart),
                        "Quantization of inputs is part of the norm, attention or SwiGLU that makes "
-                       "them; communication is that between ranks, and there is one."});
+                       "them. Weights are read within the products: load is the embedding's rows. "
+                       "Communication is that between ranks, and there is one."});
   }
   return figures;
 }
@@ -181,6 +184,7 @@ std::vector<Figure> choice_figures(const Json& results) {
   std::vector<Figure> figures;
   for (const Json& task : results["tasks"]) {
     const std::string group = "choices " + task.text();
+    if (!results.contains(group)) continue;
     for (const std::string key : {"acc", "acc_norm"}) {
       IntervalChart chart;
       chart.title = task.text() + ", " + key;

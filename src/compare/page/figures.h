@@ -18,8 +18,8 @@ struct Figure {
 // Size against KL divergence: the first figure of a page, and the picture of a README.
 Figure pareto_figure(const Json& results, double width, double height);
 
-std::vector<Figure> overview_figures(const Json& results);      // Pareto, radar
-std::vector<Figure> spindle_figures(const Json& results);       // as the paper's Figure 6
+std::vector<Figure> overview_figures(const Json& results);  // Pareto, radar
+std::vector<Figure> spindle_figures(const Json& results);   // as the paper's Figure 6
 std::vector<Figure> layer_figures(const Json& results);
 // Activations, weights, hidden states.
 std::vector<Figure> distribution_figures(const Json& results);

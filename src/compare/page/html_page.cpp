@@ -24,9 +24,9 @@ std::string figures_html(const std::vector<Figure>& figures) {
     // Heat maps of many layers keep their size and scroll.
     const bool wide = figure.drawing.width() > kColumn;
     const bool fixed_size = figure.drawing.width() > 2 * kColumn;
-    out += std::string("<figure class=\"") + (wide ? "wide" : "") +
-           (fixed_size ? " fixed" : "") + "\"><h3>" + escaped(figure.title) +
-           "</h3><div class=\"scroll\">" + figure.drawing.markup() + "</div>";
+    out += std::string("<figure class=\"") + (wide ? "wide" : "") + (fixed_size ? " fixed" : "") +
+           "\"><h3>" + escaped(figure.title) + "</h3><div class=\"scroll\">" +
+           figure.drawing.markup() + "</div>";
     if (!figure.caption.empty()) out += "<figcaption>" + escaped(figure.caption) + "</figcaption>";
     out += "</figure>\n";
   }
@@ -43,21 +43,24 @@ class PageWriter {
     section("tests", "Which differences are real", significance());
     section("accuracy", "Accuracy",
             (results_["tasks"].empty() ? paragraph("No file of questions was given.") : "") +
-                paragraph("A question's choices are appended to its context, and the most likely one is "
-                      "the answer: acc by log-likelihood, acc_norm by log-likelihood for each "
-                      "character.") +
+                paragraph(
+                    "A question's choices are appended to its context, and the most likely one is "
+                    "the answer: acc by log-likelihood, acc_norm by log-likelihood for each "
+                    "character.") +
                 figures_html(choice_figures(results_)) + shown({"choices"}));
     section("layers", "Layer by layer", layers());
     section("distributions", "Weights, activations, hidden states",
-            figures_html(distribution_figures(results_)) +
-                folded({"weights", "activations", "channels", "weight_histograms",
-                        "activation_histograms", "hidden"}));
+            figures_html(distribution_figures(results_)) + folded({"weights"}) +
+                paragraph("Inputs site by site and the points of histograms, maps and clouds are "
+                          "in the CSV files and in "
+                          "report.json."));
     section("curves", "Over calibration, context and batch",
             figures_html(curve_figures(results_)) +
                 folded({"calibration", "inputs", "contexts", "batches", "ranks"}));
     section("latency", "Latency by part",
             figures_html(latency_figures(results_)) + folded({"parts", "fusion"}));
     section("claims", "The paper's claims, tried here", claims());
+    section("answers", "The paper's tables and figures, answered here", answers());
     section("reported", "Reported by the paper", reported());
     section("how", "How this was measured", method());
     return document();
@@ -66,8 +69,8 @@ class PageWriter {
  private:
   void section(const std::string& id, const std::string& title, const std::string& body) {
     navigation_ += "<a href=\"#s-" + id + "\">" + escaped(title) + "</a>\n";
-    body_ += "<section id=\"s-" + id + "\"><h2>" + escaped(title) + "</h2>\n" + body +
-             "</section>\n";
+    body_ +=
+        "<section id=\"s-" + id + "\"><h2>" + escaped(title) + "</h2>\n" + body + "</section>\n";
   }
 
   const ReportTable* find(const std::string& id) const {
@@ -95,12 +98,22 @@ class PageWriter {
     return out;
   }
 
+  std::string titled(const std::vector<std::string>& ids) const {
+    std::string out;
+    for (const std::string& id : ids) {
+      if (const ReportTable* table = find(id))
+        out += "<h3>" + escaped(table->title) + "</h3>" + shown({id});
+    }
+    return out;
+  }
+
   std::string head_to_head() const {
     return shown({"head_to_head"}) +
-           paragraph("Perplexity with its standard error over windows. KL: mean divergence of the "
-                     "next-token distributions from the unquantized model's, with a 95 % bootstrap "
-                     "interval. Speeds are medians. Memory is weights, cache and scratch for one "
-                     "window.") +
+           paragraph(
+               "Perplexity with its standard error over windows. KL: mean divergence of the "
+               "next-token distributions from the unquantized model's, with a 95 % bootstrap "
+               "interval. Speeds are medians. Memory is weights, cache and scratch for one "
+               "window.") +
            figures_html(overview_figures(results_)) +
            "<details><summary>Spindles, as the paper's Figure 6</summary>" +
            figures_html(spindle_figures(results_)) + "</details>\n";
@@ -128,24 +141,26 @@ class PageWriter {
   }
 
   std::string significance() const {
-    return paragraph("KL divergence of each pair of methods, window by window: + where the method of "
-                     "the row is nearer to the unquantized model than that of the column, \xE2\x88\x92 "
-                     "where it is farther, \xC2\xB7 where the text does not tell. Paired t-tests, "
-                     "Bonferroni's correction over all pairs, 5 %.") +
+    return paragraph(
+               "KL divergence of each pair of methods, window by window: + where the method of "
+               "the row is nearer to the unquantized model than that of the column, \xE2\x88\x92 "
+               "where it is farther, \xC2\xB7 where the text does not tell. Paired t-tests, "
+               "Bonferroni's correction over all pairs, 5 %.") +
            matrix() + folded({"pairs"});
   }
 
   std::string layers() const {
-    return paragraph("The paper says that errors grow as O(L e) over L layers (theorems 7 and 10); "
-                     "its proof ends with L e C^L, C the largest gain of a layer. Both stand beside "
-                     "what is measured, and beside the proof's own sum with the gains that were "
-                     "measured.") +
+    return paragraph(
+               "The paper says that errors grow as O(L e) over L layers (theorems 7 and 10); "
+               "its proof ends with L e C^L, C the largest gain of a layer. Both stand beside "
+               "what is measured, and beside the proof's own sum with the gains that were "
+               "measured.") +
            figures_html(layer_figures(results_)) + folded({"layers", "bits", "cache_bound"});
   }
 
   std::string claims() const {
     std::string out =
-        "<div class=\"table\" id=\"claims\"><table><thead><tr><th>The paper says</th><th>where"
+        "<div class=\"table wrap\" id=\"claims\"><table><thead><tr><th>The paper says</th><th>where"
         "</th><th>here</th><th>found</th></tr></thead><tbody>\n";
     for (const Claim& claim : try_claims(results_)) {
       out += "<tr><td>" + escaped(claim.text) + "</td><td>" + escaped(claim.place) +
@@ -157,13 +172,17 @@ class PageWriter {
            paragraph("On one model, one text and one machine: another may say otherwise.");
   }
 
+  std::string answers() const {
+    return "<div class=\"wrap\">" + shown({"answers"}) + "</div>" + titled({"table3", "table4"});
+  }
+
   std::string reported() const {
     std::string out = "<div class=\"reported\">" +
-                      paragraph("Quoted from arXiv 2406.19657, not measured here: other models, "
-                                "texts, machines and protocols. Nothing above compares with them.");
+                      paragraph(
+                          "Quoted from arXiv 2406.19657, not measured here: other models, "
+                          "texts, machines and protocols. Nothing above compares with them.");
     for (const ReportTable& table : tables_) {
-      if (!table.id.starts_with("reported_")) continue;
-      out += "<h3>" + escaped(table.title) + "</h3>" + shown({table.id});
+      if (table.id.starts_with("reported_")) out += titled({table.id});
     }
     return out + "</div>\n";
   }
@@ -180,9 +199,11 @@ class PageWriter {
     out += paragraph("Calibration text: " + calibration["source"].text() + ", " +
                      std::to_string(calibration["windows"].get<std::int64_t>()) + " windows of " +
                      std::to_string(calibration["length"].get<std::int64_t>()) + " tokens.");
-    return out + paragraph("All numbers of this page, with every digit, are in report.json and the "
-                           "CSV files beside it; those of a file are what leq-quantize, "
-                           "leq-perplexity and leq-bench print, by the same functions.");
+    out += "<div class=\"wrap\">" + titled({"not_measured"}) + "</div>";
+    return out + paragraph(
+                     "All numbers of this page, with every digit, are in report.json and the "
+                     "CSV files beside it; those of a file are what leq-quantize, "
+                     "leq-perplexity and leq-bench print, by the same functions.");
   }
 
   std::string facts() const {

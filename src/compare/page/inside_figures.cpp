@@ -10,16 +10,20 @@
 namespace leq {
 namespace {
 
-std::vector<std::string> specs_with(const Json& results, const std::string& group,
-                                    const std::string& key) {
-  std::vector<std::string> specs;
-  for (const std::string& spec : compared_specs(results, false)) {
-    if (results.contains(group) && results[group].contains(spec) &&
-        results[group][spec].contains(key)) {
-      specs.push_back(spec);
-    }
-  }
+// Of `specs` those that the group has.
+std::vector<std::string> measured(const Json& results, const std::string& group,
+                                  std::vector<std::string> specs) {
+  std::erase_if(specs, [&](const std::string& spec) {
+    return !results.contains(group) || !results[group].contains(spec);
+  });
   return specs;
+}
+
+// The unquantized model and a few candidates, each with a colour of its own.
+std::vector<std::string> base_and_few(const Json& results, const std::string& group) {
+  std::vector<std::string> specs = featured_specs(results, 3);
+  specs.insert(specs.begin(), "base");
+  return measured(results, group, specs);
 }
 
 std::string depth_name(const Json& row) {
@@ -32,13 +36,14 @@ Figure layer_heat(const Json& results, const char* key, const std::string& title
   HeatChart chart;
   chart.title = title;
   chart.column_label = "after layer";
-  for (const std::string& spec : specs_with(results, "layers", "layers")) {
+  for (const std::string& spec : measured(results, "layers", compared_specs(results, false))) {
     chart.rows.push_back(spec);
     auto& cells = chart.cells.emplace_back();
     chart.columns.clear();
     for (const Json& row : results["layers"][spec]["layers"]) {
+      if (!row.contains(key)) continue;  // of the embedding there is no KL
       chart.columns.push_back(depth_name(row));
-      const bool there = row.contains(key) && row[key].is_number() && row[key].get<double>() > 0;
+      const bool there = row[key].is_number() && row[key].get<double>() > 0;
       cells.push_back(there ? std::optional(row[key].get<double>()) : std::nullopt);
     }
   }
@@ -88,10 +93,8 @@ Figure weight_figure(const Json& results, const std::string& part) {
   chart.title = "Weights of " + part + ", middle layer";
   chart.x = {"weight, in standard deviations of its own tensor", false};
   chart.y = {"share of the weights", false};
-  std::vector<std::string> specs = featured_specs(results, 3);
-  specs.insert(specs.begin(), "base");
   int colour = 0;
-  for (const std::string& spec : specs) {
+  for (const std::string& spec : base_and_few(results, "weights")) {
     for (const Json& entry : results["weights"][spec]["parts"]) {
       if (entry["part"].text() != part) continue;
       chart.series.push_back(histogram_series(spec, entry["counts"], colour));
@@ -101,23 +104,23 @@ Figure weight_figure(const Json& results, const std::string& part) {
   return {chart.title, line_chart(chart), ""};
 }
 
-Figure input_figure(const Json& sites, const std::string& site) {
+// Of the middle layer, before quantization and as the quantized linears read them.
+Figure input_figure(const Json& results, const std::string& site) {
   LineChart chart;
-  chart.title = "Inputs of " + site + ", unquantized";
-  chart.x = {"input, in units of its RMS", false};
+  chart.title = "Inputs of " + site + ", middle layer";
+  chart.x = {"input, in units of its own RMS", false};
   chart.y = {"share of the inputs", true};
-  std::vector<const Json*> layers;
-  for (const Json& entry : sites) {
-    if (entry["site"].text() == site) layers.push_back(&entry);
+  const std::int64_t layer = results["model"]["layers"].get<std::int64_t>() / 2;
+  for (const std::string& spec : base_and_few(results, "activations")) {
+    for (const Json& entry : results["activations"][spec]["sites"]) {
+      if (entry["site"].text() != site || entry["layer"].get<std::int64_t>() != layer) continue;
+      const int colour = static_cast<int>(chart.series.size());
+      chart.series.push_back(histogram_series(spec, entry["counts"], colour));
+    }
   }
-  for (const std::size_t at : {std::size_t{0}, layers.size() / 2, layers.size() - 1}) {
-    const Json& entry = *layers[at];
-    const std::string name = "layer " + std::to_string(entry["layer"].get<std::int64_t>());
-    const int colour = static_cast<int>(chart.series.size()) + 1;
-    if (!chart.series.empty() && chart.series.back().name == name) continue;
-    chart.series.push_back(histogram_series(name, entry["counts"], colour));
-  }
-  return {chart.title, line_chart(chart), ""};
+  return {chart.title, line_chart(chart),
+          "base: as they are; the others: as the method folds and rounds them. The outer bins hold "
+          "all that lies beyond."};
 }
 
 Figure outlier_figure(const Json& sites) {
@@ -154,9 +157,9 @@ Figure curve(const Json& group, const CurveStyle& style, const char* x, const ch
   chart.title = style.title;
   chart.x = {style.x, style.log_x};
   chart.y = {style.y, style.log_y};
-  int colour = 0;
+  int others = 0;
   for (const auto& [spec, rows] : group.items()) {
-    ChartSeries series = {spec, {}, colour++};
+    ChartSeries series = {spec, {}, spec == "base" ? 0 : ++others};
     for (const Json& row : rows) {
       ChartPoint point = {row[x].get<double>(), row[y].get<double>()};
       if (error != nullptr) {
@@ -206,9 +209,30 @@ Figure input_scale_figure(const Json& results) {
     const MeanInterval kl = kl_interval(results, "inputs", spec);
     chart.rows.push_back({spec, kl.mean, kl.interval.low, kl.interval.high, colour++});
   }
-  return {chart.title, interval_chart(chart),
-          "row: a scale for each token; g128: for 128 columns of it; tensor: one, from calibration; "
-          "online: one that follows the inputs."};
+  return {
+      chart.title, interval_chart(chart),
+      "row: a scale for each token; g128: for 128 columns of it; tensor: one, from calibration; "
+      "online: one that follows the inputs."};
+}
+
+Figure ranks_figure(const Json& group) {
+  LineChart chart;
+  chart.title = "Speed over ranks of this machine";
+  chart.x = {"ranks", true};
+  chart.y = {"times the speed of one rank", false};
+  for (const auto& [spec, rows] : group.items()) {
+    for (const char* test : {"prompt", "generation"}) {
+      ChartSeries series = {spec + ", " + test, {}, static_cast<int>(chart.series.size())};
+      for (const Json& row : rows) {
+        series.points.push_back(
+            {row["ranks"].get<double>(),
+             row[test]["tps"].get<double>() / rows[0][test]["tps"].get<double>()});
+      }
+      chart.series.push_back(std::move(series));
+    }
+  }
+  return {chart.title, line_chart(chart),
+          "Ranks divide the same cores, so that 1 is all that there is to win; logits are equal."};
 }
 
 std::vector<Figure> weight_figures(const Json& results) {
@@ -252,17 +276,14 @@ Figure bits_figure(const Json& results) {
 
 std::vector<Figure> layer_figures(const Json& results) {
   std::vector<Figure> figures;
-  if (specs_with(results, "layers", "layers").empty()) return figures;
+  if (!results.contains("layers")) return figures;
   figures.push_back(layer_heat(results, "kl_alone", "KL divergence with one layer quantized",
                                "Nats, where this layer alone is taken from the quantized file."));
   figures.push_back(layer_heat(results, "error", "Error of the hidden states over depth",
                                "Relative to the hidden states of the unquantized model; the error "
                                "of layer L is what all layers up to L have made."));
-  for (const std::string& spec : featured_specs(results, 4)) {
-    const bool there = results["layers"].contains(spec);
-    if (there && results["layers"][spec].contains("layers")) {
-      figures.push_back(bound_figure(results, spec));
-    }
+  for (const std::string& spec : measured(results, "layers", featured_specs(results, 4))) {
+    figures.push_back(bound_figure(results, spec));
   }
   if (results.contains("bits")) figures.push_back(bits_figure(results));
   return figures;
@@ -270,20 +291,16 @@ std::vector<Figure> layer_figures(const Json& results) {
 
 std::vector<Figure> distribution_figures(const Json& results) {
   std::vector<Figure> figures;
-  if (results.contains("activations") && results["activations"]["base"].contains("sites")) {
+  if (!measured(results, "activations", {"base"}).empty()) {
     const Json& sites = results["activations"]["base"]["sites"];
     figures.push_back(outlier_figure(sites));
-    std::vector<std::string> names;
+    const std::int64_t layer = results["model"]["layers"].get<std::int64_t>() / 2;
     for (const Json& site : sites) {
-      if (std::ranges::find(names, site["site"].text()) == names.end()) {
-        names.push_back(site["site"].text());
-      }
-    }
-    for (const std::string& name : {names.front(), names.back()}) {
-      figures.push_back(input_figure(sites, name));
+      if (site["layer"].get<std::int64_t>() != layer) continue;
+      figures.push_back(input_figure(results, site["site"].text()));
     }
   }
-  if (results.contains("weights")) {
+  if (!measured(results, "weights", {"base"}).empty()) {
     for (Figure& figure : weight_figures(results)) figures.push_back(std::move(figure));
   }
   for (Figure& figure : hidden_figures(results)) figures.push_back(std::move(figure));
@@ -295,17 +312,16 @@ std::vector<Figure> hidden_figures(const Json& results) {
   chart.title = "Hidden states after the last layer (PCA)";
   std::vector<std::string> specs = featured_specs(results, 3);
   specs.push_back("base");
-  for (const std::string& spec : specs) {
-    if (!results.contains("hidden") || !results["hidden"].contains(spec)) continue;
+  for (const std::string& spec : measured(results, "hidden", specs)) {
     const Json& entry = results["hidden"][spec];
-    if (!entry.contains("points")) continue;
     ChartSeries series = {spec + " (moved " + fixed(100 * entry["shift"].get<double>(), 1) + " %)",
-                          {}, spec == "base" ? 0 : static_cast<int>(chart.series.size()) + 1};
+                          {},
+                          spec == "base" ? 0 : static_cast<int>(chart.series.size()) + 1};
     for (const Json& point : entry["points"]) {
       series.points.push_back({point[0].get<double>(), point[1].get<double>()});
     }
-    chart.x.label = "axis 1, " + fixed(100 * entry["explained"][0].get<double>(), 1) +
-                    " % of the variance";
+    chart.x.label =
+        "axis 1, " + fixed(100 * entry["explained"][0].get<double>(), 1) + " % of the variance";
     chart.y.label = "axis 2, " + fixed(100 * entry["explained"][1].get<double>(), 1) + " %";
     chart.series.push_back(std::move(series));
   }
@@ -322,8 +338,8 @@ std::vector<Figure> curve_figures(const Json& results) {
   if (results.contains("inputs")) figures.push_back(input_scale_figure(results));
   if (results.contains("contexts")) {
     const Json& group = results["contexts"];
-    figures.push_back(curve(group, {"Perplexity over context", "positions", "perplexity"}, "context",
-                            "ppl", nullptr));
+    figures.push_back(curve(group, {"Perplexity over context", "positions", "perplexity"},
+                            "context", "ppl", nullptr));
     figures.push_back(curve(group,
                             {"KL divergence over context", "positions", "KL divergence, nats"},
                             "context", "kl_mean", "kl_mean_stderr"));
@@ -333,6 +349,7 @@ std::vector<Figure> curve_figures(const Json& results) {
                             {"Generation over sequences at once", "sequences", "tokens per second"},
                             "sequences", "tps", nullptr));
   }
+  if (results.contains("ranks")) figures.push_back(ranks_figure(results["ranks"]));
   return figures;
 }
 

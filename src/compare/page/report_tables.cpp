@@ -1,8 +1,11 @@
 #include "compare/page/report_tables.h"
 
+#include <algorithm>
+
 #include "backend/step_parts.h"
 #include "compare/analysis.h"
 #include "compare/claims.h"
+#include "model/tensor_list.h"
 
 namespace leq {
 namespace {
@@ -23,20 +26,18 @@ Cell speed_cell(const Json& results, const std::string& spec, const char* test) 
   return Cell(real(results["speed"][spec][test]["tps"]), 1);
 }
 
-// Calls add(spec, entry) for each candidate that has an entry in the group.
+// Calls add(spec, entry) for each entry of a group: candidates in their order, then specs that the
+// group has of its own.
 template <class Add>
 void each_entry(const Json& results, const std::string& group, const Add& add) {
   if (!results.contains(group)) return;
-  for (const std::string& spec : compared_specs(results, true)) {
+  const std::vector<std::string> specs = compared_specs(results, true);
+  for (const std::string& spec : specs) {
     if (results[group].contains(spec)) add(spec, results[group][spec]);
   }
-}
-
-// ... and for groups whose candidates are their own.
-template <class Add>
-void each_member(const Json& results, const std::string& group, const Add& add) {
-  if (!results.contains(group)) return;
-  for (const auto& [spec, entry] : results[group].items()) add(spec, entry);
+  for (const auto& [spec, entry] : results[group].items()) {
+    if (std::ranges::find(specs, spec) == specs.end()) add(spec, entry);
+  }
 }
 
 void add_histogram(Table& table, const std::string& who, const std::string& part,
@@ -75,16 +76,20 @@ ReportTable head_to_head_table(const Json& results) {
          {"same top, %", number_cell(quality("same_top1"), 2, 0.01)},
          {"prompt, t/s", speed_cell(results, spec, "prompt")},
          {"generation, t/s", speed_cell(results, spec, "generation")},
-         {"file, MB", number_cell(result_number(results, "file", spec, "file_bytes"), 2, kMegabyte)},
+         {"file, MB",
+          number_cell(result_number(results, "file", spec, "file_bytes"), 2, kMegabyte)},
          {"memory, MB",
           number_cell(result_number(results, "speed", spec, "memory_bytes"), 2, kMegabyte)},
-         {"set-up, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)},
+         {"setup, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)},
          {"calibration tokens", whole(results["file"][spec]["calibration_tokens"])},
          {"source", "measured"}});
   }
   return report;
 }
 
+namespace {
+
+// Paired tests of all pairs.
 ReportTable pairs_table(const Json& results) {
   ReportTable report = {"pairs", "Paired tests over windows, all pairs", {}};
   const std::pair<const char*, const char*> measures[] = {{"KL divergence", "window_kl"},
@@ -111,7 +116,6 @@ ReportTable pairs_table(const Json& results) {
 ReportTable layers_table(const Json& results) {
   ReportTable report = {"layers", "Errors by layer", {}};
   each_entry(results, "layers", [&](const std::string& spec, const Json& entry) {
-    if (!entry.contains("layers")) return;
     for (const Json& row : entry["layers"]) {
       const auto optional = [&](const char* key) {
         return row.contains(key) && row[key].is_number() ? std::optional(real(row[key]))
@@ -162,11 +166,11 @@ ReportTable weight_histogram_table(const Json& results) {
 }
 
 ReportTable activations_table(const Json& results) {
-  ReportTable report = {"activations", "Inputs of linears, unquantized", {}};
-  each_entry(results, "activations", [&](const std::string&, const Json& entry) {
-    if (!entry.contains("sites")) return;
+  ReportTable report = {"activations", "Inputs of linears, as they are multiplied", {}};
+  each_entry(results, "activations", [&](const std::string& spec, const Json& entry) {
     for (const Json& site : entry["sites"]) {
-      report.table.add({{"layer", whole(site["layer"])},
+      report.table.add({{"method", spec},
+                        {"layer", whole(site["layer"])},
                         {"site", site["site"].text()},
                         {"channels", whole(site["width"])},
                         {"largest", Cell(real(site["absmax"]), 3)},
@@ -181,11 +185,11 @@ ReportTable activations_table(const Json& results) {
 
 ReportTable channels_table(const Json& results) {
   ReportTable report = {"channels", "Largest input of each stretch of channels / median", {}};
-  each_entry(results, "activations", [&](const std::string&, const Json& entry) {
-    if (!entry.contains("sites")) return;
+  each_entry(results, "activations", [&](const std::string& spec, const Json& entry) {
     for (const Json& site : entry["sites"]) {
       for (std::size_t i = 0; i < site["channels"].size(); ++i) {
-        report.table.add({{"layer", whole(site["layer"])},
+        report.table.add({{"method", spec},
+                          {"layer", whole(site["layer"])},
                           {"site", site["site"].text()},
                           {"stretch", Cell(static_cast<std::int64_t>(i))},
                           {"ratio", Cell(real(site["channels"][i]), 3)}});
@@ -197,11 +201,11 @@ ReportTable channels_table(const Json& results) {
 
 ReportTable activation_histogram_table(const Json& results) {
   ReportTable report = {"activation_histograms", "Histograms of inputs, in units of their RMS", {}};
-  each_entry(results, "activations", [&](const std::string&, const Json& entry) {
-    if (!entry.contains("sites")) return;
+  each_entry(results, "activations", [&](const std::string& spec, const Json& entry) {
     for (const Json& site : entry["sites"]) {
-      add_histogram(report.table, "layer " + std::to_string(site["layer"].get<std::int64_t>()),
-                    site["site"].text(), site["counts"]);
+      add_histogram(report.table, spec,
+                    layer_tensor(site["layer"].get<std::int64_t>(), site["site"].text()),
+                    site["counts"]);
     }
   });
   return report;
@@ -210,7 +214,6 @@ ReportTable activation_histogram_table(const Json& results) {
 ReportTable hidden_table(const Json& results) {
   ReportTable report = {"hidden", "Hidden states on the two main axes", {}};
   each_entry(results, "hidden", [&](const std::string& spec, const Json& entry) {
-    if (!entry.contains("points")) return;
     for (const Json& point : entry["points"]) {
       report.table.add(
           {{"method", spec}, {"x", Cell(real(point[0]), 4)}, {"y", Cell(real(point[1]), 4)}});
@@ -221,10 +224,10 @@ ReportTable hidden_table(const Json& results) {
 
 ReportTable calibration_table(const Json& results) {
   ReportTable report = {"calibration", "Quality over calibration text", {}};
-  each_member(results, "calibration", [&](const std::string& spec, const Json& entry) {
+  each_entry(results, "calibration", [&](const std::string& spec, const Json& entry) {
     Row row = {{"method", spec},
                {"tokens", whole(results["file"][spec]["calibration_tokens"])},
-               {"set-up, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)}};
+               {"setup, s", number_cell(result_number(results, "file", spec, "setup_seconds"), 1)}};
     add_quality(row, entry);
     report.table.add(row);
   });
@@ -233,7 +236,7 @@ ReportTable calibration_table(const Json& results) {
 
 ReportTable inputs_table(const Json& results) {
   ReportTable report = {"inputs", "Scales of the inputs: online against static", {}};
-  each_member(results, "inputs", [&](const std::string& spec, const Json& entry) {
+  each_entry(results, "inputs", [&](const std::string& spec, const Json& entry) {
     Row row = {{"method", spec}};
     add_quality(row, entry);
     report.table.add(row);
@@ -243,7 +246,7 @@ ReportTable inputs_table(const Json& results) {
 
 ReportTable contexts_table(const Json& results) {
   ReportTable report = {"contexts", "Quality over context", {}};
-  each_member(results, "contexts", [&](const std::string& spec, const Json& rows) {
+  each_entry(results, "contexts", [&](const std::string& spec, const Json& rows) {
     for (const Json& entry : rows) {
       Row row = {{"method", spec},
                  {"context", whole(entry["context"])},
@@ -257,7 +260,7 @@ ReportTable contexts_table(const Json& results) {
 
 ReportTable batches_table(const Json& results) {
   ReportTable report = {"batches", "Generation over sequences at once", {}};
-  each_member(results, "batches", [&](const std::string& spec, const Json& rows) {
+  each_entry(results, "batches", [&](const std::string& spec, const Json& rows) {
     for (const Json& entry : rows) {
       report.table.add({{"method", spec},
                         {"sequences", whole(entry["sequences"])},
@@ -271,7 +274,7 @@ ReportTable batches_table(const Json& results) {
 
 ReportTable ranks_table(const Json& results) {
   ReportTable report = {"ranks", "Ranks that divide this machine's cores", {}};
-  each_member(results, "ranks", [&](const std::string& spec, const Json& rows) {
+  each_entry(results, "ranks", [&](const std::string& spec, const Json& rows) {
     for (const Json& entry : rows) {
       report.table.add({{"method", spec},
                         {"ranks", whole(entry["ranks"])},
@@ -302,8 +305,7 @@ ReportTable parts_table(const Json& results) {
 
 ReportTable cache_bound_table(const Json& results) {
   ReportTable report = {"cache_bound", "Theorem 2: largest error as a share of the bound", {}};
-  each_member(results, "cache_bound", [&](const std::string&, const Json& rows) {
-    if (!rows.is_array()) return;
+  each_entry(results, "cache_bound", [&](const std::string&, const Json& rows) {
     for (const Json& row : rows) {
       report.table.add({{"after layer", whole(row["layer"])},
                         {"8 bits", Cell(real(row["share_8"]), 4)},
@@ -316,8 +318,7 @@ ReportTable cache_bound_table(const Json& results) {
 
 ReportTable fusion_table(const Json& results) {
   ReportTable report = {"fusion", "Codes made with the numbers, and after them", {}};
-  each_member(results, "fusion", [&](const std::string& spec, const Json& entry) {
-    if (entry.contains("reason")) return;
+  each_entry(results, "fusion", [&](const std::string& spec, const Json& entry) {
     report.table.add({{"method", spec},
                       {"rows", whole(entry["rows"])},
                       {"columns", whole(entry["columns"])},
@@ -332,7 +333,7 @@ ReportTable fusion_table(const Json& results) {
 
 ReportTable bits_table(const Json& results) {
   ReportTable report = {"bits", "Bits chosen by a search", {}};
-  each_member(results, "bits", [&](const std::string& spec, const Json& entry) {
+  each_entry(results, "bits", [&](const std::string& spec, const Json& entry) {
     for (const Json& unit : entry["units"]) {
       report.table.add({{"method", spec},
                         {"unit", unit["name"].text()},
@@ -348,11 +349,9 @@ ReportTable choices_table(const Json& results) {
   ReportTable report = {"choices", "Multiple choice by log-likelihood", {}};
   for (const Json& task : results["tasks"]) {
     each_entry(results, "choices " + task.text(), [&](const std::string& spec, const Json& entry) {
-      Row row = {{"task", task.text()},
-                 {"method", spec},
-                 {"questions", whole(entry["questions"])}};
-      for (const char* key : {"acc", "acc_low", "acc_high", "acc_norm", "acc_norm_low",
-                              "acc_norm_high"}) {
+      Row row = {{"task", task.text()}, {"method", spec}, {"questions", whole(entry["questions"])}};
+      for (const char* key :
+           {"acc", "acc_low", "acc_high", "acc_norm", "acc_norm_low", "acc_norm_high"}) {
         row.emplace_back(key, Cell(real(entry[key]), 4));
       }
       report.table.add(row);
@@ -372,13 +371,28 @@ ReportTable claims_table(const Json& results) {
   return report;
 }
 
+// What this model or machine could not give.
+ReportTable not_measured_table(const Json& results) {
+  ReportTable report = {"not_measured", "Left out", {}};
+  for (const Json& entry : results["not_measured"]) {
+    report.table.add({{"method", entry["method"].text()},
+                      {"measurement", entry["measurement"].text()},
+                      {"reason", entry["reason"].text()}});
+  }
+  return report;
+}
+
+}  // namespace
+
 std::vector<ReportTable> report_tables(const Json& results) {
   std::vector<ReportTable> tables;
   for (const auto make :
-       {head_to_head_table, pairs_table, choices_table, layers_table, bits_table, weights_table,
-        weight_histogram_table, activations_table, channels_table, activation_histogram_table,
-        hidden_table, calibration_table, inputs_table, contexts_table, batches_table, ranks_table,
-        parts_table, fusion_table, cache_bound_table, claims_table}) {
+       {head_to_head_table,     matrix_table,      eight_bits_table, pairs_table,
+        choices_table,          layers_table,      bits_table,       weights_table,
+        weight_histogram_table, activations_table, channels_table,   activation_histogram_table,
+        hidden_table,           calibration_table, inputs_table,     contexts_table,
+        batches_table,          ranks_table,       parts_table,      fusion_table,
+        cache_bound_table,      claims_table,      answers_table,    not_measured_table}) {
     ReportTable table = make(results);
     if (!table.table.empty()) tables.push_back(std::move(table));
   }

@@ -112,7 +112,10 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   for (const TensorSpec& spec : specs) {
     const auto found = schemes.find(spec.name);
     const QuantScheme& type = found == schemes.end() ? request.type : found->second;
-    TensorPlan plan = plan_tensor(spec.role, type, config, request.act);
+    // Calibration runs the layers alone.
+    const bool calibrated = !spec.name.starts_with(kMtp);
+    TensorPlan plan =
+        plan_tensor(spec.role, type, config, calibrated ? request.act : ActChoice::automatic);
     if (found != schemes.end()) {
       plan.scheme = found->second;
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
@@ -125,9 +128,11 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
               " ", request.method == nullptr ? "" : request.method->name,
               " does not choose codes of ", scheme_name(plan.scheme), " (", spec.name,
               "); use another ", Setting{"type"}, " or ", Setting{"method"});
-      plan.method = request.method;
-      plan.options = request.options;
-      plan.label = request.label;
+      if (calibrated || request.method == nullptr || request.method->needs == Needs::nothing) {
+        plan.method = request.method;
+        plan.options = request.options;
+        plan.label = request.label;
+      }
     }
     plans[spec.name] = std::move(plan);
   }
@@ -167,6 +172,10 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
       }
     }
   }
+  if (!config.mtp) return;
+  check_plan(mtp_model(config), [&](const std::string& name, TensorRole role) {
+    return plan(is_shared_with_mtp(name) ? name : std::string(kMtp) + name, role);
+  });
 }
 
 }  // namespace leq

@@ -58,9 +58,10 @@ ChartScale ValueRange::scale(bool logarithmic, double margin) const {
 }
 
 void draw_frame(Svg& svg, const PlotArea& area, const ChartScale& x, const ChartScale& y,
-                const std::string& x_label, const std::string& y_label) {
-  const double width = area.right - area.left;
-  for (const double tick : x.ticks(static_cast<int>(width / 70))) {
+                const std::string& x_label, const std::string& y_label,
+                std::vector<double> x_ticks) {
+  if (x_ticks.empty()) x_ticks = x.ticks(static_cast<int>((area.right - area.left) / 70));
+  for (const double tick : x_ticks) {
     const double at = x.place(tick, area.left, area.right);
     svg.line(at, area.top, at, area.bottom, "grid");
     svg.text(at, area.bottom + 16, short_number(tick), "small muted", Anchor::middle);

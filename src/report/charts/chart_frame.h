@@ -23,9 +23,10 @@ struct ValueRange {
   ChartScale scale(bool logarithmic, double margin) const;
 };
 
-// Grid, ticks and the axes' names.
+// Grid, ticks and the axes' names. `x_ticks`: empty for round numbers.
 void draw_frame(Svg& svg, const PlotArea& area, const ChartScale& x, const ChartScale& y,
-                const std::string& x_label, const std::string& y_label);
+                const std::string& x_label, const std::string& y_label,
+                std::vector<double> x_ticks = {});
 
 // Entries in rows from (left, top) on, none beyond `right`; returns the height taken.
 struct LegendEntry {

@@ -1,6 +1,7 @@
 // Scatter, line and cloud charts.
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "report/charts/chart_frame.h"
 
@@ -11,7 +12,8 @@ constexpr double kLeft = 62, kRight = 14, kBelow = 42;
 
 std::string hint_of(const std::string& name, const ChartPoint& at) {
   std::string text = name + ": " + short_number(at.x) + ", " + short_number(at.y);
-  if (at.low && at.high) text += " (" + short_number(*at.low) + " to " + short_number(*at.high) + ")";
+  if (at.low && at.high)
+    text += " (" + short_number(*at.low) + " to " + short_number(*at.high) + ")";
   return text;
 }
 
@@ -39,9 +41,8 @@ void draw_frontier(Svg& svg, const ScatterChart& chart, const PlotArea& area, co
                    const ChartScale& y) {
   std::vector<ChartPoint> points;
   for (const NamedPoint& point : chart.points) points.push_back(point.at);
-  std::ranges::sort(points, [](const auto& a, const auto& b) {
-    return a.x < b.x || (a.x == b.x && a.y < b.y);
-  });
+  std::ranges::sort(
+      points, [](const auto& a, const auto& b) { return a.x < b.x || (a.x == b.x && a.y < b.y); });
   std::string d;
   double best = 0;
   for (const ChartPoint& at : points) {
@@ -99,10 +100,9 @@ class NamePlaces {
     double sum = 0;
     for (const PlotArea& other : boxes_) sum += common(box, other);
     for (const auto& [x, y] : points_) sum += common(box, {x - 5, y - 5, x + 5, y + 5});
-    const double outside = std::max(0.0, area_.left - box.left) +
-                           std::max(0.0, box.right - area_.right) +
-                           std::max(0.0, area_.top - box.top) +
-                           std::max(0.0, box.bottom - area_.bottom);
+    const double outside =
+        std::max(0.0, area_.left - box.left) + std::max(0.0, box.right - area_.right) +
+        std::max(0.0, area_.top - box.top) + std::max(0.0, box.bottom - area_.bottom);
     return sum + 1000 * outside;
   }
 
@@ -128,6 +128,17 @@ std::string path_through(const std::vector<ChartPoint>& points, const PlotArea& 
          coordinate(py);
   }
   return d;
+}
+
+// Few places of a logarithmic axis, 1, 4, 16 ..., are its ticks; else none.
+std::vector<double> own_ticks(const LineChart& chart) {
+  constexpr std::size_t kMost = 9;
+  std::set<double> places;
+  for (const ChartSeries& series : chart.series) {
+    for (const ChartPoint& at : series.points) places.insert(at.x);
+  }
+  if (!chart.x.logarithmic || places.size() > kMost) return {};
+  return {places.begin(), places.end()};
 }
 
 }  // namespace
@@ -156,8 +167,8 @@ Svg scatter_chart(const ScatterChart& chart) {
                hint_of(point.name, point.at));
   }
   for (std::size_t i = 0; i < chart.points.size(); ++i) {
-    const auto at = names.find(places[i].first, places[i].second,
-                               text_width(chart.points[i].name, 11));
+    const auto at =
+        names.find(places[i].first, places[i].second, text_width(chart.points[i].name, 11));
     svg.text(at.x, at.y, chart.points[i].name, "small halo", at.anchor);
   }
   return svg;
@@ -177,7 +188,7 @@ Svg line_chart(const LineChart& chart) {
   const ChartScale y = ys.scale(chart.y.logarithmic, 0.06);
   draw_legend(svg, kLeft, 0, chart.width - kRight, entries);
   const PlotArea area = {kLeft, legend + 8, chart.width - kRight, legend + chart.height - kBelow};
-  draw_frame(svg, area, x, y, chart.x.label, chart.y.label);
+  draw_frame(svg, area, x, y, chart.x.label, chart.y.label, own_ticks(chart));
   for (const ChartSeries& series : chart.series) {
     std::string style = colour_class("line", series.colour);
     if (series.dashed) style += " dashed";
@@ -187,8 +198,8 @@ Svg line_chart(const LineChart& chart) {
       draw_interval(svg, at, area, x, y, series.colour);
       if (!series.dots) continue;
       const double py = std::clamp(y.place(at.y, area.bottom, area.top), area.top, area.bottom);
-      svg.circle(x.place(at.x, area.left, area.right), py, 3.2,
-                 colour_class("fill", series.colour), hint_of(series.name, at));
+      svg.circle(x.place(at.x, area.left, area.right), py, 3.2, colour_class("fill", series.colour),
+                 hint_of(series.name, at));
     }
   }
   return svg;

@@ -13,8 +13,8 @@ struct RadarFrame {
   std::size_t axes = 0;
 
   std::pair<double, double> place(std::size_t axis, double value) const {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(axis) /
-                         static_cast<double>(axes);
+    const double angle =
+        2 * std::numbers::pi * static_cast<double>(axis) / static_cast<double>(axes);
     return {x + radius * value * std::sin(angle), y - radius * value * std::cos(angle)};
   }
   std::string polygon(const std::vector<double>& values) const {
@@ -37,8 +37,8 @@ Svg radar_chart(const RadarChart& chart) {
   const double legend = legend_height(8, chart.width - 8, entries);
   Svg svg(chart.width, chart.height + legend, chart.title);
   draw_legend(svg, 8, 0, chart.width - 8, entries);
-  const RadarFrame frame = {chart.width / 2, legend + chart.height / 2 + 4,
-                            chart.height / 2 - 42, chart.axes.size()};
+  const RadarFrame frame = {chart.width / 2, legend + chart.height / 2 + 4, chart.height / 2 - 42,
+                            chart.axes.size()};
   for (const double ring : {0.25, 0.5, 0.75, 1.0}) {
     svg.path(frame.polygon(std::vector<double>(chart.axes.size(), ring)), "grid");
   }

@@ -30,9 +30,9 @@ std::vector<double> linear_ticks(double low, double high, int wanted) {
 
 std::vector<double> log_ticks(double low, double high, int wanted) {
   const double decades = std::log10(high / low);
-  const std::vector<double> rounds = decades > wanted           ? std::vector<double>{1}
-                                     : decades > wanted / 2.5   ? std::vector<double>{1, 3}
-                                                                : std::vector<double>{1, 2, 5};
+  const std::vector<double> rounds = decades > wanted         ? std::vector<double>{1}
+                                     : decades > wanted / 2.5 ? std::vector<double>{1, 3}
+                                                              : std::vector<double>{1, 2, 5};
   const int every = std::max(1, static_cast<int>(std::lround(decades / std::max(1, wanted))));
   std::vector<double> ticks;
   const int first = static_cast<int>(std::floor(std::log10(low)));
