@@ -11,6 +11,8 @@
 namespace leq {
 namespace {
 
+constexpr std::int64_t kMostUnread = 64;  // hidden states of a sequence that does not draft
+
 std::string piece_of(const Tokenizer& tokenizer, Token id) {
   return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
                                                          : std::string();
@@ -75,6 +77,21 @@ void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<con
       known.first + static_cast<std::int64_t>(known.rows.size() / width_) - position);
   const auto next = rows.subspan(std::min(rows.size(), seen * width_));
   known.rows.insert(known.rows.end(), next.begin(), next.end());
+  // Where it cannot follow.
+  const auto most = session_.limits().batch_tokens + kMostUnread;
+  forget_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
+}
+
+bool DraftModel::lags(std::int32_t sequence) const {
+  const HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  return static_cast<std::int64_t>(known.rows.size() / width_) > kMostUnread;
+}
+
+void DraftModel::forget_first(HiddenRows& known, std::int64_t rows) const {
+  if (rows <= 0) return;
+  known.rows.erase(known.rows.begin(),
+                   known.rows.begin() + rows * static_cast<std::int64_t>(width_));
+  known.first += rows;
 }
 
 // What the head reads beside the part's tokens, from the `from`-th token of the text on: zeros
@@ -103,9 +120,7 @@ void DraftModel::forget_read(std::int32_t sequence) {
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
   const std::int64_t read =
       std::clamp<std::int64_t>(std::ssize(fed(sequence)) - 1 - known.first, 0, count);
-  known.rows.erase(known.rows.begin(),
-                   known.rows.begin() + read * static_cast<std::int64_t>(width_));
-  known.first += read;
+  forget_first(known, read);
 }
 
 // The sequence's cache becomes a beginning of `tokens`, the longest that is there and leaves one to
@@ -206,10 +221,34 @@ void DraftModel::drop_drafts() {
 }
 
 void DraftModel::write(std::span<Writer> writers) {
+  std::vector<Writer*> drafting;
+  std::vector<Part> parts = first_parts(writers, drafting);
+  if (parts.empty()) return;
+  std::int64_t others = -std::ssize(drafting);  // tokens that nothing is drafted after
+  for (const Part& part : parts) others += part.feed;
+  while (!parts.empty()) {
+    const Stopwatch watch;
+    if (!forward(parts, Batch::Want::last)) return;
+    // What the replies have; draft tokens after it may be wrong.
+    if (drafting_.empty()) {
+      for (const Part& part : parts) {
+        session_.state().only_checkpoint(part.sequence);
+        drafting_.emplace_back(part.sequence, fed(part.sequence).size());
+      }
+    }
+    if (!draw(drafting)) return;
+    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
+    const std::vector<std::size_t> rows = take_draws(drafting);
+    parts = next_parts(drafting, rows);
+  }
+}
+
+// What the writers lack; those of them that can draft then.
+std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
+                                                      std::vector<Writer*>& drafting) {
   pages_ = 0;
   std::int64_t room = session_.limits().batch_tokens;
   std::vector<Part> parts;
-  std::vector<Writer*> drafting;
   for (Writer& writer : writers) {
     if (writer.most == 0) continue;
     const auto part = part_of(writer.sequence, writer.reply->context(), writer.most, room);
@@ -218,48 +257,50 @@ void DraftModel::write(std::span<Writer> writers) {
     parts.push_back(*part);
     if (part->whole) drafting.push_back(&writer);
   }
-  if (parts.empty()) return;
-  std::int64_t others = session_.limits().batch_tokens - room - std::ssize(drafting);
-  for (bool first = true;;) {
-    const Stopwatch watch;
-    if (!forward(parts, Batch::Want::last)) return;
-    if (first) {
-      // What the reply has; draft tokens after it may be wrong.
-      for (const Part& part : parts) {
-        session_.state().only_checkpoint(part.sequence);
-        drafting_.emplace_back(part.sequence, fed(part.sequence).size());
-      }
-    }
-    first = false;
-    if (!draw(drafting)) return;
-    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
-    std::size_t row = 0;
-    std::vector<std::size_t> rows;  // of those who go on, among the outputs
-    std::erase_if(drafting, [&](Writer* writer) {
-      const std::size_t own = row++;
-      Token drawn = drawn_[own];
-      if (drawn < 0) return true;
-      const std::size_t index = writer->drafts.size();
-      if (index < writer->script.size()) drawn = writer->script[index];
-      writer->drafts.push_back(drawn);
-      const bool ends =
-          std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
-      if (!ends) rows.push_back(own);
-      return ends;
-    });
-    if (drafting.empty()) return;
-    if (reads_hidden_) {
-      own_hidden_.resize(batch_.outputs.size() * width_);
-      session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
-    }
-    parts.clear();
-    for (std::size_t i = 0; i < drafting.size(); ++i) {
-      const Writer& writer = *drafting[i];
-      parts.push_back({writer.sequence, std::span(writer.drafts).last(1), 1, true});
-      if (!reads_hidden_) continue;
-      parts.back().hidden = std::span(own_hidden_).subspan(rows[i] * width_, width_);
-    }
+  return parts;
+}
+
+// The drawn tokens become drafts. Those who go on stay; the row of each among the step's outputs.
+std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) {
+  std::size_t row = 0;
+  std::vector<std::size_t> rows;
+  std::erase_if(drafting, [&](Writer* writer) {
+    const std::size_t own = row++;
+    Token drawn = drawn_[own];
+    if (drawn < 0) return true;
+    const std::size_t index = writer->drafts.size();
+    if (index < writer->script.size()) drawn = writer->script[index];
+    writer->drafts.push_back(drawn);
+    const bool ends = std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
+    if (!ends) rows.push_back(own);
+    return ends;
+  });
+  return rows;
+}
+
+// Each writer's last draft, and what a head reads beside it.
+std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
+                                                     std::span<const std::size_t> rows) {
+  std::vector<Part> parts;
+  if (drafting.empty() || (reads_hidden_ && !fetch_own_hidden())) return parts;
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    const Writer& writer = *drafting[i];
+    parts.push_back({writer.sequence, std::span(writer.drafts).last(1), 1, true});
+    if (!reads_hidden_) continue;
+    parts.back().hidden = std::span(own_hidden_).subspan(rows[i] * width_, width_);
   }
+  return parts;
+}
+
+bool DraftModel::fetch_own_hidden() {
+  own_hidden_.resize(batch_.outputs.size() * width_);
+  try {
+    session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
+  } catch (const Error& error) {
+    give_up(error);
+    return false;
+  }
+  return true;
 }
 
 // A draw for each row of logits, as the reply's own would be.

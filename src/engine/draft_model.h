@@ -44,6 +44,8 @@ class DraftModel {
   // The large model's hidden states after the final norm [n][W] of n tokens of a sequence from
   // `position` on, each time that it was fed some.
   void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
+  // Whether so many of them wait that they are to be read though nothing is drafted: follow().
+  bool lags(std::int32_t sequence) const;
 
   struct Reader {
     std::int32_t sequence = 0;
@@ -90,10 +92,16 @@ class DraftModel {
   bool forward(std::span<const Part> parts, Batch::Want want);
   bool draw(std::span<Writer* const> writers);
   void write(std::span<Writer> writers);
+  std::vector<Part> first_parts(std::span<Writer> writers, std::vector<Writer*>& drafting);
+  std::vector<std::size_t> take_draws(std::vector<Writer*>& drafting);
+  std::vector<Part> next_parts(std::span<Writer* const> drafting,
+                               std::span<const std::size_t> rows);
+  bool fetch_own_hidden();
   void drop_drafts();
   std::span<const Token> text_of(std::span<const Token> tokens) const;
   void add_hidden(const Part& part, std::int64_t from);
   void forget_read(std::int32_t sequence);
+  void forget_first(HiddenRows& known, std::int64_t rows) const;
   void give_up(const Error& error);
 
   std::vector<Token>& fed(std::int32_t sequence) {

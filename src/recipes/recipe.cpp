@@ -74,7 +74,7 @@ const std::array<Recipe, 4> kRecipes = {{
          "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 q4_k, v "
          "and down q5_k, tables q6_k)",
      .kl_limit = 0.05,
-     .advice = "recipe auto with 5 bits per weight, or recipe q8",
+     .advice = "recipe q8",
      .apply = apply_q4,
      .few_windows_do = true},
     {.name = "zeroquant-w48",
@@ -85,7 +85,7 @@ const std::array<Recipe, 4> kRecipes = {{
     {.name = "auto",
      .summary = "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told",
      .kl_limit = 0.05,
-     .advice = "more bits per weight, or recipe q8",
+     .advice = "more bits per weight, recipe q4, or recipe q8",
      .apply = apply_auto,
      .searches = true},
 }};

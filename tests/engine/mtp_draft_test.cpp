@@ -140,6 +140,23 @@ TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   EXPECT_GT(got.accepted_tokens, 0);
 }
 
+// A reply that is written without drafts for long: the head reads it meanwhile.
+TEST_P(MtpDrafts, DraftsMayBeginLate) {
+  open(true);
+  const auto of_plain = trunk(), of_drafting = trunk(), own = head();
+  Engine fresh(*of_plain, model_->tokenizer(), plain());
+  EngineOptions options = with(*own, 0);
+  options.plan_drafts = [steps = 0](std::span<const DraftOffer> offers, const StepCosts& costs,
+                                    const StepCosts& draft) mutable {
+    return fixed_drafts(++steps > 150 ? 3 : 0)(offers, costs, draft);
+  };
+  Engine engine(*of_drafting, model_->tokenizer(), options);
+  const EngineReply got = reply(engine, prompt(45), 0, 200);
+  EXPECT_EQ(got.tokens, reply(fresh, prompt(45), 0, 200).tokens);
+  EXPECT_GT(got.accepted_tokens, 30);
+  EXPECT_EQ(got.accepted_tokens, got.draft_tokens);
+}
+
 INSTANTIATE_TEST_SUITE_P(Layers, MtpDrafts, testing::Bool(),
                          [](const auto& item) { return item.param ? "hybrid" : "dense"; });
 

@@ -69,6 +69,23 @@ TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
   }
 }
 
+// Narrow models: scales of scales, and more bits where 4 lose most; a user's types win.
+TEST_F(Quantize, RecipeQ4GivesMoreBitsToWhatNeedsThem) {
+  const auto type_of = [](const Json& file, const std::string& name) {
+    for (const Json& tensor : file.at("tensors"))
+      if (tensor.at("name") == name) return tensor.at("scheme").get<std::string>();
+    return std::string("none");
+  };
+  ASSERT_EQ(quantize({"--recipe", "q4", "--tensor-type", "layers\\.1\\.down=int8-g32"}).status, 0);
+  const Json file = inspected();
+  EXPECT_EQ(type_of(file, "token_embedding"), "q6_k");
+  EXPECT_EQ(type_of(file, "layers.0.q"), "q4_k");
+  EXPECT_EQ(type_of(file, "layers.0.gate"), "q4_k");
+  EXPECT_EQ(type_of(file, "layers.0.v"), "q5_k");
+  EXPECT_EQ(type_of(file, "layers.0.down"), "q5_k");
+  EXPECT_EQ(type_of(file, "layers.1.down"), "int8-g32");
+}
+
 // No flag says what to do: recipe q8 with its gate.
 TEST_F(Quantize, TheSimplestCommandIsRecipeQ8) {
   const ToolRun run = quantize({});
