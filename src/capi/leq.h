@@ -275,7 +275,7 @@ typedef struct leq_reply {
   size_t top_count;         /* n */
   const leq_token* top_ids; /* [logprob_count][n], the most probable first */
   const float* top_logprobs;
-  const char* receipt; /* as leq-run --receipt writes it (docs/receipts.md); NULL: not wanted */
+  const char* receipt; /* JSON, as leq-run writes it (docs/receipts.md); NULL: not wanted */
 } leq_reply;
 LEQ_API leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_reply* reply,
                                   leq_error* error);

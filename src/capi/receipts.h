@@ -17,7 +17,7 @@ PromptOwner owner_of(LiveSession& session);
 
 // Throws Error where the model's replies cannot be generated again.
 void require_receipts(LiveSession& session);
-// JSON, as leq-run --receipt writes it. `digests`: of the reply's logits.
+// JSON, as leq-run writes it. `digests`: of the reply's logits.
 std::string receipt_of(LiveSession& session, const DrawSettings& settings,
                        std::span<const Token> prompt, const EngineReply& reply,
                        const std::vector<std::uint64_t>& digests);

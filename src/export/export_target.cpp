@@ -117,6 +117,8 @@ const ExportTarget& find_export_target(std::string_view name) {
 
 void check_export_target(const Model& model, const ExportTarget& target, bool quantized_inputs) {
   const ModelConfig& config = model.config();
+  require(config.post_norm_eps == 0 && config.logit_cap.cap == 0, config.family,
+          ": exported graphs hold no norms behind sublayers and no capped logits");
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     const std::string place = "layer " + std::to_string(layer);
     require(in_graphs(config.layer(layer)), place,

@@ -37,6 +37,9 @@ ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs i
     tensors = hf_float_tensors(model, family);
   }
   ExportedFolder result;
+  if (model.config().mtp) {
+    result.notes.emplace_back("the head of multi-token prediction is left out");
+  }
   std::vector<TextFile> files = {
       {"generation_config.json", hf_generation_config(model).dump(2) + "\n"}};
   append_tokenizer_files(model, TokenizerUse::transformers, files, result.notes);

@@ -133,7 +133,7 @@ std::vector<SafeTensor> hf_float_tensors(
   std::vector<std::string> names;  // in the order of leq's
   std::map<std::string, std::pair<std::vector<Placed>, Shape>> members;
   for (const TensorSpec& spec : tensor_list(model.config())) {
-    if (!wanted(spec)) continue;
+    if (spec.name.starts_with(kMtp) || !wanted(spec)) continue;
     Placed one = placed(family, spec.name);
     auto& [all, shape] = members[one.source];
     if (all.empty()) names.push_back(one.source);

@@ -17,8 +17,8 @@ namespace leq {
 std::string hf_name(const Family& family, const std::string& tensor);
 
 // The wanted tensors as f32, as the family's class has them: parts joined, rows in its order,
-// transposed where it stores [K][N]. Smoothing vectors are multiplied into the weights. `model`
-// outlives them.
+// transposed where it stores [K][N]; without a head of multi-token prediction. Smoothing vectors
+// are multiplied into the weights. `model` outlives them.
 std::vector<SafeTensor> hf_float_tensors(
     const Model& model, const Family& family,
     const std::function<bool(const TensorSpec& spec)>& wanted = [](const auto&) { return true; });
