@@ -81,7 +81,7 @@ struct TensorRule {
   float added = 0;                    // to each number: 1 for gains that are stored around zero
   bool taps_first = false;            // stored [channels][1][taps], leq's is [taps][channels]
   const RowOrder* columns = nullptr;  // the same of the columns
-  bool log_of_negative = false;       // log(-x) of each number: GGUF stores -exp(A_log)
+  bool log_of_negative = false;       // the logarithm of each number negated: GGUF has A for A_log
   bool normed_rows = false;           // each row becomes an RMS norm of itself, without gain
   float constant = 0;                 // no tensor: all numbers are this; 0 = there is one
   int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor

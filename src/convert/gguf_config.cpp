@@ -112,10 +112,18 @@ bool is_of_experts(const TensorRule& rule) {
   return std::ranges::find(kExpertRules, rule.leq, &TensorRule::leq) != kExpertRules.end();
 }
 
+// Of the head of multi-token prediction, which is left out.
+bool is_of_mtp(const TensorRule& rule) {
+  constexpr std::array<std::string_view, 4> kNames = {"embedding_norm", "hidden_norm",
+                                                      "fc_embedding", "fc_hidden"};
+  return std::ranges::find(kNames, rule.leq) != kNames.end();
+}
+
 // The family with GGUF's names; its weights are never transposed.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
   std::erase_if(model.family.tensors, is_of_experts);
+  std::erase_if(model.family.tensors, is_of_mtp);
   for (const TensorRule& rule : model.family.tensors) {
     model.names.push_back(gguf_name(rule, model));
   }

@@ -11,6 +11,7 @@
 #include "convert/quantize_checkpoint.h"
 #include "model/session.h"
 #include "platform/make_backend.h"
+#include "quantize/methods/tensor_plan.h"
 #include "reference/mtp_vectors.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
@@ -147,6 +148,22 @@ TEST(Mtp, IsQuantizedAsLayersAre) {
       other += want * want;
     }
     EXPECT_GT(dot / std::sqrt(own * other), 0.95) << type;
+  }
+}
+
+// Calibration does not run it: it gets the nearest codes, and int8 where a type has none.
+TEST(Mtp, MethodsThatCalibrateLeaveItToRounding) {
+  const test::TemporaryFolder folder;
+  const Model model(quantized_mtp(folder, "f32"), {});
+  for (const auto& [method, type] : {std::pair("gptq", "int4-g128"), std::pair("billm", "b1")}) {
+    PlanRequest request;
+    request.type = *parse_scheme(type);
+    request.method = &require_method(method);
+    const TensorPlanner plan = make_planner(request, model.config());
+    const TensorPlan head = plan("mtp.layers.0.up", TensorRole::normed_linear);
+    EXPECT_EQ(scheme_name(plan("layers.0.up", TensorRole::normed_linear).scheme), type);
+    EXPECT_EQ(scheme_name(head.scheme), std::string(method) == "billm" ? "int8" : type);
+    EXPECT_EQ(head.method, nullptr);
   }
 }
 

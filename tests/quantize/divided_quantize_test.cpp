@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "comm/thread_ranks.h"
+#include "convert/import.h"
+#include "convert/packed_folder.h"
 #include "convert/quantize_checkpoint.h"
 #include "quantize/pipeline/tensor_bytes.h"
 #include "reference/random_checkpoint.h"
@@ -108,6 +110,40 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
     EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
   }
 }
+// A checkpoint of GPTQ, whose codes are carried over, or quantized again within a bound of memory.
+TEST(DividedPacked, WritesTheFileOfOneRank) {
+  const test::TemporaryFolder folder;
+  test::PackedFolder packed;
+  test::add_llama(packed, [](int n, int k) {
+    return test::gptq_parts(test::random_integers(n, k, 4, 64, false, 31), true);
+  });
+  const auto source =
+      packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
+  CheckpointOptions own;
+  own.threads = 1;
+  keep_types(import_checkpoint(source), own);
+  for (const CheckpointOptions& options : {own, options_of("gptq", "int4-g32", 3)}) {
+    quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+    for (const int count : {2, 3}) {
+      for (const std::string& error : quantize_on(count, source, folder / "n.leq", options, {})) {
+        EXPECT_EQ(error, "");
+      }
+      EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true) << count;
+    }
+  }
+  CheckpointOptions bounded = options_of("gptq", "int4-g32", 3);
+  bounded.max_ram = std::uint64_t{1} << 30;
+  quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
+  EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true);
+  bounded.max_ram = 1 << 20;
+  try {
+    quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
+    FAIL() << "1 MiB is too little";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::no_memory);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                          testing::Values(Way{"absmax", "int8"}, Way{"absmax", "int8-tensor"},
                                          Way{"absmax", "f16"}, Way{"rtn", "int4-g64"},

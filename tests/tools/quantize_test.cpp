@@ -311,10 +311,13 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   config["num_attention_heads"] = config["num_key_value_heads"] = 8;
   config["num_local_experts"] = 16;
   config["num_experts_per_tok"] = 2;
-  test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
-  checkpoint.add_llama(config,
-                       {.qk_norm = true, .experts = test::RandomCheckpoint::Experts::stacked});
-  const std::string source = checkpoint.write(config).string();
+  const auto write = [&] {  // gone before the tool begins with this process's memory
+    test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
+    checkpoint.add_llama(config,
+                         {.qk_norm = true, .experts = test::RandomCheckpoint::Experts::stacked});
+    return checkpoint.write(config).string();
+  };
+  const std::string source = write();
   const ToolRun run =
       run_program("leq-quantize", {source, "-o", file(), "--type", "int8", "--no-gate", "-t", "2"});
   ASSERT_EQ(run.status, 0) << run.err;
