@@ -14,7 +14,7 @@ namespace leq {
 // "blk.{}.ssm_out.weight"; empty where `rule` is of no hybrid family or has the name that other
 // families' files have.
 std::string_view gguf_delta_name(const TensorRule& rule, const Family& family);
-// Rules as the numbers are stored, in place: gains with their 1, A as -exp(A_log), and of Qwen 3.5
+// Rules as the numbers are stored, in place: gains with their 1, A as 0 - exp(A_log), of Qwen 3.5
 // value heads in turns of their key heads.
 void store_delta_as_gguf(Family& family);
 // ssm.* and full_attention_interval as the family's config.json has them. `prefix`: "qwen35.".

@@ -43,7 +43,7 @@ struct Rotation {
   bool operator==(const Rotation&) const = default;
 };
 
-// logits become cap * tanh(scale * logit / cap), which keeps them between -cap and cap.
+// logits become cap * tanh(scale * logit / cap), which keeps them within cap of 0.
 struct LogitCap {
   double scale = 1;
   double cap = 0;  // 0: logits stay as they are
