@@ -25,6 +25,10 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+// A child's peak begins with this process's, whose memory it has until it runs its program: from
+// now on that is what is resident at the moment (proc(5), clear_refs).
+inline void forget_own_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
+
 struct ToolRun {
   int status = -1;  // exit status; -1 where a signal ended the tool
   std::string out;
@@ -49,6 +53,7 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
   posix_spawn_file_actions_addopen(&actions, 0, in.c_str(), O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  forget_own_peak();
   pid_t child = 0;
   const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);

@@ -183,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                          Kind{"qwen2-tiny", "uint4-g64", KvType::int8},
                                          Kind{"qwen3-tiny", "int4-g128", KvType::int8},
                                          Kind{"qwen3-tiny", "int8", KvType::simq4, 512},
-                                         Kind{"storyteller", "int4-g64", KvType::simq4}),
+                                         Kind{"storyteller", "int4-g64", KvType::simq4, 512}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.model) + "_" + item.param.type;
                            std::ranges::replace(name, '-', '_');
