@@ -142,7 +142,7 @@ TEST_F(LeqCompare, AKilledRunGoesOnToEqualNumbers) {
   ASSERT_EQ(again.status, 0) << again.err;
   Json whole = report("whole"), resumed = report("killed");
   for (Json* json : {&whole, &resumed}) {
-    for (Json& row : (*json)["head_to_head"]) row.erase("set-up, s");
+    for (Json& row : (*json)["head_to_head"]) row.erase("setup, s");
   }
   EXPECT_EQ(whole["head_to_head"], resumed["head_to_head"]);
   EXPECT_EQ(whole["pairs"], resumed["pairs"]);
