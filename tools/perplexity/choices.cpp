@@ -33,14 +33,14 @@ Row choice_row(const std::string& model, const ChoiceTask& task, const ChoiceRes
 
 int answer_choices(const Options& options) {
   for (const char* flag : {"file", "against", "kl-divergence-base", "kl-divergence", "protocol"}) {
-    require(!options.given(flag), "--choices and --", flag, ": questions have no text to measure; "
+    require(!options.given(flag), "--choices and --", flag,
+            ": questions have no text to measure; "
             "leave one of them out");
   }
   const ChoiceTask task = read_choice_file(options.text("choices"), options.integer("questions"));
   const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
-    limits.context = options.given("window")
-                         ? options.integer("window")
-                         : std::min(model.config().context, kLongestQuestion);
+    limits.context = options.given("window") ? options.integer("window")
+                                             : std::min(model.config().context, kLongestQuestion);
     limits.output_tokens = kOutputRows;
   });
   ThreadPool pool(setup.threads);
