@@ -33,65 +33,105 @@ std::vector<float> unpacked(const WeightView& view) {
   return values;
 }
 
-// The weights of a site in both files, [N][K] each, and the factors of its input's columns [K].
+// A weight in both files, [N][K], and the factors of its rows in the quantized one.
+struct WeightPair {
+  std::string name;
+  std::int64_t rows = 0;
+  std::vector<float> exact, quantized;
+  std::vector<float> row_factors;  // [N]; of a producer of a later site's input, else 1
+  bool produces = false;
+};
+
+// The weights of a site, and the factors of its input's columns [K].
 struct SitePair {
-  std::vector<std::string> names;
-  std::vector<std::vector<float>> quantized;
-  std::vector<std::int64_t> rows;
+  std::vector<WeightPair> weights;
   std::vector<float> factors;
 };
 
-// Least squares: w = factor * w', over all rows of the site's weights.
-class FactorSums {
- public:
-  explicit FactorSums(std::int64_t columns)
-      : exact_(static_cast<std::size_t>(columns)), common_(exact_), other_(exact_) {}
+// Least squares of w = factor * w'; 1 where there is nothing to divide by.
+struct FactorSum {
+  double exact = 0, common = 0, other = 0;
 
-  void add(std::span<const float> exact, std::span<const float> other) {
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      const std::size_t k = i % exact_.size();
-      exact_[k] += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
-      common_[k] += static_cast<double>(exact[i]) * static_cast<double>(other[i]);
-      other_[k] += static_cast<double>(other[i]) * static_cast<double>(other[i]);
-    }
+  void add(double w, double w2) {
+    exact += w * w;
+    common += w * w2;
+    other += w2 * w2;
   }
-  // [K]; all 1 where nothing is folded.
-  std::vector<float> factors(const std::string& name) const {
-    std::vector<float> factors(exact_.size(), 1);
-    double agreement = 0;
-    for (std::size_t k = 0; k < factors.size(); ++k) {
-      if (common_[k] > 0) factors[k] = static_cast<float>(exact_[k] / common_[k]);
-      const double both = exact_[k] * other_[k];
-      agreement += both > 0 ? common_[k] * common_[k] / both : 1;
-    }
-    require(agreement >= kLeastAgreement * static_cast<double>(factors.size()), name,
-            ": other columns than in the unquantized model; take files of one checkpoint without "
-            "rotations");
-    const bool folded =
-        std::ranges::any_of(factors, [](float f) { return std::abs(f - 1) > kNoFold; });
-    if (!folded) std::ranges::fill(factors, 1.0F);
-    return factors;
-  }
-
- private:
-  std::vector<double> exact_, common_, other_;
+  float factor() const { return common > 0 ? static_cast<float>(exact / common) : 1.0F; }
+  double agreement() const { return exact * other > 0 ? common * common / (exact * other) : 1.0; }
 };
 
-SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
-                   const LinearSite& site) {
-  SitePair pair;
-  FactorSums sums(site.inputs);
-  for (const LinearSpec& weight : site.weights) {
-    const std::string name = layer_tensor(layer, weight.name);
-    const WeightView exact = tensor_of(base, name).view, view = tensor_of(other, name).view;
-    require(exact.rows == view.rows && exact.columns == view.columns, name,
-            ": other shapes; take files of one checkpoint");
-    pair.names.push_back(name);
-    pair.rows.push_back(view.rows);
-    pair.quantized.push_back(unpacked(view));
-    sums.add(unpacked(exact), pair.quantized.back());
+// The factors of rows, or of columns, of one weight; those of the other side as they are.
+std::vector<FactorSum> factor_sums(const WeightPair& weight, std::span<const float> columns,
+                                   bool of_rows) {
+  std::vector<FactorSum> sums(of_rows ? weight.row_factors.size() : columns.size());
+  for (std::size_t i = 0; i < weight.exact.size(); ++i) {
+    const std::size_t n = i / columns.size(), k = i % columns.size();
+    const double other = static_cast<double>(weight.quantized[i]) *
+                         static_cast<double>(of_rows ? columns[k] : weight.row_factors[n]);
+    sums[of_rows ? n : k].add(static_cast<double>(weight.exact[i]), other);
   }
-  pair.factors = sums.factors(layer_tensor(layer, site.name));
+  return sums;
+}
+
+void set_to_one_where_rounded(std::vector<float>& factors) {
+  const bool folded =
+      std::ranges::any_of(factors, [](float f) { return std::abs(f - 1) > kNoFold; });
+  if (!folded) std::ranges::fill(factors, 1.0F);
+}
+
+// Columns by the weights whose rows have no factor, then rows, then both once more in turn.
+void fit_factors(SitePair& pair, const std::string& name) {
+  constexpr int kPasses = 4;
+  const bool any_plain = !std::ranges::all_of(pair.weights, &WeightPair::produces);
+  double agreement = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    std::vector<FactorSum> columns(pair.factors.size());
+    for (const WeightPair& weight : pair.weights) {
+      if (pass == 0 && any_plain && weight.produces) continue;
+      const std::vector<FactorSum> own = factor_sums(weight, pair.factors, false);
+      for (std::size_t k = 0; k < columns.size(); ++k) {
+        columns[k].exact += own[k].exact;
+        columns[k].common += own[k].common;
+        columns[k].other += own[k].other;
+      }
+    }
+    agreement = 0;
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      pair.factors[k] = columns[k].factor();
+      agreement += columns[k].agreement() / static_cast<double>(columns.size());
+    }
+    for (WeightPair& weight : pair.weights) {
+      if (!weight.produces) continue;
+      const std::vector<FactorSum> rows = factor_sums(weight, pair.factors, true);
+      for (std::size_t n = 0; n < rows.size(); ++n) weight.row_factors[n] = rows[n].factor();
+    }
+  }
+  require(agreement >= kLeastAgreement, name,
+          ": other columns than in the unquantized model; take files of one checkpoint without "
+          "rotations");
+  set_to_one_where_rounded(pair.factors);
+  for (WeightPair& weight : pair.weights) set_to_one_where_rounded(weight.row_factors);
+}
+
+SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
+                   const std::vector<LinearSite>& sites, const LinearSite& site) {
+  SitePair pair;
+  pair.factors.assign(static_cast<std::size_t>(site.inputs), 1.0F);
+  for (const LinearSpec& spec : site.weights) {
+    WeightPair weight = {.name = layer_tensor(layer, spec.name)};
+    const WeightView exact = tensor_of(base, weight.name).view;
+    const WeightView view = tensor_of(other, weight.name).view;
+    require(exact.rows == view.rows && exact.columns == view.columns, weight.name,
+            ": other shapes; take files of one checkpoint");
+    weight.rows = view.rows;
+    weight.exact = unpacked(exact);
+    weight.quantized = unpacked(view);
+    weight.row_factors.assign(static_cast<std::size_t>(view.rows), 1.0F);
+    weight.produces = std::ranges::find(sites, spec.name, &LinearSite::producer) != sites.end();
+    pair.weights.push_back(std::move(weight));
+  }
+  fit_factors(pair, layer_tensor(layer, site.name));
   return pair;
 }
 
@@ -99,17 +139,18 @@ SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
 class ReplacedTensors {
  public:
   void add(const SitePair& pair) {
-    for (std::size_t i = 0; i < pair.names.size(); ++i) {
-      std::vector<float> values = pair.quantized[i];
-      const std::size_t columns = pair.factors.size();
-      for (std::size_t k = 0; k < values.size(); ++k) values[k] *= pair.factors[k % columns];
+    const std::size_t columns = pair.factors.size();
+    for (const WeightPair& weight : pair.weights) {
+      std::vector<float> values = weight.quantized;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] *= pair.factors[i % columns] * weight.row_factors[i / columns];
+      }
       const auto width = static_cast<std::int64_t>(columns);
-      packed_.push_back(pack_weight(values, pair.rows[i], width,
-                                    require_scheme("f32", pair.names[i]), ActKind::none,
-                                    pair.names[i]));
-      StoredTensor& tensor = tensors_[pair.names[i]];
-      tensor.name = pair.names[i];
-      tensor.shape = {pair.rows[i], width};
+      packed_.push_back(pack_weight(values, weight.rows, width, require_scheme("f32", weight.name),
+                                    ActKind::none, weight.name));
+      StoredTensor& tensor = tensors_[weight.name];
+      tensor.name = weight.name;
+      tensor.shape = {weight.rows, width};
       tensor.view = packed_.back().view();
     }
   }
@@ -246,7 +287,7 @@ void with_rounded_part(const Model& base, const Model& other, const ModelPart& p
     if (part.site.value_or(i) != i) continue;
     const LayerLinear* linear = linear_at(quantized, part.layer, i);
     if (linear == nullptr || !is_quantized(*linear, other, part.layer, sites[i])) continue;
-    SitePair pair = site_pair(base, other, part.layer, sites[i]);
+    SitePair pair = site_pair(base, other, part.layer, sites, sites[i]);
     if (side != PartSide::inputs) replaced.add(pair);
     if (side != PartSide::weights) {
       require_roundable(quantized, part.layer, sites[i], *linear);

@@ -32,10 +32,10 @@ void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Ba
                    const RunLimits& limits, const SessionUse& use);
 
 // The same with weights, inputs or both of a part rounded as in `other` and computed with floats.
-// Scales that `other` has folded between neighbours are taken out again: for each column the factor
-// between both files' weights, by least squares. On the CPU. Throws Error naming the place where
-// the two are not of one checkpoint, for inputs with a moving scale, for a rotated residual stream
-// or rotated inputs, and for inputs of experts.
+// Scales that `other` has folded between neighbours are taken out again: for each column, and for
+// the rows of v and up, the factor between both files' weights, by least squares. On the CPU.
+// Throws Error naming the place where the two are not of one checkpoint, for inputs with a moving
+// scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
 void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
                        Backend& backend, const RunLimits& limits, const SessionUse& use);
 

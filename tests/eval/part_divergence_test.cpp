@@ -20,6 +20,9 @@ namespace {
 const std::filesystem::path kStory = std::filesystem::path(LEQ_SOURCE_DIR) / "examples/storyteller";
 // Integer sums and float sums of the same numbers, over KL of 1e-4 nats.
 constexpr double kSameRounding = 0.02;
+// Folded factors are found to some 0.0003 of themselves, which rounds a few inputs in a hundred the
+// other way.
+constexpr double kFoundFolds = 0.12;
 
 TEST(RoundInputs, IsTheNearestOf127StepsOfTheLargest) {
   std::vector<float> row = {0.5F, -1.27F, 0.004F, 0.0061F, 2.0F, 0.9F};
@@ -104,17 +107,20 @@ class PartDivergence : public ::testing::Test {
 
 // smoothquant folds scales into norms, v and up: they are found again from the weights.
 TEST_F(PartDivergence, OfALayerIsThatOfTheLayerAsItIsStored) {
-  for (const std::string method : {"absmax", "smoothquant"}) {
+  const std::pair<const char*, double> methods[] = {{"absmax", kSameRounding},
+                                                    {"smoothquant", kFoundFolds}};
+  for (const auto& [method, tolerance] : methods) {
     const auto model = file("int8", method, ActChoice::automatic);
     const auto weights_alone = file("int8", method, ActChoice::none);
     for (const ModelPart& part : {layer_parts(*model).front(), layer_parts(*model).back()}) {
       const double both = stored(*model, part.layer);
       EXPECT_GT(both, 1e-6);
-      EXPECT_NEAR(rounded(*model, part, PartSide::both), both, kSameRounding * both) << part.name;
+      EXPECT_NEAR(rounded(*model, part, PartSide::both), both, tolerance * both) << part.name;
       const double weights = stored(*weights_alone, part.layer);
-      EXPECT_NEAR(rounded(*model, part, PartSide::weights), weights, kSameRounding * weights)
+      EXPECT_NEAR(rounded(*weights_alone, part, PartSide::weights), weights, tolerance * weights)
           << method << " " << part.name;
       EXPECT_EQ(rounded(*weights_alone, part, PartSide::inputs), 0);
+      EXPECT_GT(rounded(*model, part, PartSide::inputs), both / 4);
     }
   }
 }
