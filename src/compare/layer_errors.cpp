@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "compare/layer_states.h"
-#include "eval/window_logits.h"
+#include "eval/part_divergence.h"
 
 namespace leq {
 namespace {
@@ -114,17 +114,11 @@ class LayerMeter {
 // The base model with one layer of another.
 Estimate kl_of_layer(Workbench& bench, const Model& base, const Model& model, std::int64_t layer,
                      const CompareWindows& windows, const RunLimits& limits) {
-  ModelConfig config = base.config();
-  config.layers[static_cast<std::size_t>(layer)] = model.config().layer(layer);
-  const std::string prefix = layer_tensor(layer, "");
-  const TensorFinder find = [&](std::string_view name) {
-    return name.starts_with(prefix) ? model.file().find(name) : base.file().find(name);
-  };
-  Backend& backend = *bench.workers().backend;
-  Weights weights = bind_weights(find, "one layer of another model", config, backend.memory());
-  Session session(config, std::move(weights), base.file().file_bytes(), backend, limits);
-  const Divergence divergence = bench.measure(session, windows);
-  return divergence.summarize(windows.settings.protocol).kl_mean;
+  Estimate kl;
+  with_layer_of(base, model, layer, *bench.workers().backend, limits, [&](Session& session) {
+    kl = bench.measure(session, windows).summarize(windows.settings.protocol).kl_mean;
+  });
+  return kl;
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "tools/common/option_rows.h"
 #include "tools/common/plan_lines.h"
 #include "tools/perplexity/choices.h"
+#include "tools/perplexity/kl_by.h"
 
 namespace leq {
 namespace {
@@ -36,7 +37,9 @@ ToolSpec tool_spec() {
                 "-m model.leq -f wiki.test.raw --against other.json",
                 "-m model.leq --choices hellaswag_val.jsonl",
                 "-m f32.leq -f wiki.test.raw --kl-divergence-base base.kl",
-                "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence"},
+                "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-divergence",
+                "-m model.leq -f wiki.test.raw --kl-divergence-base base.kl --kl-from f32.leq "
+                "--kl-by layer"},
       .options = {
           {.name = "file",
            .spellings = "-f",
@@ -84,6 +87,18 @@ ToolSpec tool_spec() {
            .help = "with --choices: the first N questions; 0: all",
            .group = group,
            .minimum = 0},
+          {.name = "kl-by",
+           .kind = OptionKind::text,
+           .value_name = "PART",
+           .help = "with --kl-divergence-base and --kl-from: KL divergence where one layer or one "
+                   "site alone is quantized, its weights, its inputs and both; the worst first",
+           .group = group,
+           .choices = {"layer", "site"}},
+          {.name = "kl-from",
+           .kind = OptionKind::text,
+           .value_name = "FILE",
+           .help = "with --kl-by: the unquantized model, which wrote --kl-divergence-base",
+           .group = group},
           {.name = "kl-divergence",
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
@@ -150,13 +165,16 @@ Found measure(const Options& options, const Runtime& setup, const PerplexityRun&
   return {written.result, {}};
 }
 
+// What replaces the first token of each window.
+Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
+  const bool replaced = protocol == Protocol::llamacpp_512 && tokenizer.add_bos();
+  return replaced ? tokenizer.bos() : kNoToken;
+}
+
 // Runs with a line of progress that shows what accumulates.
 Found measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
                             const PerplexityReport& report, const DivergenceBaseReader* base) {
-  const Tokenizer& tokenizer = setup.model->tokenizer();
-  if (run.protocol == Protocol::llamacpp_512 && tokenizer.add_bos()) {
-    run.window_bos = tokenizer.bos();
-  }
+  run.window_bos = window_bos(run.protocol, setup.model->tokenizer());
   Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
                     "windows");
   run.progress = [&](std::int64_t done, double so_far) {
@@ -167,15 +185,17 @@ Found measure_with_progress(const Options& options, const Runtime& setup, Perple
 
 // Opens the base file of --kl-divergence before the model does any work.
 std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
-  if (options.given("kl-divergence-base") && !options.flag("kl-divergence")) {
+  const bool reads = options.flag("kl-divergence") || options.given("kl-by");
+  if (options.given("kl-divergence-base") && !reads) {
     const std::filesystem::path written = options.text("kl-divergence-base");
     check_output(written);
     require_no_input(
         written, std::array<std::filesystem::path, 2>{options.text("model"), options.text("file")});
   }
-  if (!options.given("kl-divergence") || !options.flag("kl-divergence")) return nullptr;
+  if (!reads) return nullptr;
   require(options.given("kl-divergence-base"),
-          "--kl-divergence: needs --kl-divergence-base FILE, which the base model wrote");
+          options.given("kl-by") ? "--kl-by" : "--kl-divergence",
+          ": needs --kl-divergence-base FILE, which the base model wrote");
   return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
@@ -240,6 +260,13 @@ int perplexity(const Options& options) {
   report.windows = std::ssize(windows);
   for (const Window& window : windows) report.scored += window.scored();
 
+  if (options.given("kl-by")) {
+    PerplexityRun run = {.tokens = tokens, .windows = windows, .protocol = settings.protocol};
+    run.window_bos = window_bos(settings.protocol, setup.model->tokenizer());
+    print_kl_by(options, setup, run, *base,
+                divergence_key(report, token_hash(tokens, run.window_bos)));
+    return 0;
+  }
   std::optional<Against> against;
   if (options.given("against")) {
     const std::string& path = options.text("against");

@@ -115,7 +115,11 @@ class PageWriter {
                "interval. Speeds are medians. Memory is weights, cache and scratch for one "
                "window.") +
            figures_html(overview_figures(results_)) +
-           "<details><summary>Spindles, as the paper's Figure 6</summary>" +
+           (spindle_figures(results_).empty() ? "" : spindles());
+  }
+
+  std::string spindles() const {
+    return "<details><summary>Spindles, as the paper's Figure 6</summary>" +
            figures_html(spindle_figures(results_)) + "</details>\n";
   }
 

@@ -12,86 +12,79 @@ namespace {
 
 using namespace claims;
 
-// One measure of Table 3. `gain`: how far SmoothQuant is ahead of the better of the two others, as
-// a share of its number; nothing where a number is 0.
-struct MatrixRow {
-  std::string measure;
-  int decimals = 0;
-  std::optional<double> gptq, awq, smooth, gain;
-};
+using Value = std::function<std::optional<double>(const Json& results, const std::string& spec)>;
 
-std::optional<double> gain_over(double smooth, double other, bool less_is_better) {
-  if (smooth <= 0 || other <= 0) return std::nullopt;
-  return less_is_better ? 1 - smooth / other : smooth / other - 1;
-}
-
-// The longest context at which all three were measured, as text; "" where there is none.
-struct LongContext {
-  std::int64_t positions = 0;
-  const Json* gptq = nullptr;
-  const Json* awq = nullptr;
-  const Json* smooth = nullptr;
-};
-std::optional<LongContext> longest_context(const Json& results) {
-  const auto rows = [&](const char* spec) -> const Json* {
-    const bool there = has(results, "contexts", spec) && !results["contexts"][spec].empty();
-    return there ? &results["contexts"][spec][results["contexts"][spec].size() - 1] : nullptr;
+Value number_of(const char* group, const char* key, double unit = 1) {
+  return [=](const Json& results, const std::string& spec) -> std::optional<double> {
+    const auto number = result_number(results, group, spec, key);
+    return number ? std::optional(*number / unit) : std::nullopt;
   };
-  const LongContext last = {
-      .gptq = rows("gptq"), .awq = rows("awq"), .smooth = rows("smoothquant:int8")};
-  if (last.gptq == nullptr || last.awq == nullptr || last.smooth == nullptr) return std::nullopt;
-  LongContext found = last;
-  found.positions = (*last.smooth)["context"].get<std::int64_t>();
-  return found;
 }
+
+Value speed_of(const char* test) {
+  return [=](const Json& results, const std::string& spec) -> std::optional<double> {
+    if (!has(results, "speed", spec)) return std::nullopt;
+    return results["speed"][spec][test]["tps"].get<double>();
+  };
+}
+
+// With the longest context that was measured.
+Value long_of(const char* key) {
+  return [=](const Json& results, const std::string& spec) -> std::optional<double> {
+    if (!has(results, "contexts", spec) || results["contexts"][spec].empty()) return std::nullopt;
+    const Json& rows = results["contexts"][spec];
+    return rows[rows.size() - 1][key].get<double>();
+  };
+}
+
+// The rows of Table 3.
+struct Measure {
+  const char* name;
+  int decimals;
+  bool less_is_better;
+  Value value;
+};
+const std::vector<Measure>& measures() {
+  static const std::vector<Measure> rows = {
+      {"perplexity", 4, true, number_of("quality", "ppl")},
+      {"KL divergence, nats", 6, true, number_of("quality", "kl_mean")},
+      {"longest context, positions", 0, false, long_of("context")},
+      {"perplexity at the longest context", 4, true, long_of("ppl")},
+      {"KL divergence at the longest context, nats", 6, true, long_of("kl_mean")},
+      {"prompt, tokens/s", 1, false, speed_of("prompt")},
+      {"generation, tokens/s", 1, false, speed_of("generation")},
+      {"memory for up to 8,192 positions, MB", 2, true,
+       number_of("speed", "long_memory_bytes", 1e6)},
+      {"file, MB", 2, true, number_of("file", "file_bytes", 1e6)},
+      {"setup, s", 2, true, number_of("file", "setup_seconds")},
+      {"calibration, tokens", 0, true, number_of("file", "calibration_tokens")}};
+  return rows;
+}
+
+// One measure of three methods. `gain`: how far SmoothQuant is ahead of the better of the two
+// others, as a share of its number; nothing where a number is 0.
+struct MatrixRow {
+  const Measure* measure = nullptr;
+  double gptq = 0, awq = 0, smooth = 0;
+  std::optional<double> gain = {};
+};
 
 std::vector<MatrixRow> matrix_rows(const Json& results) {
   const std::string gptq = spec_of(results, "gptq"), awq = spec_of(results, "awq"),
                     smooth = spec_of(results, "smoothquant");
   std::vector<MatrixRow> rows;
   if (gptq.empty() || awq.empty() || smooth.empty()) return rows;
-  const auto add = [&](const std::string& measure, int decimals, bool less_is_better,
-                       const std::function<std::optional<double>(const std::string&)>& value) {
-    MatrixRow row = {measure, decimals, value(gptq), value(awq), value(smooth), std::nullopt};
-    if (!row.gptq || !row.awq || !row.smooth) return;
-    const auto [low, high] = std::minmax(*row.gptq, *row.awq);
-    row.gain = gain_over(*row.smooth, less_is_better ? low : high, less_is_better);
+  for (const Measure& measure : measures()) {
+    const auto a = measure.value(results, gptq), b = measure.value(results, awq),
+               own = measure.value(results, smooth);
+    if (!a || !b || !own) continue;
+    MatrixRow row = {&measure, *a, *b, *own};
+    const double other = measure.less_is_better ? std::min(*a, *b) : std::max(*a, *b);
+    if (other > 0 && *own > 0) {
+      row.gain = measure.less_is_better ? 1 - *own / other : *own / other - 1;
+    }
     rows.push_back(row);
-  };
-  const auto from = [&](const char* group, const char* key, double unit = 1) {
-    return [&results, group, key, unit](const std::string& spec) -> std::optional<double> {
-      const auto number = result_number(results, group, spec, key);
-      return number ? std::optional(*number / unit) : std::nullopt;
-    };
-  };
-  if (const auto context = longest_context(results)) {
-    const auto last = [&](const char* key) {
-      return [&, key](const std::string& spec) -> std::optional<double> {
-        const Json* row = spec == gptq  ? context->gptq
-                          : spec == awq ? context->awq
-                                        : context->smooth;
-        return (*row)[key].get<double>();
-      };
-    };
-    const std::string at = " at " + std::to_string(context->positions) + " positions";
-    add("perplexity" + at, 4, true, last("ppl"));
-    add("KL divergence" + at + ", nats", 6, true, last("kl_mean"));
-  } else {
-    add("perplexity", 4, true, from("quality", "ppl"));
-    add("KL divergence, nats", 6, true, from("quality", "kl_mean"));
   }
-  const auto speed = [&](const char* test) {
-    return [&results, test](const std::string& spec) -> std::optional<double> {
-      if (!has(results, "speed", spec)) return std::nullopt;
-      return results["speed"][spec][test]["tps"].get<double>();
-    };
-  };
-  add("prompt, tokens/s", 1, false, speed("prompt"));
-  add("generation, tokens/s", 1, false, speed("generation"));
-  add("memory with the longest context, MB", 2, true, from("speed", "long_memory_bytes", 1e6));
-  add("file, MB", 2, true, from("file", "file_bytes", 1e6));
-  add("setup, s", 2, true, from("file", "setup_seconds"));
-  add("calibration, tokens", 0, true, from("file", "calibration_tokens"));
   return rows;
 }
 
@@ -135,8 +128,9 @@ std::string speeds(const Json& results) {
 std::string matrix_answer(const Json& results) {
   std::vector<std::string> better, worse;
   for (const MatrixRow& row : matrix_rows(results)) {
-    const std::string name = row.measure.substr(0, row.measure.find(','));
-    if (row.gain && *row.gain != 0) (*row.gain > 0 ? better : worse).push_back(name);
+    const std::string_view name = row.measure->name;
+    if (row.gain && *row.gain != 0)
+      (*row.gain > 0 ? better : worse).emplace_back(name.substr(0, name.find(',')));
   }
   if (better.empty() && worse.empty()) return "GPTQ, AWQ and SmoothQuant were not all compared.";
   return "SmoothQuant against the better of GPTQ and AWQ: ahead in " +
@@ -234,15 +228,13 @@ const std::vector<Answer>& answers() {
 
 ReportTable matrix_table(const Json& results) {
   ReportTable report = {"table3", "The paper's Table 3, asked here", {}};
-  const auto cell = [](const std::optional<double>& value, int decimals, double unit = 1) {
-    return value ? Cell(*value * unit, decimals) : Cell();
-  };
   for (const MatrixRow& row : matrix_rows(results)) {
-    report.table.add({{"measure", row.measure},
-                      {"GPTQ", cell(row.gptq, row.decimals)},
-                      {"AWQ", cell(row.awq, row.decimals)},
-                      {"SmoothQuant", cell(row.smooth, row.decimals)},
-                      {"SmoothQuant ahead by, %", cell(row.gain, 1, 100)}});
+    const auto cell = [&](double value) { return Cell(value, row.measure->decimals); };
+    report.table.add({{"measure", row.measure->name},
+                      {"GPTQ", cell(row.gptq)},
+                      {"AWQ", cell(row.awq)},
+                      {"SmoothQuant", cell(row.smooth)},
+                      {"SmoothQuant ahead by, %", row.gain ? Cell(100 * *row.gain, 1) : Cell()}});
   }
   return report;
 }

@@ -168,9 +168,12 @@ Svg heat_chart(const HeatChart& chart) {
     svg.text(left + chart.cell_width * (static_cast<double>(c) + 0.5), top - 6, chart.columns[c],
              "small", Anchor::middle);
   }
+  const double rows_a_name = std::ceil(12 / chart.cell_height);
   for (std::size_t r = 0; r < chart.rows.size(); ++r) {
     const double y = top + chart.cell_height * static_cast<double>(r);
-    svg.text(left - 8, y + chart.cell_height / 2 + 4, chart.rows[r], "small", Anchor::end);
+    if (std::fmod(static_cast<double>(r), rows_a_name) == 0) {
+      svg.text(left - 8, y + chart.cell_height / 2 + 4, chart.rows[r], "small", Anchor::end);
+    }
     for (std::size_t c = 0; c < chart.columns.size(); ++c) {
       const auto value = c < chart.cells[r].size() ? chart.cells[r][c] : std::nullopt;
       draw_heat_cell(svg, chart, range, left + chart.cell_width * static_cast<double>(c), y, value,

@@ -1,0 +1,313 @@
+#include "eval/part_divergence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <map>
+#include <span>
+
+#include "base/error.h"
+#include "tensor/pack.h"
+
+namespace leq {
+namespace {
+
+constexpr float kLargestCode = 127;
+// Below this share of common direction the columns of two weights are not multiples of each other.
+constexpr double kLeastAgreement = 0.5;
+constexpr float kNoFold = 0.02F;  // factors that are all nearer to 1 are rounding of the codes
+
+const StoredTensor& tensor_of(const Model& model, const std::string& name) {
+  const StoredTensor* tensor = model.file().find(name);
+  require(tensor != nullptr, model.file().name(), ": no tensor ", name,
+          "; take files of one checkpoint");
+  return *tensor;
+}
+
+std::vector<float> unpacked(const WeightView& view) {
+  std::vector<float> values(static_cast<std::size_t>(view.rows * view.columns));
+  const auto columns = static_cast<std::size_t>(view.columns);
+  for (std::int64_t r = 0; r < view.rows; ++r) {
+    unpack_row(view, r, std::span(values).subspan(static_cast<std::size_t>(r) * columns, columns));
+  }
+  return values;
+}
+
+// A weight in both files, [N][K], and the factors of its rows in the quantized one.
+struct WeightPair {
+  std::string name;
+  std::int64_t rows = 0;
+  std::vector<float> exact, quantized;
+  std::vector<float> row_factors;  // [N]; of a producer of a later site's input, else 1
+  bool produces = false;
+};
+
+// The weights of a site, and the factors of its input's columns [K].
+struct SitePair {
+  std::vector<WeightPair> weights;
+  std::vector<float> factors;
+};
+
+// Least squares of w = factor * w'; 1 where there is nothing to divide by.
+struct FactorSum {
+  double exact = 0, common = 0, other = 0;
+
+  void add(double w, double w2) {
+    exact += w * w;
+    common += w * w2;
+    other += w2 * w2;
+  }
+  float factor() const { return common > 0 ? static_cast<float>(exact / common) : 1.0F; }
+  double agreement() const { return exact * other > 0 ? common * common / (exact * other) : 1.0; }
+};
+
+// The factors of rows, or of columns, of one weight; those of the other side as they are.
+std::vector<FactorSum> factor_sums(const WeightPair& weight, std::span<const float> columns,
+                                   bool of_rows) {
+  std::vector<FactorSum> sums(of_rows ? weight.row_factors.size() : columns.size());
+  for (std::size_t i = 0; i < weight.exact.size(); ++i) {
+    const std::size_t n = i / columns.size(), k = i % columns.size();
+    const double other = static_cast<double>(weight.quantized[i]) *
+                         static_cast<double>(of_rows ? columns[k] : weight.row_factors[n]);
+    sums[of_rows ? n : k].add(static_cast<double>(weight.exact[i]), other);
+  }
+  return sums;
+}
+
+void set_to_one_where_rounded(std::vector<float>& factors) {
+  const bool folded =
+      std::ranges::any_of(factors, [](float f) { return std::abs(f - 1) > kNoFold; });
+  if (!folded) std::ranges::fill(factors, 1.0F);
+}
+
+// Columns by the weights whose rows have no factor, then rows, then both once more in turn.
+void fit_factors(SitePair& pair, const std::string& name) {
+  constexpr int kPasses = 4;
+  const bool any_plain = !std::ranges::all_of(pair.weights, &WeightPair::produces);
+  double agreement = 0;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    std::vector<FactorSum> columns(pair.factors.size());
+    for (const WeightPair& weight : pair.weights) {
+      if (pass == 0 && any_plain && weight.produces) continue;
+      const std::vector<FactorSum> own = factor_sums(weight, pair.factors, false);
+      for (std::size_t k = 0; k < columns.size(); ++k) {
+        columns[k].exact += own[k].exact;
+        columns[k].common += own[k].common;
+        columns[k].other += own[k].other;
+      }
+    }
+    agreement = 0;
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      pair.factors[k] = columns[k].factor();
+      agreement += columns[k].agreement() / static_cast<double>(columns.size());
+    }
+    for (WeightPair& weight : pair.weights) {
+      if (!weight.produces) continue;
+      const std::vector<FactorSum> rows = factor_sums(weight, pair.factors, true);
+      for (std::size_t n = 0; n < rows.size(); ++n) weight.row_factors[n] = rows[n].factor();
+    }
+  }
+  require(agreement >= kLeastAgreement, name,
+          ": other columns than in the unquantized model; take files of one checkpoint without "
+          "rotations");
+  set_to_one_where_rounded(pair.factors);
+  for (WeightPair& weight : pair.weights) set_to_one_where_rounded(weight.row_factors);
+}
+
+SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
+                   const std::vector<LinearSite>& sites, const LinearSite& site) {
+  SitePair pair;
+  pair.factors.assign(static_cast<std::size_t>(site.inputs), 1.0F);
+  for (const LinearSpec& spec : site.weights) {
+    WeightPair weight = {.name = layer_tensor(layer, spec.name)};
+    const WeightView exact = tensor_of(base, weight.name).view;
+    const WeightView view = tensor_of(other, weight.name).view;
+    require(exact.rows == view.rows && exact.columns == view.columns, weight.name,
+            ": other shapes; take files of one checkpoint");
+    weight.rows = view.rows;
+    weight.exact = unpacked(exact);
+    weight.quantized = unpacked(view);
+    weight.row_factors.assign(static_cast<std::size_t>(view.rows), 1.0F);
+    weight.produces = std::ranges::find(sites, spec.name, &LinearSite::producer) != sites.end();
+    pair.weights.push_back(std::move(weight));
+  }
+  fit_factors(pair, layer_tensor(layer, site.name));
+  return pair;
+}
+
+// Tensors of f32 in the place of those of the base.
+class ReplacedTensors {
+ public:
+  void add(const SitePair& pair) {
+    const std::size_t columns = pair.factors.size();
+    for (const WeightPair& weight : pair.weights) {
+      std::vector<float> values = weight.quantized;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] *= pair.factors[i % columns] * weight.row_factors[i / columns];
+      }
+      const auto width = static_cast<std::int64_t>(columns);
+      packed_.push_back(pack_weight(values, weight.rows, width, require_scheme("f32", weight.name),
+                                    ActKind::none, weight.name));
+      StoredTensor& tensor = tensors_[weight.name];
+      tensor.name = weight.name;
+      tensor.shape = {weight.rows, width};
+      tensor.view = packed_.back().view();
+    }
+  }
+  const StoredTensor* find(std::string_view name) const {
+    const auto found = tensors_.find(name);
+    return found == tensors_.end() ? nullptr : &found->second;
+  }
+
+ private:
+  std::deque<PackedWeight> packed_;
+  std::map<std::string, StoredTensor, std::less<>> tensors_;
+};
+
+// Rounds the inputs of some linears of a session before they are multiplied.
+class InputRounder : public Observer {
+ public:
+  void add(const LayerLinear* linear, const LayerLinear& as, std::vector<float> factors) {
+    sites_[linear] = {as.act, as.act_scale, std::move(factors)};
+  }
+  bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
+    const auto found = sites_.find(&linear);
+    if (found == sites_.end()) return true;
+    const auto& [act, act_scale, factors] = found->second;
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      round_inputs(std::span(input.values + t * input.value_stride, factors.size()), factors, act,
+                   act_scale);
+    }
+    return true;
+  }
+
+ private:
+  struct Site {
+    ActKind act;
+    float act_scale;
+    std::vector<float> factors;
+  };
+  std::map<const LayerLinear*, Site> sites_;
+};
+
+const LayerLinear* linear_at(const Weights& weights, std::int64_t layer, std::size_t site) {
+  for (const LayerLinear* linear : weights.layers[static_cast<std::size_t>(layer)].linears()) {
+    if (linear->site == site && !linear->exact) return linear;
+  }
+  return nullptr;
+}
+
+bool is_quantized(const LayerLinear& linear, const Model& model, std::int64_t layer,
+                  const LinearSite& site) {
+  if (is_coded(linear.act)) return true;
+  return std::ranges::any_of(site.weights, [&](const LinearSpec& weight) {
+    return !tensor_of(model, layer_tensor(layer, weight.name)).view.scheme.is_float();
+  });
+}
+
+void require_roundable(const Weights& weights, std::int64_t layer, const LinearSite& site,
+                       const LayerLinear& linear) {
+  const bool experts = site.sublayer == Sublayer::mlp &&
+                       weights.layers[static_cast<std::size_t>(layer)].experts_mlp() != nullptr;
+  require(
+      !experts, linear.name,
+      ": a router reads the inputs of experts too, as floats; leq-compare measures whole layers");
+  require(!has_moving_scale(linear.act), linear.name,
+          ": its inputs have a moving scale, which no single step tells; measure the whole model");
+}
+
+}  // namespace
+
+void round_inputs(std::span<float> row, std::span<const float> factors, ActKind act,
+                  float act_scale) {
+  if (!is_coded(act)) return;
+  const std::size_t group =
+      scale_columns(act) == 0 ? row.size() : static_cast<std::size_t>(scale_columns(act));
+  for (std::size_t first = 0; first < row.size(); first += group) {
+    const std::size_t last = std::min(row.size(), first + group);
+    float step = act_scale;
+    if (!has_stored_scale(act)) {
+      float largest = 0;
+      for (std::size_t k = first; k < last; ++k) {
+        largest = std::max(largest, std::abs(row[k] * factors[k]));
+      }
+      step = largest / kLargestCode;
+    }
+    if (step <= 0) continue;
+    for (std::size_t k = first; k < last; ++k) {
+      const float code =
+          std::clamp(std::nearbyint(row[k] * factors[k] / step), -kLargestCode, kLargestCode);
+      row[k] = code * step / factors[k];
+    }
+  }
+}
+
+std::vector<ModelPart> layer_parts(const Model& model) {
+  std::vector<ModelPart> parts;
+  for (std::int64_t layer = 0; layer < model.config().layer_count(); ++layer) {
+    parts.push_back({layer, std::nullopt, "layers." + std::to_string(layer)});
+  }
+  return parts;
+}
+
+std::vector<ModelPart> site_parts(const Model& model) {
+  std::vector<ModelPart> parts;
+  for (const ModelPart& layer : layer_parts(model)) {
+    const std::vector<LinearSite> sites = linear_sites(model.config(), layer.layer);
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      const bool exact = std::ranges::all_of(sites[i].weights, &LinearSpec::exact);
+      if (!exact) parts.push_back({layer.layer, i, layer_tensor(layer.layer, sites[i].name)});
+    }
+  }
+  return parts;
+}
+
+void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Backend& backend,
+                   const RunLimits& limits, const SessionUse& use) {
+  ModelConfig config = base.config();
+  config.layers[static_cast<std::size_t>(layer)] = other.config().layer(layer);
+  const std::string prefix = layer_tensor(layer, "");
+  const TensorFinder find = [&](std::string_view name) {
+    return name.starts_with(prefix) ? other.file().find(name) : base.file().find(name);
+  };
+  Weights weights = bind_weights(find, "one layer of another model", config, backend.memory());
+  Session session(config, std::move(weights), base.file().file_bytes(), backend, limits);
+  use(session);
+}
+
+void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
+                       Backend& backend, const RunLimits& limits, const SessionUse& use) {
+  require(base.config().rotation == other.config().rotation, other.file().name(),
+          ": its residual stream is rotated: no part of it fits into the unquantized model");
+  const Weights quantized = bind_weights(other.file(), other.config(), backend.memory());
+  const std::vector<LinearSite> sites = linear_sites(base.config(), part.layer);
+  ReplacedTensors replaced;
+  std::map<std::size_t, std::vector<float>> rounded;  // site -> factors
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    if (part.site.value_or(i) != i) continue;
+    const LayerLinear* linear = linear_at(quantized, part.layer, i);
+    if (linear == nullptr || !is_quantized(*linear, other, part.layer, sites[i])) continue;
+    SitePair pair = site_pair(base, other, part.layer, sites, sites[i]);
+    if (side != PartSide::inputs) replaced.add(pair);
+    if (side != PartSide::weights) {
+      require_roundable(quantized, part.layer, sites[i], *linear);
+      rounded[i] = std::move(pair.factors);
+    }
+  }
+  const TensorFinder find = [&](std::string_view name) {
+    const StoredTensor* tensor = replaced.find(name);
+    return tensor != nullptr ? tensor : base.file().find(name);
+  };
+  Weights weights = bind_weights(find, "rounded weights", base.config(), backend.memory());
+  Session session(base.config(), std::move(weights), base.file().file_bytes(), backend, limits);
+  InputRounder rounder;
+  for (auto& [site, factors] : rounded) {
+    rounder.add(linear_at(session.weights(), part.layer, site),
+                *linear_at(quantized, part.layer, site), std::move(factors));
+  }
+  session.transformer().observe(&rounder);
+  use(session);
+  session.transformer().observe(nullptr);
+}
+
+}  // namespace leq

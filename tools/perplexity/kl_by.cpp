@@ -1,0 +1,68 @@
+#include "tools/perplexity/kl_by.h"
+
+#include <algorithm>
+#include <iostream>
+
+#include "base/error.h"
+#include "base/progress.h"
+#include "eval/measure_divergence.h"
+#include "eval/part_divergence.h"
+#include "report/table.h"
+
+namespace leq {
+namespace {
+
+struct PartRow {
+  std::string part;
+  Estimate both;
+  double weights = 0, inputs = 0;  // nats
+};
+
+Row table_row(const PartRow& part) {
+  return {{"part", part.part},
+          {"kl", Cell(part.both.value, 6)},
+          {"kl_stderr", Cell(part.both.error, 6)},
+          {"kl_weights", Cell(part.weights, 6)},
+          {"kl_inputs", Cell(part.inputs, 6)}};
+}
+
+}  // namespace
+
+void print_kl_by(const Options& options, const Runtime& setup, const PerplexityRun& run,
+                 const DivergenceBaseReader& base, const DivergenceKey& key) {
+  require(options.given("kl-from"), "--kl-by: needs --kl-from FILE, the unquantized model");
+  require(device_name(options) == "cpu", "--kl-by: runs on the CPU; add -dev cpu");
+  const Model unquantized(options.text("kl-from"), {.mode = LoadMode::map});
+  const Model& model = *setup.model;
+  const bool by_site = options.text("kl-by") == "site";
+  const std::vector<ModelPart> parts = by_site ? site_parts(model) : layer_parts(model);
+  ThreadPool pool(setup.threads);
+  Progress progress("KL by " + options.text("kl-by"), std::ssize(parts), "parts");
+  const auto kl_of = [&](const ModelPart& part, PartSide side) {
+    Estimate kl;
+    const SessionUse measure = [&](Session& session) {
+      kl = measure_divergence(session, pool, run, base, key).summarize(run.protocol).kl_mean;
+    };
+    Backend& backend = *setup.backend;
+    const RunLimits& limits = setup.session->limits();
+    if (side == PartSide::both && !part.site) {
+      with_layer_of(unquantized, model, part.layer, backend, limits, measure);
+    } else {
+      with_rounded_part(unquantized, model, part, side, backend, limits, measure);
+    }
+    return kl;
+  };
+  std::vector<PartRow> rows;
+  for (const ModelPart& part : parts) {
+    rows.push_back({part.name, kl_of(part, PartSide::both), kl_of(part, PartSide::weights).value,
+                    kl_of(part, PartSide::inputs).value});
+    progress.update(std::ssize(rows), part.name);
+  }
+  progress.clear();
+  std::ranges::sort(rows, std::greater(), [](const PartRow& row) { return row.both.value; });
+  Table table;
+  for (const PartRow& row : rows) table.add(table_row(row));
+  std::cout << (options.text("output") == "json" ? table.json() : table.text());
+}
+
+}  // namespace leq
