@@ -18,7 +18,7 @@ if [ -n "$$missing" ]; then echo "installing $$missing"; \
   $(SUDO) apt-get update -q && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get install -q -y --no-install-recommends $$missing; fi
 endef
 
-.PHONY: all release install deb wheel cuda deps demo-deps release-deps check-deps arm-deps demo real report test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
+.PHONY: all release install deb tarball wheel cuda deps demo-deps release-deps check-deps arm-deps demo real report test quick check-share check asan tsan portable aarch64 fuzz tidy nvcc gpu-pack hostile bench format clean
 
 all: release
 
@@ -55,6 +55,17 @@ deb: release-deps
 	cmake --preset package
 	cmake --build build/package -j $(JOBS)
 	cd build/package && cpack -G DEB
+
+# Tools that run on any Linux of this architecture, also with an older glibc: dist/leq-ARCHITECTURE.tar.gz
+tarball: demo-deps
+	$(call install,libncurses-dev libbsd-dev)
+	cmake --preset static
+	cmake --build build/static -j $(JOBS)
+	rm -rf build/static/stage && mkdir -p dist
+	cmake --install build/static --strip --prefix build/static/stage/leq > /dev/null
+	rm -rf build/static/stage/leq/lib build/static/stage/leq/include
+	tar -C build/static/stage -czf dist/leq-$$(uname -m).tar.gz leq
+	@ls dist/leq-*.tar.gz
 
 # A Python wheel with the library inside: dist/leq-*.whl, for the glibc of this machine and newer ones. A Python
 # of 3.12 or newer makes one for all of these (abi3), an older one its own.

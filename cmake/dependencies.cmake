@@ -10,6 +10,9 @@ find_package(OpenSSL COMPONENTS Crypto)
 leq_require(OPENSSL_FOUND "OpenSSL's libcrypto" libssl-dev)
 include(cmake/libraries.cmake)
 leq_system_library(leq_libedit histedit.h edit libedit-dev)
+if(LEQ_STATIC)  # what libedit.so would bring along
+  target_link_libraries(leq_libedit INTERFACE tinfo bsd md)
+endif()
 
 find_path(LEQ_JSON_INCLUDE nlohmann/json.hpp)
 leq_require(LEQ_JSON_INCLUDE "nlohmann-json" nlohmann-json3-dev)

@@ -5,7 +5,7 @@ file(GLOB server_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/server/*.cp
 # What answers a request's JSON without HTTP, which the C API has too (cmake/capi.cmake).
 set(request_sources ${server_sources})
 list(FILTER request_sources INCLUDE REGEX "/(api_(error|fields|model)|call_(format|settings)|chat_request\
-|engine_thread|foreign_chat|generation|generation_call|grammar_store|tool_choice|reply_writer\
+|foreign_chat|generation|generation_call|grammar_store|tool_choice|reply_writer\
 |(messages|openai|responses)_writer|(messages|responses)_request)\\.cpp$")
 list(REMOVE_ITEM server_sources ${request_sources})
 foreach(part frame:page.html style:page.css script:store.js script:math.js script:markdown.js script:page.js)

@@ -33,6 +33,7 @@ enum class WindowRule : std::uint8_t {
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
   switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  not_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
 };
 
 // Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
@@ -66,7 +67,8 @@ struct ExpertKeys {
   const char* shared_hidden;
 };
 
-// Where a tensor of leq lies in the checkpoint. "{}" stands for the layer, the second one for the
+// Where a tensor of leq lies in the checkpoint. Those of a head of multi-token prediction are named
+// as the model's own, after a prefix. "{}" stands for the layer, the second one for the
 // expert. Of several rules for one tensor the first counts whose source is there.
 struct TensorRule {
   std::string_view leq;
@@ -74,10 +76,16 @@ struct TensorRule {
   bool transposed = false;  // stored [K][N]
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
-  bool stacked = false;             // [E][parts N][K], all experts in one tensor
-  const RowOrder* order = nullptr;  // null: as they are stored
-  float added = 0;                  // to each number: 1 for gains that are stored around zero
-  bool taps_first = false;          // stored [channels][1][taps], leq's is [taps][channels]
+  bool stacked = false;               // [E][parts N][K], all experts in one tensor
+  const RowOrder* order = nullptr;    // null: as they are stored
+  float added = 0;                    // to each number: 1 for gains that are stored around zero
+  bool taps_first = false;            // stored [channels][1][taps], leq's is [taps][channels]
+  const RowOrder* columns = nullptr;  // the same of the columns
+  bool log_of_negative = false;       // the logarithm of each number negated: GGUF has A for A_log
+  bool normed_rows = false;           // each row becomes an RMS norm of itself, without gain
+  float constant = 0;                 // no tensor: all numbers are this; 0 = there is one
+  int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
+  int column_parts = 1;
 };
 
 struct Family {
@@ -100,6 +108,7 @@ struct Family {
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
   bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
+  bool is_muse = false;            // reads the keys of convert/hf_muse.h
   // Biases: fixed by the family, or switched by keys of config.json.
   bool qkv_bias = false;
   bool output_bias = false;

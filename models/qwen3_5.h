@@ -28,15 +28,16 @@ inline constexpr RowOrder kGateRows = {query_gate_rows,
                                          return row + (head + 1) * config.head_dim;
                                        }};
 
-inline TensorRule around_zero(std::string_view leq, std::string_view source) {
-  TensorRule rule = {leq, source};
-  rule.added = 1;
-  return rule;
-}
-
 inline TensorRule in_order(std::string_view leq, std::string_view source, const RowOrder& order) {
   TensorRule rule = {leq, source};
   rule.order = &order;
+  return rule;
+}
+
+inline TensorRule columns_of(std::string_view leq, std::string_view source, int part) {
+  TensorRule rule = {leq, source};
+  rule.column_part = part;
+  rule.column_parts = 2;
   return rule;
 }
 
@@ -65,6 +66,11 @@ inline std::vector<TensorRule> qwen3_5_common_tensors() {
       {"layers.{}.up", "layers.{}.mlp.up_proj.weight"},
       {"layers.{}.down", "layers.{}.mlp.down_proj.weight"},
       around_zero("final_norm", "norm.weight"),
+      // Of the head of multi-token prediction:
+      around_zero("embedding_norm", "pre_fc_norm_embedding.weight"),
+      around_zero("hidden_norm", "pre_fc_norm_hidden.weight"),
+      columns_of("fc_embedding", "fc.weight", 0),
+      columns_of("fc_hidden", "fc.weight", 1),
   };
 }
 

@@ -10,6 +10,7 @@ extern const Family kLlama;
 extern const Family kMinistral3;
 extern const Family kMistral;
 extern const Family kMixtral;
+extern const Family kMuseGlimmer;
 extern const Family kQwen2;
 extern const Family kQwen3;
 extern const Family kQwen3Moe;
@@ -18,9 +19,9 @@ extern const Family kQwen3_5;
 extern const Family kQwen3_5Moe;
 
 std::span<const Family* const> families() {
-  static constexpr std::array<const Family*, 11> kFamilies = {
-      &kGpt2,  &kLlama,    &kMinistral3, &kMistral, &kMixtral,   &kQwen2,
-      &kQwen3, &kQwen3Moe, &kQwen3Next,  &kQwen3_5, &kQwen3_5Moe};
+  static constexpr std::array<const Family*, 12> kFamilies = {
+      &kGpt2,  &kLlama, &kMinistral3, &kMistral,   &kMixtral, &kMuseGlimmer,
+      &kQwen2, &kQwen3, &kQwen3Moe,   &kQwen3Next, &kQwen3_5, &kQwen3_5Moe};
   return kFamilies;
 }
 

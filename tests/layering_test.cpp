@@ -24,8 +24,8 @@ const std::map<std::string, int> kLines = {
     {"base", 0},     {"tensor", 1},   {"report", 1},   {"format", 2}, {"tokenizer", 2},
     {"comm", 2},     {"backend", 3},  {"cache", 4},    {"cuda", 4},   {"model", 5},
     {"platform", 5}, {"generate", 6}, {"quantize", 6}, {"models", 6}, {"engine", 7},
-    {"eval", 7},     {"convert", 7},  {"recipes", 8},  {"export", 8}, {"server", 9},
-    {"compare", 9},  {"tools", 10},   {"capi", 10},    {"examples", 10}};
+    {"eval", 7},     {"convert", 7},  {"recipes", 8},  {"export", 8}, {"runtime", 8},
+    {"server", 9},   {"compare", 9},  {"tools", 10},   {"capi", 10},  {"examples", 10}};
 
 // Room of a path below the source folder, "" for files outside the rooms.
 std::string room_of(const fs::path& relative) {

@@ -11,7 +11,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "bench/gpu/agree_layers.h"
 #include "bench/gpu/data.h"
+#include "bench/gpu/random.h"
 #include "bench/gpu/timing.h"
 #include "cuda/host/float_forms.h"
 #include "cuda/host/memory.h"
@@ -52,24 +54,6 @@ constexpr Kind kKinds[] = {{"int8", 8, 0, false, 0},
                            {"int8, act none", 8, 0, false, -1},
                            {"int4-g128, act none", 4, 128, false, -1},
                            {"f16", 16, 0, false, -1}};
-
-// Bytes that repeat after a number of rows that no tile, warp or group divides.
-constexpr std::size_t kRepeated = (std::size_t{1} << 22) + 4 * 1237;
-
-// Uniform numbers of `make(random in 0 ... 2^24 - 1)`, repeated over device memory.
-template <class T>
-Memory numbers(std::size_t count, rt::Stream& stream, const std::function<T(std::uint32_t)>& make) {
-  std::uint32_t state = 12345 + static_cast<std::uint32_t>(count);
-  std::vector<T> block(std::min(count, kRepeated / sizeof(T)));
-  for (T& value : block) {
-    state = state * 1664525u + 1013904223u;
-    value = make(state >> 8);
-  }
-  return Memory::repeated(std::as_bytes(std::span<const T>(block)), count * sizeof(T), stream);
-}
-float between(std::uint32_t random, float low, float high) {
-  return low + (high - low) * static_cast<float>(random) * 0x1p-24f;
-}
 
 // One linear of one kind, its inputs, and the outputs of `most_tokens` tokens.
 class Problem {
@@ -262,10 +246,6 @@ class Problem {
   Pinned found_, wanted_;
 };
 
-struct Tally {
-  std::int64_t runs = 0, wrong = 0;
-};
-
 void compare_int(Problem& problem, const Kind& kind, const std::vector<std::int64_t>& counts,
                  rt::Stream& stream, Tally& tally) {
   const auto gemm = kind.bits == 8   ? launch_int_gemm_8
@@ -357,6 +337,11 @@ void body(const Options& options, rt::Stream& stream) {
       all.runs += tally.runs;
       all.wrong += tally.wrong;
     }
+  }
+  for (const Tally& tally :
+       {compare_experts(options.tiny, stream), compare_delta_net(options.tiny, stream)}) {
+    all.runs += tally.runs;
+    all.wrong += tally.wrong;
   }
   std::printf("\n%lld runs\n", static_cast<long long>(all.runs));
   require(all.wrong == 0, "kernels do not agree: ", all.wrong, " numbers differ");

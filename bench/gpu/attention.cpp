@@ -21,8 +21,7 @@ struct Heads {
 constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3-14b", 40, 8}};
 constexpr int kHeadDim = 128;
 
-constexpr KvType kTypes[] = {KvType::f16,   KvType::int8,  KvType::int4,
-                             KvType::simq8, KvType::simq4, KvType::simq2};
+constexpr KvType kTypes[] = {KvType::f16, KvType::int8, KvType::simq4, KvType::simq2};
 
 std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
   const KvScheme& scheme = kv_scheme(type);
@@ -93,7 +92,6 @@ class Problem {
                  codes_of(KvPart::values, type, kHeadDim)};
     const KvPages copies = {copies_.as<std::byte>(), copy_bytes_, KvType::f16};
     a_.copied = {copies, copies, kv_residual(type, type)};
-    a_.rotates_values = kv_scheme(type).rotated;
     a_.scratch = scratch_.as<float>();
     a_.codes.tickets = tickets_.as<unsigned>();
   }

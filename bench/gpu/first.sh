@@ -136,7 +136,7 @@ profile() { # NAME KERNEL SKIPPED COUNT PROGRAM
     --section Occupancy --section LaunchStats "$here/$5"
 }
 if command -v ncu > /dev/null; then
-  profile "int_gemv, one token" '8int_gemvILi8ELi1ELb0ELb0' 2 1 gpu_gemv
+  profile "int_gemv, one token" '8int_gemvILi8ELb0E' 2 1 gpu_gemv
   profile "int_gemv_groups int8" 'int_gemv_groupsILi8' 2 1 gpu_gemv
   profile "int_gemv_groups int4" 'int_gemv_groupsILi4' 2 1 gpu_gemv
   profile "attention int8, one token" 'attention_tensor.*KvTypeE2.*Li128ELi1ELi4' 2 1 gpu_attention

@@ -1,12 +1,23 @@
 #include "cuda/host/batch_lists.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::int64_t kRunInts = sizeof(AttentionRun) / sizeof(std::int32_t);
+
+// The next run, or with step -1 the one before, that writes the state that run i writes.
+std::int32_t neighbour(std::span<const SequenceRun> runs, std::int32_t i, std::int32_t step) {
+  const auto state = [&](std::int32_t at) { return runs[static_cast<std::size_t>(at)].state_to; };
+  if (state(i) == nullptr) return -1;
+  for (std::int32_t at = i + step; at >= 0 && at < std::ssize(runs); at += step) {
+    if (state(at) == state(i)) return at;
+  }
+  return -1;
+}
 
 }  // namespace
 
@@ -21,6 +32,14 @@ std::vector<std::int32_t> batch_numbers(const BatchView& batch,
          {run.first_row, run.rows, run.first_position, pages, all_pages + pages}) {
       numbers.push_back(static_cast<std::int32_t>(field));
     }
+    for (const std::byte* state : {run.state_from, static_cast<const std::byte*>(run.state_to)}) {
+      const auto address = reinterpret_cast<std::uintptr_t>(state);
+      numbers.push_back(static_cast<std::int32_t>(address & 0xffffffffu));
+      numbers.push_back(static_cast<std::int32_t>(address >> 32));
+    }
+    const std::int32_t i = static_cast<std::int32_t>(&run - batch.runs.data());
+    numbers.push_back(neighbour(batch.runs, i, -1));
+    numbers.push_back(neighbour(batch.runs, i, 1));
     pages += std::ssize(run.pages);
   }
   for (std::size_t i = 0; i < batch.runs.size(); ++i) {

@@ -10,7 +10,10 @@
 #include "backend/linear_text.h"
 #include "backend/share_rows.h"
 #include "base/error.h"
+#include "cuda/host/attention_arguments.h"
 #include "cuda/host/batch_lists.h"
+#include "cuda/host/delta_arguments.h"
+#include "cuda/host/device_experts.h"
 #include "cuda/host/device_memory.h"
 #include "cuda/host/device_sampler.h"
 #include "cuda/host/device_scales.h"
@@ -18,6 +21,7 @@
 #include "cuda/host/faults.h"
 #include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
+#include "cuda/host/matmul_arguments.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/pending_samples.h"
 #include "cuda/host/row_blocks.h"
@@ -34,29 +38,6 @@ namespace {
 constexpr std::int64_t kRopePositions = 256;
 // Rows come back through pinned memory of this size, or of one row.
 constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
-
-AttentionHeads heads_of(const AttentionShape& shape) {
-  return {shape.heads,  shape.kv_heads,     shape.head_dim,
-          shape.window, query_group(shape), shape.first_head};
-}
-
-KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape) {
-  const bool keys = part == KvPart::keys;
-  const KvType type = keys ? kv.key_type : kv.value_type;
-  return {keys ? kv.keys : kv.values,
-          static_cast<std::int64_t>(keys ? kv.key_page_bytes : kv.value_page_bytes), type,
-          codes_of(part, type, shape.head_dim)};
-}
-
-KvCopied copied_of(const KvLayer& kv) {
-  const auto bytes = static_cast<std::int64_t>(kv.copy_page_bytes);
-  return {{kv.key_copies, bytes, KvType::f16}, {kv.value_copies, bytes, KvType::f16}, kv.residual};
-}
-
-// Of the pages that have some; empty: there are none.
-std::span<const std::int32_t> copies_of(const KvLayer& kv) {
-  return kv.residual.copies() ? kv.copies : std::span<const std::int32_t>();
-}
 
 class CudaBackend final : public Backend {
  public:
@@ -76,7 +57,8 @@ class CudaBackend final : public Backend {
         scales_(device, stream_),
         sampler_(device, stream_, staging_),
         wgmma_adds_as_mma_(finds_equal_forms(device, stream_)),
-        pending_(device, stream_, sampler_, faults_) {
+        pending_(device, stream_, sampler_, faults_),
+        experts_(device, stream_) {
     rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
   }
 
@@ -165,6 +147,59 @@ class CudaBackend final : public Backend {
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
 
+  void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
+             ExpertRoutes& routes) override {
+    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(logits, tokens); });
+    experts_.route(logits, tokens, routing, faults_.watch(site), routes);
+  }
+  void experts_gated(const Rows& x, const ExpertRoutes& routes, const ExpertLinears& experts,
+                     Rows& grouped, Rows& out) override {
+    const Linear& first = experts.gate_up(0);
+    const RowsFor target(out, experts.down(0));
+    expert_products_ = plain_rows(grouped);
+    if (routes.in_place()) return linear(x, routes.tokens, first, Epilogue::swiglu, target);
+    check_linear_inputs(first, x);
+    DeviceExperts::check_readers(experts, std::ssize(routes.first) - 1);
+    require_capacity(first.name, routes.rows(), out);
+    {
+      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
+      experts_.multiply(x, routes, experts.gate_up, Epilogue::swiglu, out);
+    }
+    finish(target, routes.rows(), first.name);
+  }
+  void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
+                   Rows& x) override {
+    const Linear& first = down(0);
+    if (routes.in_place()) {
+      linear(products, routes.tokens, first, Epilogue::none, expert_products_);
+    } else {
+      const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
+      check_linear_inputs(first, products);
+      experts_.multiply(products, routes, down, Epilogue::none, expert_products_);
+    }
+    experts_.add(expert_products_, routes, x);
+  }
+
+  void delta_net(Rows& mixed, Rows& gates, const BatchView& batch, const DeltaShape& shape,
+                 const RowsFor& out) override {
+    constexpr std::string_view kSite = "output of the delta net";
+    check_delta_net(mixed, gates, batch, shape, out);
+    {
+      const auto span =
+          clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
+      DeltaArguments a = delta_arguments(shape);
+      a.mixed = float_rows(mixed);
+      a.gates = float_rows(gates);
+      a.out = float_rows(out);
+      a.batch = on_device(batch, {});
+      a.scratch = reinterpret_cast<float*>(
+          memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
+      a.fault = faults_.watch("input of the delta net");
+      launch_delta_net(a, stream_);
+    }
+    finish(out, batch.tokens, kSite);
+  }
+
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
                           std::span<const KvLayer> layers) override {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
@@ -180,34 +215,14 @@ class CudaBackend final : public Backend {
     if (shape.kv_heads == 0) return;  // all heads are other ranks'
     check_qkv(qkv, batch, shape);
     check_pages(batch);
-    RopeAppendArguments a;
-    a.qkv = float_rows(qkv);
-    a.batch = on_device(batch, kv);
-    a.heads = heads_of(shape);
-    if (shape.q_norm != nullptr) {
-      a.q_gain = shape.q_norm->gain;
-      a.q_eps = shape.q_norm->eps;
-    }
-    if (shape.k_norm != nullptr) {
-      a.k_gain = shape.k_norm->gain;
-      a.k_eps = shape.k_norm->eps;
-    }
     if (shape.rotary) {
       check_rope(rope, shape, batch.end_position());
       fill_rope(rope, batch.end_position());
-      a.table = reinterpret_cast<const float*>(rope.memory.data());
     }
-    a.key_offset = shape.key_offset;
-    if (shape.tempered) {
-      check_query_factors(rope, shape, batch.end_position());
-      a.query_factors = reinterpret_cast<const float*>(rope.query_factors.data());
-      a.query_period = static_cast<int>(rope.query_period);
-    }
-    a.keys = pages_of(kv, KvPart::keys, shape);
-    a.values = pages_of(kv, KvPart::values, shape);
-    a.copied = copied_of(kv);
-    a.rotates_keys = kv_scheme(kv.key_type).rotated;
-    a.rotates_values = kv_scheme(kv.value_type).rotated;
+    check_query_factors(rope, shape, batch.end_position());
+    RopeAppendArguments a = rope_append_arguments(shape, rope, kv);
+    a.qkv = float_rows(qkv);
+    a.batch = on_device(batch, kv);
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
     quantize_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
@@ -364,6 +379,12 @@ class CudaBackend final : public Backend {
   enum class Gather : std::uint8_t { store, add };
   void gather_table(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
                     Gather gather) {
+    if (table.scheme.is_super()) {
+      ensure(gather == Gather::store, "embedding: positions of type ", scheme_name(table.scheme));
+      return launch_super_embed({super_weight(table), table.columns, on_device(ids),
+                                 sampler_.tokens(), std::ssize(ids), float_rows(x)},
+                                stream_);
+    }
     EmbedArguments a;
     a.is_float = table.scheme.is_float();
     if (a.is_float) {
@@ -399,14 +420,17 @@ class CudaBackend final : public Backend {
     a.keys = pages_of(kv, KvPart::keys, shape);
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
-    a.rotates_values = kv_scheme(kv.value_type).rotated;
     a.exact = is_exact();
     a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
-    const bool coded = takes_codes(target) && makes_codes(a);
+    const bool coded = takes_codes(target) && makes_codes(a) && !shape.output_gate;
     if (coded) a.codes = codes_of_outputs(target, batch.tokens, site);
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
+    if (shape.output_gate) {
+      const FloatRows gates = {a.qkv.values + gates_at(shape), a.qkv.stride};
+      launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width}, stream_);
+    }
     return coded;
   }
 
@@ -416,8 +440,15 @@ class CudaBackend final : public Backend {
     const Rows& out = target.rows;
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     const QuantScheme& scheme = linear.segments[0].weight.scheme;
+    if (!is_one_launch(linear)) return multiply_segments(x, tokens, linear, epilogue, out);
+    if (scheme.is_super()) {
+      auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
+      a.x = code_rows(x);
+      launch_super_matmul(a, stream_);
+      return false;
+    }
     if (is_coded(linear.act)) {
-      auto a = matmul<IntMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
       a.x = code_rows(x);
       const bool coded = takes_codes(target) && makes_codes(a);
       if (coded) a.codes = codes_of_outputs(target, tokens, linear.name);
@@ -425,41 +456,31 @@ class CudaBackend final : public Backend {
       return coded;
     }
     if (scheme.is_float()) {
-      auto a = matmul<FloatMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
       a.values = float_rows(x);
       a.x = piece_rows(x, order_of(tokens));
       launch_float_matmul(a, stream_);
     } else {
-      auto a = matmul<WeightOnlyMatmul>(linear, tokens, epilogue, out);
+      auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
       a.x = piece_rows(x, order_of(tokens));
       launch_weight_only_matmul(a, stream_);
     }
     return false;
   }
 
-  template <class Arguments>
-  static Arguments matmul(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
-                          const Rows& out) {
-    constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
-                                               Finish::gelu};
-    Arguments a;
-    ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
-           " weights share an input, the kernels take ", kMostSegments);
-    for (const LinearSegment& segment : linear.parts()) {
-      auto& made = a.segments[a.segment_count++];
-      if constexpr (std::is_same_v<Arguments, FloatMatmul>) {
-        made.weight = float_weight(segment.weight);
-      } else {
-        made.weight = code_weight(segment.weight);
-      }
-      made.bias = segment.bias;
-      made.rows = segment.weight.rows;
+  // Weights of several types that share an input, as those of a GGUF file may, and more than a
+  // kernel takes: a launch for each few neighbours of one type.
+  bool multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
+                         Epilogue epilogue, const Rows& out) {
+    require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
+            "only; use ", Setting{"device"}, " cpu");
+    std::int64_t column = 0;
+    for (const Linear& part : launched_parts(linear)) {
+      Rows columns = slice_columns(plain_rows(out), {column, column + part.outputs});
+      multiply(x, tokens, part, epilogue, columns);
+      column += part.outputs;
     }
-    a.tokens = tokens;
-    a.columns = linear.inputs;
-    a.finish = kFinish[static_cast<std::size_t>(epilogue)];
-    a.out = float_rows(out);
-    return a;
+    return false;
   }
 
   // Who writes pieces and who reads them agree by the number of tokens.
@@ -551,7 +572,9 @@ class CudaBackend final : public Backend {
   bool wgmma_adds_as_mma_;
   PendingSamples pending_;
   HostSampler host_sampler_;
-  Pinned landing_;  // rows on their way to the host
+  DeviceExperts experts_;
+  Rows expert_products_;  // [R, W] f32, between experts_gated and experts_add
+  Pinned landing_;        // rows on their way to the host
 };
 
 }  // namespace

@@ -64,6 +64,22 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
   }
 }
 
+// The planes as they lie in the file, those of codes behind each other.
+void upload_super(Uploader& uploader, const WeightView& weight, const WeightBytes& at,
+                  std::byte* to) {
+  const CodePlanes planes = code_planes(weight);
+  const std::int64_t codes = weight.padded_rows() * weight.padded_columns();
+  const auto bytes = [&](int bits) { return codes * bits / 8; };
+  uploader.copy(weight.codes, to, bytes(planes.low_bits));
+  if (planes.high_bits > 0) {
+    uploader.copy(weight.codes + planes.high_at, to + bytes(planes.low_bits),
+                  bytes(planes.high_bits));
+  }
+  const PlaneBytes all = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+  uploader.copy(weight.scales, to + at.scales_at, static_cast<std::int64_t>(all.scales));
+  uploader.copy(weight.zeros, to + at.zeros_at, static_cast<std::int64_t>(all.zeros));
+}
+
 }  // namespace
 
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
@@ -80,9 +96,13 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
     upload_floats(uploader, weight, to, stream);
     return there;
   }
-  upload_codes(uploader, weight, at, to, stream);
   there.scales = to + at.scales_at;
-  if (weight.scheme.kind == CodeKind::uint_) {
+  if (weight.scheme.is_super()) {
+    upload_super(uploader, weight, at, to);
+  } else {
+    upload_codes(uploader, weight, at, to, stream);
+  }
+  if (weight.scheme.kind == CodeKind::uint_ || weight.scheme.is_super()) {
     there.zeros = reinterpret_cast<const std::uint8_t*>(to + at.zeros_at);
   }
   return there;
@@ -93,6 +113,16 @@ FloatWeight float_weight(const WeightView& weight) {
   return {weight.codes, kind == CodeKind::f32   ? FloatType::f32
                         : kind == CodeKind::f16 ? FloatType::f16
                                                 : FloatType::bf16};
+}
+
+SuperWeight super_weight(const WeightView& weight) {
+  SuperWeight made;
+  made.codes = reinterpret_cast<const std::uint8_t*>(weight.codes);
+  made.high = made.codes + weight.padded_rows() * weight.padded_columns() / 2;
+  made.supers = static_cast<const std::uint16_t*>(weight.scales);
+  made.subs = weight.zeros;
+  made.bits = weight.scheme.bits;
+  return made;
 }
 
 CodeWeight code_weight(const WeightView& weight) {

@@ -4,6 +4,7 @@
 
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/matmul/super.h"
 #include "tensor/weight_layout.h"
 
 namespace leq::LEQ_GPU {
@@ -16,5 +17,6 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
 // A device's view as arguments of kernels.
 FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
+SuperWeight super_weight(const WeightView& weight);
 
 }  // namespace leq::LEQ_GPU

@@ -54,7 +54,8 @@ std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::St
   const Member own = own_member(device);
   const bool reaches = reaches_all(own, gather_bytes(ranks, bytes_of(own), Receivers::all, kSite));
   // One transport for all: a rank that one peer cannot reach gets no pushes.
-  const auto votes = gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
+  const auto votes =
+      gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
   const bool pushes = std::ranges::all_of(
       votes, [](const std::vector<std::byte>& vote) { return vote.at(0) == std::byte{1}; });
   if (pushes) return std::make_unique<PeerRanks>(ranks, device, stream, window);

@@ -35,8 +35,9 @@ class PendingSamples::Begun final : public PendingSample {
   std::uint64_t number_;
 };
 
-std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits, std::int64_t vocabulary,
-                                         std::span<const SampleRequest> requests) {
+std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits,
+                                                     std::int64_t vocabulary,
+                                                     std::span<const SampleRequest> requests) {
   const auto is_hosts = [](const SampleRequest& request) { return draws_on_host(request); };
   if (requests.empty() || requests.size() > DeviceSampler::kMostRows ||
       std::ranges::any_of(requests, is_hosts)) {

@@ -23,7 +23,7 @@ class PendingSamples {
   // As Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for cuts
   // that are the host's.
   std::unique_ptr<PendingSample> begin(const FloatRows& logits, std::int64_t vocabulary,
-                                 std::span<const SampleRequest> requests);
+                                       std::span<const SampleRequest> requests);
 
  private:
   struct Landing {

@@ -8,6 +8,15 @@ PieceRows piece_rows(const Rows& rows, PieceOrder order) {
           order};
 }
 
+Rows plain_rows(const Rows& rows) {
+  Rows plain;
+  plain.capacity = rows.capacity;
+  plain.width = rows.width;
+  plain.values = rows.values;
+  plain.value_stride = rows.value_stride;
+  return plain;
+}
+
 FloatRows float_rows(const Rows& rows) { return {rows.values, rows.value_stride}; }
 
 CodeRows code_rows(const Rows& rows) {

@@ -6,6 +6,8 @@
 
 namespace leq::LEQ_GPU {
 
+// The f32 values of a block alone, without an owner.
+Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
 // The rows' pieces lie where codes would.

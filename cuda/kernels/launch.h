@@ -205,10 +205,6 @@ struct IntMatmul {
   Finish finish = Finish::store;
   FloatRows out;
   OutputCodes codes;  // where makes_codes(*this)
-  // Not null (tests): the integers instead of `out`, [G][T][N] with the outputs of all segments in
-  // a row: sum over a group's columns of (code - zero) * activation. G = 1, or the groups of the
-  // finer of the two groupings. finish is not looked at.
-  std::int32_t* integers = nullptr;
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
@@ -297,6 +293,10 @@ struct AttentionRun {
   std::int32_t first_position = 0;
   std::int32_t pages_at = 0;   // pages[pages_at + position / 64] is the page of a position
   std::int32_t copies_at = 0;  // pages[copies_at + position / 64] its f16 copy, -1 for none
+  // Addresses of fixed states, the low half first (SequenceRun::state_from, state_to), and the runs
+  // of the batch that write the same state before and after this one; -1: none.
+  std::uint32_t state_from[2] = {}, state_to[2] = {};
+  std::int32_t previous_run = -1, next_run = -1;
 };
 
 // The batch on the device.
@@ -328,15 +328,15 @@ struct RopeAppendArguments {
   const float* q_gain = nullptr;  // [d]
   const float* k_gain = nullptr;
   float q_eps = 0, k_eps = 0;
-  const float* table = nullptr;       // [positions][2][d/2] cosines, then sines; null: no rotation
+  // [positions][2][r/2] cosines, then sines, of a head's first r numbers; null: no rotation.
+  const float* table = nullptr;
+  int rotary_dims = 0;                // r
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
   // What q is multiplied by at position p is query_factors[p / query_period]; null: 1/sqrt(d).
   const float* query_factors = nullptr;
   int query_period = 1;
   KvPages keys, values;
   KvCopied copied;  // sides of whole blocks are written here
-  // Heads are turned by a Hadamard matrix: q and k, v.
-  bool rotates_keys = false, rotates_values = false;
   Fault fault;
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
@@ -376,13 +376,18 @@ struct AttentionArguments {
   AttentionHeads heads;
   KvPages keys, values;
   KvCopied copied;
-  bool rotates_values = false;  // outputs are turned back
-  float* scratch = nullptr;     // attention_scratch_bytes (cuda/layout/attention_scratch.h)
+  float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
   std::int64_t most_records = kMostRecords;  // for which it was sized
   OutputCodes codes;                         // where makes_codes(*this); its tickets always
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);
+// out [T][width] *= sigmoid(gates): x / (1 + exp(-gate)).
+struct GateOutputsArguments {
+  FloatRows out, gates;
+  std::int64_t tokens = 0, width = 0;
+};
+void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream);
 // Whether its kernel makes codes of the outputs: on tensor cores, where the heads that share a kv
 // head have whole groups of 128 columns.
 bool makes_codes(const AttentionArguments& a);

@@ -21,12 +21,32 @@ int pieces_of(const WeightView& weight) {
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
+// One of a router's; a shared expert is a linear as any other.
+bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
+
+// Codes of 4 bits along tokens lose twenty times what simq4 loses, simq8 takes what int8 takes.
+bool runs_on_gpus(KvType type) {
+  const KvScheme& scheme = kv_scheme(type);
+  return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
+}
+
 }  // namespace
 
 GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(arithmetic) {}
 
 RowsFormat GpuLayout::format_for(const Linear& consumer) const {
   const RowsFormat format = rows_format(consumer, pieces_of);
+  const QuantScheme& scheme = consumer.segments[0].weight.scheme;
+  const bool by_row = is_coded(format.act) && !has_stored_scale(format.act) && !scheme.is_super();
+  require(by_row || !is_expert(consumer), ErrorKind::bad_setting, Setting{"device"}, ": ",
+          consumer.name, ": experts with weights of type ", scheme_name(scheme), " and act ",
+          act_name(consumer.act), " run on the CPU only; quantize with ", Setting{"type"},
+          " int8 or another integer type and ", Setting{"act"}, " g128, or use ", Setting{"device"},
+          " cpu");
+  require(is_coded(format.act) || !scheme.is_super(), ErrorKind::bad_setting, Setting{"device"},
+          ": ", consumer.name, ": ", scheme_name(scheme),
+          " weights with act none run on the CPU only; quantize with ", Setting{"act"},
+          " g128, or use ", Setting{"device"}, " cpu");
   require(format.pieces == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
           Setting{"exact"}, ": ", consumer.name, ": ",
           scheme_name(consumer.segments[0].weight.scheme),
@@ -49,18 +69,28 @@ std::size_t GpuLayout::weight_bytes(const WeightView& weight) const {
 }
 
 std::size_t GpuLayout::page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const {
+  require(
+      runs_on_gpus(type), ErrorKind::bad_setting,
+      Setting{part == KvPart::keys ? "key_type" : "value_type"}, " ", kv_type_name(type),
+      ": runs on the CPU only; use int8 or simq4, which are nearer to f16 for the same memory, or ",
+      Setting{"device"}, " cpu");
   return kv_page_bytes(part, type, kv_heads, head_dim);
 }
 
 std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                      std::int64_t context) const {
-  require(!shape.output_gate && rotary_dims(shape) == shape.head_dim, ErrorKind::bad_setting,
-          Setting{"device"}, ": this model's attention has ",
-          shape.output_gate ? "an output gate" : "RoPE on a part of each head",
-          ", which runs on the CPU only; use ", Setting{"device"}, " cpu");
   return std::max(
       attention_scratch_bytes(tokens, shape.heads, shape.kv_heads, shape.head_dim, context),
       step_scratch_bytes(tokens));
+}
+
+// What the convolution makes of each token, and two gates of each value head.
+std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const {
+  require(shape.key_dim <= kDeltaKeyDims, ErrorKind::bad_setting, Setting{"device"},
+          ": Gated DeltaNet with keys of ", shape.key_dim, " numbers, a GPU takes up to ",
+          kDeltaKeyDims, "; use ", Setting{"device"}, " cpu");
+  const std::int64_t numbers = tokens * (shape.channels() + 2 * shape.value_heads);
+  return static_cast<std::size_t>(numbers) * sizeof(float);
 }
 
 std::size_t GpuLayout::exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {

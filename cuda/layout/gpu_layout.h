@@ -15,12 +15,15 @@ class GpuLayout final : public Layout {
 
   // What the weights want, and pieces where tensor cores take f32 inputs; values are always kept
   // (kernels finish rows in f32 before they become codes or pieces), codes signed. Throws Error
-  // where arithmetic is to be exact and the product would be made of pieces.
+  // where arithmetic is to be exact and the product would be made of pieces, and for experts whose
+  // weights or inputs are floats.
+  bool runs_experts() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;
   std::size_t weight_bytes(const WeightView& weight) const override;
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
+  std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
   // Operations take turns: the largest of their scratch.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;

@@ -9,10 +9,9 @@
 //           8 (n / 8) + 4 (k / 8), so that a position's codes fill bytes
 //   2 bits: two units of neighbouring positions are a word, those of the second 8 bits higher; bit
 //           4 (k / 8) + 2 (n / 8)
-//   8 bits: a unit is two words: word n / 8, and there byte 2 (k / 8) + k % 2
 // Words of a lane lie together by fours: of values those of all positions, channels by 16; of keys,
-// where a head has a multiple of 64 channels, those of four units of neighbouring channels (8 bits:
-// two), else those of a unit. Channels are padded to 16.
+// where a head has a multiple of 64 channels, those of four units of neighbouring channels, else
+// those of a unit. Channels are padded to 16.
 //
 // Scales, and minima likewise, of places along a sum (channels of keys in blocks, positions of
 // values) lie as a lane takes them, four for a unit; those of two units together where keys' words
@@ -43,35 +42,29 @@ struct KvCodePlace {
 
 // Whether what a lane takes of neighbouring units of keys lies together.
 constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
-// Words of a unit that are one lane's, and units of neighbouring positions in a word.
-constexpr int kv_unit_words(int bits) { return bits == 8 ? 2 : 1; }
+// Units of neighbouring positions in a word.
 constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
 
 // Words of a lane that lie together.
 constexpr int kv_words_together(KvPart part, int bits, int head_dim) {
   if (part == KvPart::values) return bits < 4 ? bits : 4;
-  return kv_wide(head_dim) ? 4 : kv_unit_words(bits);
+  return kv_wide(head_dim) ? 4 : 1;
 }
 
-// The word of `lane` with its codes of unit (s16, c16), at 8 bits those of half n.
-constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int n, int lane) {
-  const int words = kv_unit_words(bits), row = s16 / kv_word_units(bits);
-  const int each = kv_words_together(part, bits, head_dim);
+// The word of `lane` with its codes of unit (s16, c16).
+constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int lane) {
+  const int row = s16 / kv_word_units(bits), each = kv_words_together(part, bits, head_dim);
   if (part == KvPart::values) {
-    const int i = row * words + n;
-    return ((c16 * (bits / each) + i / each) * 32 + lane) * each + i % each;
+    return ((c16 * (bits / each) + row / each) * 32 + lane) * each + row % each;
   }
-  const int i = c16 * words + n;
-  const int before = row * kv_units(head_dim) * words + i / each * each;
-  return before * 32 + lane * each + i % each;
+  return (row * kv_units(head_dim) + c16 / each * each) * 32 + lane * each + c16 % each;
 }
 
 constexpr KvCodePlace kv_code_place(KvPart part, int bits, int head_dim, int slot, int c) {
   const int s16 = slot / 16, s = slot % 16, d = c % 16;
   const int k = part == KvPart::keys ? d : s, n = part == KvPart::keys ? s : d;
-  const int lane = 4 * (n % 8) + k % 8 / 2, half = bits == 8 ? n / 8 : 0;
-  const int word = kv_lane_word(part, bits, head_dim, s16, c / 16, half, lane);
-  if (bits == 8) return {word, 8 * (2 * (k / 8) + k % 2)};
+  const int lane = 4 * (n % 8) + k % 8 / 2;
+  const int word = kv_lane_word(part, bits, head_dim, s16, c / 16, lane);
   if (bits == 2) return {word, 16 * (k % 2) + 8 * (s16 % 2) + 4 * (k / 8) + 2 * (n / 8)};
   const int high = part == KvPart::keys ? n / 8 : k / 8, low = part == KvPart::keys ? k / 8 : n / 8;
   return {word, 16 * (k % 2) + 8 * high + 4 * low};
@@ -83,20 +76,15 @@ struct KvCodeOwner {
 };
 constexpr KvCodeOwner kv_code_owner(KvPart part, int bits, int head_dim, int word, int shift) {
   const bool keys = part == KvPart::keys;
-  const int words = kv_unit_words(bits), of_row = kv_units(head_dim) * words;
+  const int of_row = kv_units(head_dim);
   const int each = kv_words_together(part, bits, head_dim);
   const int i = word / (32 * each) * each + word % each, lane = word / each % 32;
-  const int row = keys ? i / of_row : i % bits / words;
-  const int c16 = keys ? i % of_row / words : i / bits;
-  int high_k = shift / 16, high_n = i % words, parity = shift / 8 % 2, s16 = row;
-  if (bits != 8) {
-    const int upper = shift / 8 % 2, lower = shift / bits % (8 / bits);
-    parity = shift / 16;
-    high_k = bits == 2 ? lower / 2 : keys ? lower : upper;
-    high_n = bits == 2 ? lower % 2 : keys ? upper : lower;
-    if (bits == 2) s16 = 2 * row + upper;
-  }
-  const int k = 8 * high_k + lane % 4 * 2 + parity, n = 8 * high_n + lane / 4;
+  const int row = keys ? i / of_row : i % bits, c16 = keys ? i % of_row : i / bits;
+  const int upper = shift / 8 % 2, lower = shift / bits % (8 / bits);
+  const int high_k = bits == 2 ? lower / 2 : keys ? lower : upper;
+  const int high_n = bits == 2 ? lower % 2 : keys ? upper : lower;
+  const int s16 = bits == 2 ? 2 * row + upper : row;
+  const int k = 8 * high_k + lane % 4 * 2 + shift / 16, n = 8 * high_n + lane / 4;
   return keys ? KvCodeOwner{16 * s16 + n, 16 * c16 + k} : KvCodeOwner{16 * s16 + k, 16 * c16 + n};
 }
 
@@ -113,8 +101,8 @@ constexpr int kv_key_end(int head_dim, int c) {
 }
 constexpr int kv_value_end(int slot) { return kv_operand_order(true, slot); }
 
-// Scales of one head in a page, and as many minima: of groups [groups][64], of blocks [blocks][d].
-// Keys along tokens have them by position, others in the orders of above.
+// Scales of one head in a page, and as many minima: of groups [groups][64], of blocks [blocks][d],
+// in the orders of above.
 constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
   return static_cast<int>(kv_scale_count(kv_scheme(type), part, head_dim, kKvPageTokens));
 }
@@ -122,12 +110,11 @@ constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
 // What kernels know of a packed type: its row of the table of schemes.
 struct KvCodes {
   int bits = 0;   // of a code; 0: the type is not packed
-  int block = 0;  // codes are made of whole blocks, and keys' scales are along channels; 0: tokens
+  int block = 0;  // positions of a block
   int group = 0;  // channels that share a scale, along tokens
   int ends = 0;   // kv_ends
 
   constexpr bool packed() const { return bits > 0; }
-  constexpr bool blocked() const { return block > 0; }
 };
 constexpr KvCodes codes_of(KvPart part, KvType type, int head_dim) {
   const KvScheme& scheme = kv_scheme(type);

@@ -79,6 +79,7 @@ constexpr std::int64_t three_bit_byte(std::int64_t column) {
   return column / 128 * 48 + column % 16 / 4 * 4;
 }
 
+inline constexpr int kDeltaKeyDims = 128;  // of a head of Gated DeltaNet at most
 inline constexpr int kKvPageTokens = 64;
 // Bytes from one position of a head to the next, a multiple of 16.
 constexpr std::int64_t kv_row_bytes(int head_dim, int number_bytes) {

@@ -18,17 +18,22 @@ WeightBytes weight_bytes(const WeightView& weight) {
   const auto aligned = [](std::int64_t bytes) {
     return static_cast<std::size_t>(round_up_to(bytes, kBlockUnit));
   };
-  require(weight.scheme.is_float() || (weight.scheme.is_integer() && !weight.scheme.is_super()),
-          "weights of type ", scheme_name(weight.scheme), " run on the CPU alone; use ",
-          Setting{"device"}, " cpu, or quantize with ", Setting{"type"},
-          " int4 or another integer type");
+  require(weight.scheme.is_float() || weight.scheme.is_integer(), "weights of type ",
+          scheme_name(weight.scheme), " run on the CPU alone; use ", Setting{"device"},
+          " cpu, or quantize with ", Setting{"type"}, " int4 or another integer type");
   WeightBytes at;
   if (weight.scheme.is_float()) {
     at.bytes = aligned(weight.rows * float_stride(weight.columns) * number_bytes(weight));
     return at;
   }
-  const std::int64_t groups = weight.padded_rows() * groups_of(weight);
   at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * weight.scheme.bits / 8);
+  if (weight.scheme.is_super()) {  // the file's planes as they are
+    const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
+    at.zeros_at = at.scales_at + aligned(static_cast<std::int64_t>(planes.scales));
+    at.bytes = at.zeros_at + aligned(static_cast<std::int64_t>(planes.zeros));
+    return at;
+  }
+  const std::int64_t groups = weight.padded_rows() * groups_of(weight);
   at.zeros_at = at.scales_at + aligned(groups * (weight.scheme.scaling == Scaling::group ? 2 : 4));
   at.bytes = at.zeros_at + (weight.scheme.kind == CodeKind::uint_ ? aligned(groups) : 0);
   return at;

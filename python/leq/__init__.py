@@ -5,18 +5,21 @@
 """
 
 import json as _json
+import logging as _logging
 import os as _os
 
 from . import _leq
 from ._leq import Cancel, __version__
 from .errors import (ContextFullError, DeviceError, Error, FileError, InputError, InternalError,
                      InterruptedError, OutOfMemoryError, SettingError, UsageError)
+from .aio import AsyncModel, AsyncStream
 from .model import Divergence, Model, Perplexity, _session_settings, _set_all
-from .replies import Piece, Reply
+from .replies import Piece, ReceiptDifference, Reply
 from .streams import Stream
 from .tokenizer import Tokenizer
 
-__all__ = ["Model", "Tokenizer", "Reply", "Piece", "Stream", "Perplexity", "Divergence", "Cancel",
+__all__ = ["Model", "AsyncModel", "Tokenizer", "Reply", "Piece", "Stream", "AsyncStream",
+           "ReceiptDifference", "Perplexity", "Divergence", "Cancel",
            "quantize", "inspect", "plan_memory", "Error", "InputError", "SettingError",
            "OutOfMemoryError", "DeviceError", "FileError", "InterruptedError", "InternalError",
            "UsageError", "ContextFullError", "__version__"]
@@ -26,12 +29,14 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
              progress=None, say=None, **options):
     """A Hugging Face folder, or a GGUF file, to a .leq file, complete or not at all.
 
-    recipe       "q8" (where neither method nor type is given) or "q4"
+    recipe       "q8" (where neither method nor type is given), "q4", or "auto", which finds bits for each
+                 layer: target_bpw=4.25
     method, type as leq-quantize has them: "gptq+", "int4-g128"
     calibration  a text, or an iterable of texts; None: the built-in one
     progress     called with (work, done, total)
-    say          called with lines for people
-    options      samples, length, seed, threads, judge, resume
+    say          called with lines for people; None: they go to logging, logger "leq", level INFO
+    options      samples, length, seed, threads, target_bpw, judge, restart (an interrupted run is
+                 continued otherwise)
 
     Returns a dict: file_bytes, parameters, bits_per_weight, worst_error, and kl in nats where
     judge=True measured it."""
@@ -41,12 +46,13 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
         calibration = "\n\n".join(calibration)
     settings.calibration = calibration
     _set_all(settings, options, "quantize")
-    return _leq.quantize(_os.fspath(checkpoint), _os.fspath(output), settings, progress, say)
+    return _leq.quantize(_os.fspath(checkpoint), _os.fspath(output), settings, progress,
+                         say or _logging.getLogger("leq").info)
 
 
 def inspect(path):
     """What is in a .leq file, as a dict, without loading its weights."""
-    return _json.loads(_leq.Model(_os.fspath(path), 1).inspect())
+    return _json.loads(_leq.Model(_os.fspath(path), load=1).inspect())
 
 
 def plan_memory(path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,

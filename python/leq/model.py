@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy
 
 from . import _leq, errors
-from .replies import Piece, reply_of
+from .replies import Piece, ReceiptDifference, reply_of
 from .streams import Stream
 from .tokenizer import Tokenizer, json_bytes, text_bytes
 
@@ -58,8 +58,9 @@ def _session_settings(context, sequences, threads, key_type, value_type, device,
 
 
 class Model:
-    """A .leq file, ready to run.
+    """A model, ready to run.
 
+    path        a .leq file or its bytes; or a GGUF file, which is converted with its own numbers
     context     positions in all sequences together; 0: min(the model's, 8192) for each of them
     sequences   replies written at once; more prompts than that wait for each other
     threads     0: one for each usable core
@@ -67,18 +68,25 @@ class Model:
     device      None: the CPU
     speculate   guessed tokens, which change no reply but its time
     load        "map" the file, "read" it into huge pages, or "auto"
+    cache       the folder for conversions of GGUF files; None: that of the tools, ~/.cache/leq; "": they
+                are kept in memory
+    progress    called with (work, done, total) during a conversion
     logit_rows  rows that logits() gets in one step: more is faster and takes memory
 
     Several models may be open at once, each with its threads. A model may be used by several threads;
     its replies share batches then. Raises leq.Error."""
 
     def __init__(self, path, *, context=0, sequences=1, threads=0, key_type=None, value_type=None,
-                 device=None, speculate=True, load="auto", logit_rows=64):
+                 device=None, speculate=True, load="auto", logit_rows=64, cache=None,
+                 progress=None):
         if load not in _LOAD:
             raise errors.SettingError(f"load {load!r}: expected auto, map or read")
         self._pid = os.getpid()
-        self._model = _leq.Model(os.fspath(path), _LOAD[load])
-        self.path = os.fspath(path)
+        content = bytes(path) if isinstance(path, (bytes, bytearray, memoryview)) else None
+        self.path = os.fspath(path) if content is None else "(memory)"
+        self._model = _leq.Model(self.path, content, _LOAD[load],
+                                 cache=None if cache is None else os.fspath(cache),
+                                 progress=progress)
         self.info = self._model.info()
         if context == 0:
             context = min(self.info["context"], 8192) * sequences
@@ -101,8 +109,8 @@ class Model:
 
     # ---- Replies ----
 
-    def generate(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0, cancel=None,
-                 **settings):
+    def generate(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0,
+                 receipt=False, cancel=None, **settings):
         """A Reply to a prompt, or a list of them to a list of prompts, in their order.
 
         A prompt is a text or a list of ids. Several are written together, each as if it were alone.
@@ -110,6 +118,7 @@ class Model:
         max_tokens  0: until the model ends or the context is full
         grammar     GBNF; schema: a JSON schema, as a dict or text
         logprobs    n: of each token, and of the n most probable ones in its place
+        receipt     True: reply.receipt, JSON that check_receipt() verifies (docs/receipts.md)
         cancel      a leq.Cancel; the reply ends as "interrupted"
         settings    temperature, top_k, top_p, min_p, seed, stop, logit_bias, ignore_eos and the rest of
                     docs/sampling.md; what is left out is as the model has it
@@ -121,28 +130,43 @@ class Model:
         if not prompts:
             return []
         found = self._opened_session().generate(
-            prompts, _settings_json(settings), max_tokens, logprobs, _grammar(grammar, schema),
-            cancel, None)
+            prompts, _settings_json(settings), max_tokens, logprobs, receipt,
+            _grammar(grammar, schema), cancel, None)
         replies = [reply_of(one, len(ids)) for one, ids in zip(found, prompts)]
         return replies if many else replies[0]
 
     __call__ = generate
 
-    def stream(self, prompt, *, max_tokens=0, grammar=None, schema=None, **settings):
+    def stream(self, prompt, *, max_tokens=0, grammar=None, schema=None, logprobs=0, **settings):
         """An iterator of Piece. Closing it cancels the reply; `.reply` has it whole in the end."""
         tokens = self._tokens(prompt)
         session, rules = self._opened_session(), _grammar(grammar, schema)
         given = _settings_json(settings)
 
         def work(put, cancel):
-            def on_piece(_, text, new):
+            waiting, sums, offset = [], [], 0  # of tokens that are no whole characters yet
+
+            def on_piece(_, text, new, logs):
+                nonlocal offset
+                waiting.extend(new)
+                sums.extend(logs)
                 if text:
-                    put(Piece(text.decode("utf-8", "replace"), new))
+                    put(Piece(text.decode("utf-8", "replace"), waiting[:], offset, sums[:]))
+                    offset += len(text)
+                    waiting.clear()
+                    sums.clear()
                 return False
-            [reply] = session.generate([tokens], given, max_tokens, 0, rules, cancel, on_piece)
+            [reply] = session.generate([tokens], given, max_tokens, logprobs, False, rules, cancel,
+                                       on_piece)
             return reply_of(reply, len(tokens))
 
         return Stream(work)
+
+    def check_receipt(self, receipt):
+        """None where this model, generating the receipt's reply again, comes to the same tokens and
+        logits; else a ReceiptDifference. What was fed is forgotten."""
+        found = self._opened_session().check_receipt(text_bytes(receipt))
+        return None if found.pop("same") else ReceiptDifference(**found)
 
     def create_chat_completion(self, messages, *, stream=False, **request):
         """As OpenAI's: a dict of "object": "chat.completion", or an iterator of its chunks.
@@ -155,11 +179,11 @@ class Model:
         """As OpenAI's: a dict of "object": "text_completion", or an iterator of its chunks."""
         return self._respond("text", {"prompt": prompt, **request}, stream)
 
-    def _respond(self, form, request, stream):
+    def _respond(self, form, request, stream, cancel=None):
         body = json_bytes({**request, "stream": bool(stream)})
         session = self._opened_session()
         if not stream:
-            return json.loads(session.respond(form, body))
+            return json.loads(session.respond(form, body, cancel))
 
         def work(put, cancel):
             def on_event(event):

@@ -13,6 +13,18 @@ class Piece:
 
     text: str
     tokens: list
+    offset: int = 0  # of the text in the reply, in bytes of UTF-8
+    logprobs: list = field(default_factory=list)  # one a token, where they were asked for
+
+
+@dataclass(frozen=True)
+class ReceiptDifference:
+    """Where a reply that was generated again leaves its receipt."""
+
+    place: int  # of the first token that differs
+    logits: bool  # not the token differs, but the logits before it
+    found: int  # -1: the reply ends there
+    expected: int
 
 
 @dataclass(frozen=True)
@@ -30,6 +42,7 @@ class Reply:
     reply_seconds: float
     logprobs: list = field(default_factory=list)  # one a token; one more for an end token
     top_logprobs: list = field(default_factory=list)  # of each place {id: logprob}
+    receipt: str | None = None  # JSON
 
     @property
     def finish_reason(self):
@@ -46,4 +59,4 @@ def reply_of(native, prompt_tokens):
                  seed=native["seed"], prompt_tokens=prompt_tokens,
                  cached_tokens=native["cached_tokens"], prompt_seconds=native["prompt_seconds"],
                  reply_seconds=native["reply_seconds"], logprobs=native.get("logprobs", []),
-                 top_logprobs=native.get("top_logprobs", []))
+                 top_logprobs=native.get("top_logprobs", []), receipt=native["receipt"])

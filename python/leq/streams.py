@@ -66,6 +66,10 @@ class Stream:
         """The finished reply, once the stream has ended; None before."""
         return self._state["result"] if self._ended else None
 
+    def cancel(self):
+        """Ends it before its next token; what was written already is still yielded."""
+        self._cancel.request()
+
     def close(self):
         """Cancels what is still written."""
         if self._ended:

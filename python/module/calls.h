@@ -102,6 +102,28 @@ inline const char* or_null(const std::optional<std::string>& text) {
   return text ? text->c_str() : nullptr;
 }
 
+// A callable of (work, done, total) and one of (line), or None.
+struct ProgressSink {
+  Watcher watcher;
+  nb::handle progress, say = {};
+
+  static std::int32_t on_progress(void* user, const char* work, std::int64_t done,
+                                  std::int64_t total) {
+    auto& sink = *static_cast<ProgressSink*>(user);
+    return sink.watcher.look([&] {
+      if (!sink.progress.is_none()) sink.progress(work, done, total);
+      return false;
+    });
+  }
+  static void on_line(void* user, const char* line) {
+    auto& sink = *static_cast<ProgressSink*>(user);
+    sink.watcher.look([&] {
+      if (!sink.say.is_none()) sink.say(line);
+      return false;
+    });
+  }
+};
+
 class Cancel {
  public:
   Cancel() : handle_(leq_cancel_new()) {}
@@ -126,7 +148,10 @@ class Grammar {
 
 class Model {
  public:
-  Model(const std::string& path, int load, bool lock);
+  // From a file, where `bytes` is None, or of a .leq file in memory; `progress`: a callable of
+  // (work, done, total), or None.
+  Model(const std::string& path, nb::object bytes, int load, bool lock,
+        const std::optional<std::string>& cache, nb::object progress);
   ~Model() { leq_close(handle_); }
   Model(const Model&) = delete;
   leq_model* get() const { return handle_; }

@@ -57,6 +57,7 @@ nb::dict dict_of(const leq_reply& reply) {
   dict["prompt_seconds"] = reply.prompt_seconds;
   dict["reply_seconds"] = reply.reply_seconds;
   dict["seed"] = reply.seed;
+  dict["receipt"] = reply.receipt == nullptr ? nb::object(nb::none()) : nb::str(reply.receipt);
   if (reply.logprobs == nullptr) return dict;
   nb::list logprobs, tops;
   for (std::size_t i = 0; i < reply.logprob_count; ++i) {
@@ -77,7 +78,7 @@ struct FreeReplies {
   void operator()(leq_replies* replies) const { leq_replies_free(replies); }
 };
 
-// What on_piece of a call is given: a callable of (reply, text, tokens), or nothing.
+// What on_piece of a call is given: a callable of (reply, text, tokens, logprobs), or nothing.
 struct PieceSink {
   Watcher watcher;
   nb::handle callable;
@@ -86,16 +87,19 @@ struct PieceSink {
     auto& sink = *static_cast<PieceSink*>(user);
     return sink.watcher.look([&] {
       if (piece == nullptr || sink.callable.is_none()) return false;
-      nb::list tokens;
-      for (std::size_t i = 0; i < piece->token_count; ++i) tokens.append(piece->tokens[i]);
+      nb::list tokens, logprobs;
+      for (std::size_t i = 0; i < piece->token_count; ++i) {
+        tokens.append(piece->tokens[i]);
+        if (piece->logprobs != nullptr) logprobs.append(piece->logprobs[i]);
+      }
       return nb::cast<bool>(
-          sink.callable(piece->reply, bytes_of(piece->text, piece->text_bytes), tokens));
+          sink.callable(piece->reply, bytes_of(piece->text, piece->text_bytes), tokens, logprobs));
     });
   }
 };
 
 nb::list generate(const Session& session, const std::vector<Tokens>& prompts,
-                  const std::string& settings, std::int64_t max_tokens, int logprobs,
+                  const std::string& settings, std::int64_t max_tokens, int logprobs, bool receipt,
                   const Grammar* grammar, const Cancel* cancel, nb::object on_piece) {
   std::vector<const leq_token*> pointers;
   std::vector<std::size_t> counts;
@@ -108,6 +112,7 @@ nb::list generate(const Session& session, const std::vector<Tokens>& prompts,
   options.settings = settings.c_str();
   options.max_tokens = max_tokens;
   options.logprobs = logprobs;
+  options.receipts = receipt ? 1 : 0;
   options.grammar = grammar == nullptr ? nullptr : grammar->get();
   options.cancel = cancel == nullptr ? nullptr : cancel->get();
   options.on_piece = PieceSink::on_piece;
@@ -208,6 +213,20 @@ std::size_t load_state(const Session& session, const std::string& path) {
   return kept;
 }
 
+nb::dict check_receipt(const Session& session, nb::bytes receipt) {
+  auto found = sized<leq_receipt_check>();
+  run([&](leq_error* error) {
+    return leq_check_receipt(session.get(), receipt.c_str(), receipt.size(), &found, error);
+  });
+  nb::dict result;
+  result["same"] = found.same != 0;
+  result["place"] = found.place;
+  result["logits"] = found.logits != 0;
+  result["found"] = found.found;
+  result["expected"] = found.expected;
+  return result;
+}
+
 nb::dict plan_memory(const std::string& path, const SessionSettings& settings) {
   const leq_session_options options = options_of(settings);
   auto found = sized<leq_memory_plan>();
@@ -240,8 +259,9 @@ void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session")
       .def(nb::init<const Model&, const SessionSettings&>(), nb::arg("model"), nb::arg("settings"))
       .def("generate", &generate, nb::arg("prompts"), nb::arg("settings"), nb::arg("max_tokens"),
-           nb::arg("logprobs") = 0, nb::arg("grammar").none() = nb::none(),
-           nb::arg("cancel").none() = nb::none(), nb::arg("on_piece").none() = nb::none())
+           nb::arg("logprobs") = 0, nb::arg("receipt") = false,
+           nb::arg("grammar").none() = nb::none(), nb::arg("cancel").none() = nb::none(),
+           nb::arg("on_piece").none() = nb::none())
       .def("respond", &respond, nb::arg("form"), nb::arg("request"),
            nb::arg("cancel").none() = nb::none(), nb::arg("on_event").none() = nb::none())
       .def("embed", &embed, nb::arg("tokens"), nb::arg("width"))
@@ -249,7 +269,8 @@ void bind_session(nb::module_& module) {
       .def("position", [](const Session& session) { return leq_position(session.get()); })
       .def("rewind", &rewind, nb::arg("position"))
       .def("save_state", &save_state, nb::arg("tokens"), nb::arg("path"))
-      .def("load_state", &load_state, nb::arg("path"));
+      .def("load_state", &load_state, nb::arg("path"))
+      .def("check_receipt", &check_receipt, nb::arg("receipt"));
   module.def("plan_memory", &plan_memory, nb::arg("path"), nb::arg("settings"));
 }
 

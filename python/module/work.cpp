@@ -4,28 +4,6 @@
 namespace leq_python {
 namespace {
 
-// A callable of (work, done, total) and one of (line), or nothing.
-struct ProgressSink {
-  Watcher watcher;
-  nb::handle progress, say;
-
-  static std::int32_t on_progress(void* user, const char* work, std::int64_t done,
-                                  std::int64_t total) {
-    auto& sink = *static_cast<ProgressSink*>(user);
-    return sink.watcher.look([&] {
-      if (!sink.progress.is_none()) sink.progress(work, done, total);
-      return false;
-    });
-  }
-  static void on_line(void* user, const char* line) {
-    auto& sink = *static_cast<ProgressSink*>(user);
-    sink.watcher.look([&] {
-      if (!sink.say.is_none()) sink.say(line);
-      return false;
-    });
-  }
-};
-
 struct MeasureSettings {
   int threads = 0;
   std::optional<std::string> protocol, join, key_type, value_type, device;
@@ -94,7 +72,8 @@ struct QuantizeSettings {
   std::optional<std::string> recipe, method, type;
   std::optional<std::string> calibration;
   std::int64_t samples = 0, length = 0, seed = 0;
-  bool judge = false, resume = false;
+  double target_bpw = 0;
+  bool judge = false, restart = false;
 };
 
 nb::dict quantize(const std::string& checkpoint, const std::string& output,
@@ -111,7 +90,8 @@ nb::dict quantize(const std::string& checkpoint, const std::string& output,
   options.length = settings.length;
   options.seed = settings.seed;
   options.judge = settings.judge ? 1 : 0;
-  options.resume = settings.resume ? 1 : 0;
+  options.restart = settings.restart ? 1 : 0;
+  options.target_bpw = settings.target_bpw;
   options.on_progress = ProgressSink::on_progress;
   options.on_line = ProgressSink::on_line;
   options.user = &sink;
@@ -152,8 +132,9 @@ void bind_work(nb::module_& module) {
       .def_rw("samples", &QuantizeSettings::samples)
       .def_rw("length", &QuantizeSettings::length)
       .def_rw("seed", &QuantizeSettings::seed)
+      .def_rw("target_bpw", &QuantizeSettings::target_bpw)
       .def_rw("judge", &QuantizeSettings::judge)
-      .def_rw("resume", &QuantizeSettings::resume);
+      .def_rw("restart", &QuantizeSettings::restart);
   module.def("perplexity", &perplexity, nb::arg("model"), nb::arg("text"), nb::arg("settings"),
              nb::arg("progress").none() = nb::none());
   module.def("divergence", &divergence, nb::arg("base"), nb::arg("model"), nb::arg("text"),

@@ -65,6 +65,13 @@ void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rot
   require_capacity("rotate", tokens, x);
 }
 
+void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x) {
+  ensure(x.width == y.width && x.values != nullptr && y.values != nullptr,
+         "add rows: expected f32 rows of one width, found ", y.width, " and ", x.width);
+  require_capacity("add rows", tokens, x);
+  require_capacity("add rows", tokens, y);
+}
+
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out) {
   ensure(x.width == out.width && x.values != nullptr && out.values != nullptr,
          "gather rows: expected f32 rows of one width, found ", x.width, " and ", out.width);
@@ -178,22 +185,25 @@ void check_attention(const Rows& qkv, const BatchView& batch, const AttentionSha
 
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& target) {
-  const bool whole = shape.key_heads > 0 && shape.value_heads % shape.key_heads == 0;
-  ensure(whole && shape.key_dim > 0 && shape.value_dim > 0 && shape.taps > 1, "delta net: found ",
+  const DeltaShape all = shape.whole();
+  const bool divides = all.key_heads > 0 && all.value_heads % all.key_heads == 0 &&
+                       shape.value_heads == shape.key_heads * shape.group();
+  ensure(divides && shape.key_dim > 0 && shape.value_dim > 0 && shape.taps > 1, "delta net: found ",
          shape.key_heads, " key heads of ", shape.key_dim, ", ", shape.value_heads,
          " value heads of ", shape.value_dim, ", ", shape.taps, " taps");
   for (const Rows* rows : {&mixed, &gates, static_cast<const Rows*>(&target.rows)}) {
     require_capacity("delta net", batch.tokens, *rows);
   }
-  ensure(mixed.values != nullptr && mixed.width == shape.channels() + shape.values(),
+  ensure((mixed.values != nullptr || mixed.width == 0) &&
+             mixed.width == shape.channels() + shape.values(),
          "delta net: expected f32 rows of ", shape.channels() + shape.values(), ", found ",
          mixed.width);
-  ensure(gates.values != nullptr && gates.width == 2 * std::int64_t{shape.value_heads},
-         "delta net: expected f32 rows of ", 2 * shape.value_heads, " gates, found ", gates.width);
+  ensure(gates.values != nullptr && gates.width == 2 * std::int64_t{all.value_heads},
+         "delta net: expected f32 rows of ", 2 * all.value_heads, " gates, found ", gates.width);
   ensure(target.rows.width == shape.values(), "delta net: expected output rows of ", shape.values(),
          ", found ", target.rows.width);
   for (const SequenceRun& run : batch.runs) {
-    ensure(run.state_to != nullptr, "delta net: sequence ", run.sequence, " has no state");
+    ensure(run.state_to != nullptr || shape.key_heads == 0, "delta net: sequence ", run.sequence, " has no state");
   }
   check_consumer("output of the delta net", target);
 }

@@ -14,6 +14,7 @@ namespace leq {
 void require_capacity(std::string_view what, std::int64_t tokens, const Rows& rows);
 // `drawn`: rows of the device's last draw, which ids may name.
 void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t drawn);
+void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x);
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation);
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out);
 void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out);

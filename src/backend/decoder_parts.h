@@ -91,10 +91,17 @@ struct DeltaShape {
   const float* dt_bias = nullptr;  // [H_v]
   Norm norm;                       // over each value head [d_v]
   std::size_t state_at = 0;        // bytes of other layers before this one's in a state
+  // Where ranks share the heads of a model: how many it has (0: those above), and the first key
+  // head here. conv, a_log, dt_bias and the rows of b and a are those of all heads.
+  int all_key_heads = 0, all_value_heads = 0, first_key_head = 0;
 
   std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
   std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
   std::int64_t channels() const { return 2 * keys() + values(); }
+  // The same of all ranks' heads.
+  DeltaShape whole() const;
+  int group() const;             // value heads of a key head
+  int first_value_head() const;  // of all
 };
 
 // A layer's part of a state, in f32: S of each value head, then the last inputs of the convolution

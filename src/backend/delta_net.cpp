@@ -5,6 +5,22 @@
 
 namespace leq {
 
+DeltaShape DeltaShape::whole() const {
+  DeltaShape all = *this;
+  if (all_key_heads == 0) return all;
+  all.key_heads = all_key_heads;
+  all.value_heads = all_value_heads;
+  all.first_key_head = 0;
+  return all;
+}
+
+int DeltaShape::group() const {
+  const DeltaShape all = whole();
+  return all.value_heads / all.key_heads;
+}
+
+int DeltaShape::first_value_head() const { return first_key_head * group(); }
+
 std::int64_t delta_state_numbers(const DeltaShape& shape) {
   return shape.key_dim * shape.values() + (shape.taps - 1) * shape.channels();
 }

@@ -28,6 +28,8 @@ class Layout {
   std::size_t block_unit() const { return block_unit_; }
   // Whether Operations::route and its like are there.
   virtual bool runs_experts() const { return false; }
+  // Whether Operations::add_rows and cap_logits are there.
+  virtual bool runs_post_norms() const { return false; }
   // The format of rows that `consumer` reads.
   virtual RowsFormat format_for(const Linear& consumer) const = 0;
   virtual RowsLayout rows(std::int64_t capacity, std::int64_t width,

@@ -43,6 +43,11 @@ class Operations {
   virtual void norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out) = 0;
   virtual void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                       const RowsFor& out) = 0;
+  // x += y, the first `tokens` rows. This and cap_logits throw Error on a device without them
+  // (Layout::runs_post_norms).
+  virtual void add_rows(const Rows& y, std::int64_t tokens, Rows& x);
+  // The first `rows` rows of `logits` become cap * tanh(scale * logit / cap).
+  virtual void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap);
   // Which experts each row goes to (expert_routes.h), and the rows in groups. These three throw
   // Error on a device without experts (Layout::runs_experts).
   virtual void route(const Rows& logits, std::int64_t tokens, const Routing& routing,

@@ -72,4 +72,11 @@ inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
   return x / (1.0f + leq_exp(-2.0f * u));
 }
 
+// cap * tanh(scale * x / cap): u = |x| * scale / cap, t = leq_exp(-2 u), cap * (1 - t) / (1 + t)
+// with the sign of x. What is not finite stays as it is.
+[[maybe_unused]] static float capped(float x, float scale, float cap) noexcept {
+  const float t = leq_exp(-2.0f * (std::fabs(x) * scale / cap));
+  return std::isfinite(x) ? std::copysign(cap * (1.0f - t) / (1.0f + t), x) : x;
+}
+
 }  // namespace leq

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/division.h"
 
 namespace leq {
 
@@ -28,6 +29,7 @@ const FixedStates::Sequence& FixedStates::at(std::int32_t sequence) const {
 }
 
 std::byte* FixedStates::bytes_of(Id state) const {
+  if (state == kZeros || bytes_each_ == 0) return nullptr;
   return states_.data() + static_cast<std::size_t>(state) * bytes_each_;
 }
 
@@ -60,7 +62,7 @@ bool FixedStates::give_up_checkpoint() {
   return true;
 }
 
-FixedStates::Id FixedStates::take() {
+FixedStates::Id FixedStates::take_free() {
   while (free_.empty() && give_up_checkpoint()) {
   }
   require(!free_.empty(), ErrorKind::no_memory, "states: all ", count(),
@@ -74,12 +76,12 @@ FixedStates::Id FixedStates::take() {
 FixedStates::StepStates FixedStates::step_states(std::int32_t sequence) const {
   const Sequence& source = at(sequence);
   ensure(source.next != kZeros, "states: no step of sequence ", sequence, " has begun");
-  return {source.state == kZeros ? nullptr : bytes_of(source.state), bytes_of(source.next)};
+  return {source.state, source.next};
 }
 
 void FixedStates::begin_step(std::int32_t sequence) {
   Sequence& target = at(sequence);
-  if (target.next == kZeros) target.next = take();
+  if (target.next == kZeros) target.next = take_free();
 }
 
 void FixedStates::commit(std::int32_t sequence, std::int64_t position) {
@@ -152,12 +154,64 @@ FixedStates::Id FixedStates::replace(std::int32_t sequence, std::int64_t positio
   return state(sequence);
 }
 
+std::size_t FixedStates::whole_bytes() const {
+  if (!leading_) return bytes_each_;
+  std::size_t bytes = 0;
+  for (const auto& run : leading_->among.runs) {
+    for (const ByteRange& part : run) bytes += part.count();
+  }
+  return bytes;
+}
+
 void FixedStates::read(Id state, std::span<std::byte> out) const {
-  memory_.read(bytes_of(state), out);
+  if (!leading_) return memory_.read(bytes_of(state), out);
+  leading_->tell({StateTransfer::Way::read, state});
+  together(leading_->among.ranks, [&] { give(state, leading_->among, out); });
 }
 
 void FixedStates::write(Id state, std::span<const std::byte> in) {
-  memory_.write(bytes_of(state), in);
+  if (!leading_) return memory_.write(bytes_of(state), in);
+  leading_->tell({StateTransfer::Way::write, state});
+  together(leading_->among.ranks, [&] { take(state, leading_->among, in); });
+}
+
+namespace {
+
+constexpr std::string_view kStateSite = "the state of a sequence";
+
+// visit(where a run's part of this rank lies in its own state, that part in the whole)
+template <class Visit>
+void each_own_part(const StateRanks& among, Visit visit) {
+  std::size_t at = 0;
+  for (const auto& run : among.runs) {
+    const ByteRange& part = run[static_cast<std::size_t>(among.ranks.rank())];
+    visit(at, part, run);
+    at += part.count();
+  }
+}
+
+}  // namespace
+
+void FixedStates::give(Id state, const StateRanks& among, std::span<std::byte> whole) const {
+  std::vector<std::byte> own(bytes_each_);
+  if (!own.empty()) memory_.read(bytes_of(state), own);
+  std::vector<SharedRows> rows;
+  each_own_part(among, [&](std::size_t at, const ByteRange& part, const auto& run) {
+    std::byte* const all = among.ranks.leads() ? whole.data() : nullptr;
+    if (all != nullptr) std::copy_n(own.data() + at, part.count(), all + part.first);
+    rows.push_back({1, run, own.data() + at, 0, all, whole.size()});
+  });
+  among.ranks.gather(rows, Receivers::leader, kStateSite);
+}
+
+void FixedStates::take(Id state, const StateRanks& among, std::span<const std::byte> whole) {
+  std::vector<std::byte> all(whole.begin(), whole.end()), own(bytes_each_);
+  among.ranks.broadcast(all, kStateSite);
+  each_own_part(among, [&](std::size_t at, const ByteRange& part, const auto&) {
+    ensure(part.last <= all.size(), kStateSite, ": ", all.size(), " bytes");
+    std::copy_n(all.data() + part.first, part.count(), own.data() + at);
+  });
+  if (!own.empty()) memory_.write(bytes_of(state), own);
 }
 
 }  // namespace leq

@@ -6,12 +6,32 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/memory.h"
+#include "comm/communicator.h"
 
 namespace leq {
+
+// The ranks among whom states are divided. A whole state is runs of bytes one after another, of each
+// of which every rank has a part; what a rank has lies in the same order.
+struct StateRanks {
+  Communicator& ranks;
+  std::vector<std::vector<ByteRange>> runs;  // [runs][ranks], in the whole state
+};
+// A state that is read or written: where ranks share it, all take part.
+struct StateTransfer {
+  enum class Way : std::uint8_t { read, write } way = Way::read;
+  std::int32_t state = 0;
+};
+// The states of the rank that leads others.
+struct StateLeading {
+  StateRanks among;
+  std::function<void(const StateTransfer&)> tell;  // the others
+};
 
 class FixedStates {
  public:
@@ -22,7 +42,8 @@ class FixedStates {
   // `memory` must outlive the states.
   FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count, int sequences);
 
-  std::size_t bytes_each() const { return bytes_each_; }
+  std::size_t bytes_each() const { return bytes_each_; }  // on this rank
+  std::size_t whole_bytes() const;                         // on all of them
   std::int64_t count() const { return std::ssize(references_); }
   std::int64_t free_states() const { return std::ssize(free_); }
 
@@ -30,12 +51,13 @@ class FixedStates {
   // Tokens that the sequence's state has seen.
   std::int64_t position(std::int32_t sequence) const { return at(sequence).position; }
 
-  // What the step at work reads and writes; `from` is null for zeros.
+  // What the step at work reads and writes.
   struct StepStates {
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;
+    Id from = kZeros, to = kZeros;
   };
   StepStates step_states(std::int32_t sequence) const;
+  // Null for zeros.
+  std::byte* bytes_of(Id state) const;
   // A state to be written, where the sequence has none yet. Gives up checkpoints, the oldest first,
   // where none is free; throws Error of kind no_memory where that frees none.
   void begin_step(std::int32_t sequence);
@@ -66,8 +88,14 @@ class FixedStates {
   void hold(Id state);
   void release(Id state);
 
+  // A state of whole_bytes(), of all ranks' parts.
   void read(Id state, std::span<std::byte> out) const;
   void write(Id state, std::span<const std::byte> in);
+  // From now on other ranks follow, who have the other parts.
+  void lead(StateLeading leading) { leading_.emplace(std::move(leading)); }
+  // One rank's side of read() and write(); `whole` is empty but on the leader.
+  void give(Id state, const StateRanks& among, std::span<std::byte> whole) const;
+  void take(Id state, const StateRanks& among, std::span<const std::byte> whole);
 
  private:
   struct Checkpoint {
@@ -83,8 +111,7 @@ class FixedStates {
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
-  std::byte* bytes_of(Id state) const;
-  Id take();
+  Id take_free();
   bool give_up_checkpoint();
 
   DeviceMemory& memory_;
@@ -94,6 +121,7 @@ class FixedStates {
   std::vector<std::int32_t> references_;  // [count] holders of a state
   std::vector<Id> free_;                  // a stack
   std::uint64_t clock_ = 0;
+  std::optional<StateLeading> leading_;
 };
 
 }  // namespace leq

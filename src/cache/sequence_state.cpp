@@ -84,7 +84,7 @@ std::vector<std::byte> SequenceState::save(std::int32_t sequence) const {
   std::vector<std::byte> bytes = pages_->save(sequence);
   if (fixed_ == nullptr || length(sequence) == 0) return bytes;
   const std::size_t of_pages = bytes.size();
-  bytes.resize(of_pages + fixed_->bytes_each());
+  bytes.resize(of_pages + fixed_->whole_bytes());
   fixed_->read(fixed_->state(sequence), std::span(bytes).subspan(of_pages));
   return bytes;
 }
@@ -93,7 +93,7 @@ void SequenceState::load(std::int32_t sequence, std::span<const std::byte> bytes
                          std::string_view source) const {
   if (fixed_ == nullptr) return pages_->load(sequence, bytes, source);
   const bool is_empty = KvCache::saved_length(bytes, source) == 0;
-  const std::size_t state_bytes = is_empty ? 0 : fixed_->bytes_each();
+  const std::size_t state_bytes = is_empty ? 0 : fixed_->whole_bytes();
   require(bytes.size() >= state_bytes, source, ": expected a state of ", state_bytes,
           " bytes at the end, found ", bytes.size(), " bytes in all");
   const std::size_t of_pages = bytes.size() - state_bytes;

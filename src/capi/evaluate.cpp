@@ -5,7 +5,6 @@
 #include "eval/measure_divergence.h"
 #include "eval/perplexity.h"
 #include "eval/wikitext.h"
-#include "model/memory_fit.h"
 
 namespace leq::capi {
 namespace {
@@ -20,22 +19,20 @@ ProtocolRequest protocol_of(const leq_perplexity_options& options) {
   return request;
 }
 
-// A model with the memory for one window at a time.
-struct WindowSession {
-  WindowSession(const Model& model, const leq_perplexity_options& options, std::int64_t window) {
-    RunLimits limits;
-    limits.context = window;
-    limits.output_tokens = kOutputRows;
-    choose_kv_types(options.key_type, options.value_type, model, limits);
-    backend = make_backend(
-        {.device = options.device == nullptr ? "cpu" : options.device, .threads = options.threads});
-    session =
-        std::make_unique<Session>(model, *backend, fit_limits(limits, model, *backend).limits);
-  }
-
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<Session> session;
-};
+// A model with the memory for one window at a time; `model` must outlive it.
+Runtime window_runtime(const Model& model, const leq_perplexity_options& options,
+                       std::int64_t window) {
+  RunLimits limits;
+  limits.context = window;
+  limits.output_tokens = kOutputRows;
+  choose_kv_names(options.key_type, options.value_type, model, limits);
+  RuntimeOptions runtime;
+  runtime.model = {std::shared_ptr<void>(), &model};
+  if (options.device != nullptr) runtime.device.device = options.device;
+  runtime.device.threads = options.threads;
+  runtime.limits = [&](const Model&) { return limits; };
+  return open_runtime(runtime);
+}
 
 // A text cut into the windows of a protocol.
 struct MeasuredText {
@@ -79,7 +76,7 @@ leq_perplexity_result perplexity(const Model& model, std::string_view text,
                                  const leq_perplexity_options& options) {
   check_cancel(options.cancel);
   const MeasuredText measured(model, text, options);
-  const WindowSession own(model, options, measured.settings.window);
+  const Runtime own = window_runtime(model, options, measured.settings.window);
   ThreadPool pool(options.threads);
   const PerplexityResult found =
       measure_perplexity(*own.session, pool, measured.run(options, "perplexity"));
@@ -102,8 +99,8 @@ leq_divergence_result divergence(const Model& base, const Model& model, std::str
           model.config().vocab);
   require(MeasuredText(base, text, options).tokens == measured.tokens, base.file().name(),
           ": its tokenizer makes other tokens of the text than that of ", model.file().name());
-  const WindowSession base_session(base, options, measured.settings.window);
-  const WindowSession session(model, options, measured.settings.window);
+  const Runtime base_session = window_runtime(base, options, measured.settings.window);
+  const Runtime session = window_runtime(model, options, measured.settings.window);
   ThreadPool pool(options.threads);
   const DivergenceResult found = measure_divergence(*base_session.session, *session.session, pool,
                                                     measured.run(options, "divergence"))

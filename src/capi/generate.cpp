@@ -3,6 +3,7 @@
 #include <random>
 
 #include "capi/handles.h"
+#include "capi/receipts.h"
 #include "capi/settings.h"
 #include "engine/engine.h"
 #include "server/api_fields.h"
@@ -10,8 +11,8 @@
 namespace leq::capi {
 namespace {
 
-// How often a caller that waits for a reply is asked whether it still wants it.
-constexpr double kLookSeconds = 0.05;
+// How often a waiting caller's callback and cancel handle are polled.
+constexpr double kPollSeconds = 0.05;
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -19,13 +20,17 @@ std::uint64_t random_seed() {
 }
 
 // What all replies of a call have in common.
-struct Wanted : DrawSettings {
+struct ReplySettings : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
   std::optional<int> logprobs;
+  bool receipts = false;
 };
 
-Wanted wanted_of(const leq_generate_options& options, const ApiModel& api) {
-  Wanted wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
+ReplySettings reply_settings(const leq_generate_options& options, const ApiModel& api) {
+  ReplySettings wanted = {read_settings(options.settings, api), nullptr, std::nullopt};
+  wanted.receipts = options.receipts != 0;
+  require(!wanted.receipts || options.grammar == nullptr, ErrorKind::bad_setting,
+          "receipts: hold no grammar, without which a reply cannot be generated again");
   if (!wanted.has_seed) wanted.sampling.seed = random_seed();
   require(options.max_tokens >= 0, marked_field("max_tokens"), ' ', options.max_tokens,
           ": expected 0 (no limit) or more");
@@ -51,7 +56,8 @@ void check_prompt_fits(std::span<const Token> prompt, std::int64_t context, std:
 // One reply as leq_reply shows it.
 struct KeptReply {
   EngineReply reply;
-  std::string stop_string, failure;
+  std::string stop_string, failure, receipt;
+  std::vector<std::uint64_t> digests;
   std::vector<float> logprobs;
   std::vector<Token> top_ids;
   std::vector<float> top_logprobs;
@@ -81,10 +87,10 @@ struct leq_replies : leq::capi::Handle {
 namespace leq::capi {
 namespace {
 
-// The replies of one call while they are written.
-class Writing {
+// One call of leq_generate: submits its requests and collects the replies.
+class ReplyCall {
  public:
-  Writing(EngineThread& engine, const leq_generate_options& options, leq_replies& replies)
+  ReplyCall(EngineThread& engine, const leq_generate_options& options, leq_replies& replies)
       : engine_(engine), options_(options), replies_(replies) {}
 
   void run(EngineCall call) {
@@ -92,8 +98,8 @@ class Writing {
     ids_ = engine_.submit(std::move(call));
     try {
       while (ended_ < replies_.all.size()) {
-        std::vector<ReplyNews> news = mailbox->take(kLookSeconds);
-        if (news.empty()) ask(nullptr);
+        std::vector<ReplyNews> news = mailbox->take(kPollSeconds);
+        if (news.empty()) poll(nullptr);
         for (ReplyNews& one : news) take(std::move(one));
       }
     } catch (...) {
@@ -103,8 +109,8 @@ class Writing {
   }
 
  private:
-  // Whether the caller goes on; the replies end as interrupted where not.
-  void ask(const leq_piece* piece) {
+  // Cancels the replies where the caller's callback or cancel handle says so.
+  void poll(const leq_piece* piece) {
     if (cancelled_) return;
     const bool stop =
         is_cancelled(options_.cancel) ||
@@ -116,6 +122,7 @@ class Writing {
 
   void take(ReplyNews news) {
     KeptReply& kept = replies_.all[news.reply];
+    const std::size_t before = kept.logprobs.size();
     kept.add(news.logprobs, replies_.top);
     leq_piece piece = {};
     piece.size = sizeof piece;
@@ -124,10 +131,12 @@ class Writing {
     piece.text_bytes = news.text.size();
     piece.tokens = news.tokens.data();
     piece.token_count = news.tokens.size();
+    if (replies_.top > 0) piece.logprobs = kept.logprobs.data() + before;
     const bool has_more = !news.text.empty() || !news.tokens.empty();
-    ask(has_more ? &piece : nullptr);
+    poll(has_more ? &piece : nullptr);
     if (!news.end) return;
     kept.reply = std::move(*news.end);
+    kept.digests = std::move(news.digests);
     kept.stop_string = kept.reply.stop_string;
     if (kept.reply.error) kept.failure = kept.reply.error->what();
     ++ended_;
@@ -141,9 +150,11 @@ class Writing {
   bool cancelled_ = false;
 };
 
-EngineCall engine_call(const Wanted& wanted, std::span<const std::span<const Token>> prompts) {
+EngineCall engine_call(const ReplySettings& wanted,
+                       std::span<const std::span<const Token>> prompts) {
   EngineCall call;
   call.top_logprobs = wanted.logprobs;
+  call.digests = wanted.receipts;
   for (const std::span<const Token> prompt : prompts) {
     EngineRequest request;
     request.prompt.assign(prompt.begin(), prompt.end());
@@ -177,12 +188,18 @@ void generate(LiveSession& session, std::span<const std::span<const Token>> prom
               const leq_generate_options& options, leq_replies& replies) {
   check_cancel(options.cancel);
   const ApiModel api = session.opened().api(session.session().limits().sequences);
-  const Wanted wanted = wanted_of(options, api);
+  const ReplySettings wanted = reply_settings(options, api);
+  if (wanted.receipts) require_receipts(session);
   replies.top = static_cast<std::size_t>(options.logprobs);
   replies.seed = wanted.sampling.seed;
   session.with_engine([&](EngineThread& engine) {
-    Writing(engine, options, replies).run(engine_call(wanted, prompts));
+    ReplyCall(engine, options, replies).run(engine_call(wanted, prompts));
   });
+  if (!wanted.receipts) return;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    KeptReply& kept = replies.all[i];
+    kept.receipt = receipt_of(session, wanted, prompts[i], kept.reply, kept.digests);
+  }
 }
 
 void throw_first_error(const leq_replies& replies) {
@@ -209,6 +226,7 @@ leq_reply reply_of(const KeptReply& kept, const leq_replies& replies) {
   reply.prompt_seconds = from.prompt_seconds;
   reply.reply_seconds = from.reply_seconds;
   reply.seed = replies.seed;
+  reply.receipt = kept.receipt.empty() ? nullptr : kept.receipt.c_str();
   if (replies.top == 0) return reply;
   reply.logprobs = kept.logprobs.data();
   reply.logprob_count = kept.logprobs.size();
@@ -231,11 +249,6 @@ std::vector<float> embedding(LiveSession& session, std::span<const Token> tokens
     while (!text.done()) engine.between_steps([&](Engine& one) { one.embed_chunk(text); });
   });
   return std::move(text.mean);
-}
-
-PromptOwner owner_of(LiveSession& session) {
-  const RunLimits& limits = session.session().limits();
-  return {session.model().file().fingerprint(), limits.key_type, limits.value_type};
 }
 
 std::size_t save_state(LiveSession& session, std::span<const Token> tokens, const char* path) {

@@ -19,8 +19,8 @@
  * it would get alone. Callbacks run on the caller's thread. leq_cancel_request may be called from
  * any thread and from a signal handler. No handle survives fork().
  *
- * Misuse: NULL, a handle of another kind, sizes out of range and calls in the wrong order are told
- * (LEQ_MISUSE). A closed handle is freed memory: using it is undefined, as it is for a FILE*. A
+ * Misuse: NULL, a handle of another kind, sizes out of range and calls in the wrong order are
+ * LEQ_MISUSE. A closed handle is freed memory: using it is undefined, as it is for a FILE*. A
  * model may be closed while sessions use it: its memory goes with the last of them. */
 #ifndef LEQ_H
 #define LEQ_H
@@ -75,13 +75,13 @@ LEQ_API void leq_free(void* block); /* NULL is fine */
 
 typedef struct leq_cancel leq_cancel;
 LEQ_API leq_cancel* leq_cancel_new(void); /* NULL without memory */
-/* What was given this handle ends before its next token, or within a tenth of a second, with
- * LEQ_INTERRUPTED or as a reply that was stopped so. */
+/* Calls with this handle end before their next token, or within a tenth of a second: with
+ * LEQ_INTERRUPTED, replies with LEQ_STOP_INTERRUPTED. */
 LEQ_API void leq_cancel_request(leq_cancel* cancel);
 LEQ_API void leq_cancel_reset(leq_cancel* cancel);
 LEQ_API void leq_cancel_free(leq_cancel* cancel);
 
-/* Told how far something is. Nonzero ends the work with LEQ_INTERRUPTED. */
+/* Progress, `done` of `total` in units of the work. Returning nonzero ends it: LEQ_INTERRUPTED. */
 typedef int32_t (*leq_on_progress)(void* user, const char* work, int64_t done, int64_t total);
 
 /* ---- Models ---- */
@@ -96,11 +96,20 @@ typedef struct leq_open_options {
   int32_t load; /* LEQ_LOAD_...: map the file, or read it into huge pages */
   int32_t lock; /* nonzero: keep it in memory */
   int32_t reserved;
+  /* The folder for conversions of GGUF files, which the next call finds there; NULL: that of the
+   * tools, $XDG_CACHE_HOME/leq or ~/.cache/leq; "": none, they are kept in memory. */
+  const char* cache;
+  leq_on_progress on_progress; /* of a conversion */
+  void* user;
 } leq_open_options;
 
-/* A .leq file, checked whole but for the planes of its tensors (leq_verify). */
+/* A .leq file, checked whole but for the planes of its tensors (leq_verify). A GGUF file is
+ * converted with its own numbers, as leq-run does. */
 LEQ_API leq_status leq_open(const char* path, const leq_open_options* options, leq_model** model,
                             leq_error* error);
+/* A .leq file in memory; its bytes are copied. */
+LEQ_API leq_status leq_open_memory(const void* bytes, size_t size, const leq_open_options* options,
+                                   leq_model** model, leq_error* error);
 LEQ_API void leq_close(leq_model* model); /* NULL is fine */
 
 typedef struct leq_model_info {
@@ -205,7 +214,7 @@ enum {
   LEQ_STOP_FAILED = 6
 };
 
-/* What was added to one of the replies. */
+/* What a step added to one of the replies. */
 typedef struct leq_piece {
   uint32_t size;
   uint32_t reserved;
@@ -214,6 +223,7 @@ typedef struct leq_piece {
   size_t text_bytes;
   const leq_token* tokens;
   size_t token_count;
+  const float* logprobs; /* [token_count], where they were asked for; else NULL */
 } leq_piece;
 /* Called for every piece, and with NULL at least ten times a second while there is none. Nonzero
  * ends all replies of the call. */
@@ -231,6 +241,8 @@ typedef struct leq_generate_options {
   const leq_cancel* cancel;
   leq_on_piece on_piece;
   void* user;
+  int32_t receipts; /* nonzero: leq_reply.receipt, which a grammar or `act online` excludes */
+  int32_t reserved;
 } leq_generate_options;
 
 typedef struct leq_replies leq_replies;
@@ -263,9 +275,24 @@ typedef struct leq_reply {
   size_t top_count;         /* n */
   const leq_token* top_ids; /* [logprob_count][n], the most probable first */
   const float* top_logprobs;
+  const char* receipt; /* JSON, as leq-run writes it (docs/receipts.md); NULL: not wanted */
 } leq_reply;
 LEQ_API leq_status leq_replies_at(const leq_replies* replies, size_t index, leq_reply* reply,
                                   leq_error* error);
+
+typedef struct leq_receipt_check {
+  uint32_t size;
+  int32_t same;    /* nonzero: the reply and its logits are those of the receipt */
+  size_t place;    /* of the first token that differs */
+  int32_t logits;  /* nonzero: not the tokens differ there but the logits before it */
+  leq_token found; /* -1: the reply ends there */
+  leq_token expected;
+  int32_t reserved;
+} leq_receipt_check;
+/* Generates the reply of a receipt again. Empties the session's cache, and is LEQ_MISUSE while
+ * another thread has a call in work. */
+LEQ_API leq_status leq_check_receipt(leq_session* session, const char* receipt, size_t bytes,
+                                     leq_receipt_check* result, leq_error* error);
 
 /* ---- Requests as JSON ---- */
 
@@ -382,13 +409,13 @@ LEQ_API leq_status leq_divergence(leq_model* base, leq_model* model, const char*
 
 /* ---- Quantizing ---- */
 
-/* A line for people about what is being done. */
+/* A line of text for users about what is being done. */
 typedef void (*leq_on_line)(void* user, const char* line);
 
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  const char* recipe;      /* "q8", "q4"; NULL: q8 where neither method nor type is given */
+  const char* recipe;      /* "q8", "q4", "auto"; NULL: q8 where neither method nor type is given */
   const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
   const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */
   const char* calibration; /* text in UTF-8; NULL: the built-in one */
@@ -397,11 +424,13 @@ typedef struct leq_quantize_options {
   int64_t length;  /* tokens in one; 0: 512 */
   int64_t seed;
   int32_t judge; /* nonzero: measure KL divergence from the checkpoint at the end */
-  int32_t resume;
+  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ */
+  int32_t restart;
   const leq_cancel* cancel;
   leq_on_progress on_progress;
   leq_on_line on_line;
   void* user;
+  double target_bpw; /* recipe auto: bits of a weight, scales included; 0: 4.25 */
 } leq_quantize_options;
 
 typedef struct leq_quantize_result {

@@ -3,10 +3,8 @@
 #include <limits>
 #include <utility>
 
-#include "cache/kv_cache.h"
-#include "engine/request.h"
 #include "generate/settings.h"
-#include "model/memory_fit.h"
+#include "runtime/run_limits.h"
 #include "server/api_model.h"
 
 namespace leq::capi {
@@ -33,24 +31,22 @@ ApiModel OpenModel::api(std::int64_t slots) const {
   return api;
 }
 
-void choose_kv_types(const char* key_type, const char* value_type, const Model& model,
+void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits) {
-  KvEvidence made_for;
-  made_for.key_type = made_for.value_type = default_kv_type(model.type());
-  made_for = model.kv_evidence().value_or(made_for);
-  const auto type = [](const char* name, Setting setting, KvType fallback) {
-    return name == nullptr ? fallback : parse_kv_type(name, setting);
+  const auto type = [](const char* name, Setting setting) -> std::optional<KvType> {
+    if (name == nullptr) return std::nullopt;
+    return parse_kv_type(name, setting);
   };
-  limits.key_type = type(key_type, Setting{"key_type"}, made_for.key_type);
-  limits.value_type = type(value_type, Setting{"value_type"}, made_for.value_type);
+  choose_kv_types(type(key_type, Setting{"key_type"}), type(value_type, Setting{"value_type"}),
+                  model, limits);
 }
 
 SessionRequest session_request(const leq_session_options& options, const Model& model) {
   constexpr std::int64_t kMostThreads = 1024, kMostSequences = 4096, kMostRows = 1 << 16;
   constexpr std::int64_t kMostContext = 1 << 30;
   SessionRequest request;
-  if (options.device != nullptr) request.device = options.device;
-  request.threads = whole(options.threads, kMostThreads, Setting{"threads"});
+  if (options.device != nullptr) request.device.device = options.device;
+  request.device.threads = whole(options.threads, kMostThreads, Setting{"threads"});
   require((options.flags & ~std::uint32_t{LEQ_NO_SPECULATION}) == 0, ErrorKind::bad_setting,
           "flags ", options.flags, ": one that this version does not know");
   request.speculate = (options.flags & LEQ_NO_SPECULATION) == 0;
@@ -60,32 +56,34 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   limits.sequence_context = options.sequence_context > 0 ? options.sequence_context
                                                          : std::numeric_limits<std::int64_t>::max();
   if (options.batch_tokens != 0) limits.batch_tokens = options.batch_tokens;
-  const std::int64_t drafts = request.speculate ? kMaxDraftTokens : 0;
   require(options.logit_rows >= 0 && options.logit_rows <= kMostRows, ErrorKind::bad_setting,
           "logit_rows ", options.logit_rows, ": expected 0 to ", kMostRows);
-  limits.output_tokens = std::max<std::int64_t>(limits.sequences + drafts, options.logit_rows);
-  choose_kv_types(options.key_type, options.value_type, model, limits);
+  limits.output_tokens = std::max<std::int64_t>(
+      reply_rows(limits.sequences, request.speculate ? Drafting::from_text : Drafting::off),
+      options.logit_rows);
+  choose_kv_names(options.key_type, options.value_type, model, limits);
   return request;
 }
 
 LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
     : model_(std::move(model)),
-      backend_(make_backend({.device = request.device, .threads = request.threads})),
+      runtime_(open_runtime({.model = {model_, &model_->file()},
+                             .device = request.device,
+                             .limits = [&](const Model&) { return request.limits; }})),
       options_({.speculate = request.speculate}) {
-  const FittedLimits fitted = fit_limits(request.limits, model_->file(), *backend_);
-  session_ = std::make_unique<Session>(model_->file(), *backend_, fitted.limits);
-  require(session_->transformer().online().empty() || fitted.limits.sequences == 1,
-          Setting{"sequences"}, ' ', fitted.limits.sequences,
-          ": this model's activations remember one sequence; use ", Setting{"sequences"}, " 1");
+  const int sequences = session().limits().sequences;
+  require(session().transformer().online().empty() || sequences == 1, Setting{"sequences"}, ' ',
+          sequences, ": this model's activations remember one sequence; use ", Setting{"sequences"},
+          " 1");
 }
 
 EngineThread& LiveSession::enter_engine() {
   const std::lock_guard lock(mutex_);
   if (!engine_) {
-    session_->state().drop(0);
+    session().state().drop(0);
     fed_.clear();
     engine_ =
-        std::make_unique<EngineThread>(*session_, model().tokenizer(), options_, kMostReplies);
+        std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMostReplies);
   }
   ++users_;
   return *engine_;
@@ -114,7 +112,7 @@ void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& wo
               "your own");
   if (engine_) {
     engine_.reset();
-    for (int i = 0; i < session_->limits().sequences; ++i) session_->state().drop(i);
+    for (int i = 0; i < session().limits().sequences; ++i) session().state().drop(i);
   }
   work(fed_);
 }

@@ -14,9 +14,8 @@
 #include "capi/guard.h"
 #include "generate/chat_template.h"
 #include "model/open_model.h"
-#include "model/session.h"
-#include "platform/make_backend.h"
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
+#include "runtime/runtime.h"
 #include "server/generation_call.h"
 
 namespace leq::capi {
@@ -38,15 +37,14 @@ class OpenModel {
 };
 
 struct SessionRequest {
-  std::string device = "cpu";
-  int threads = 0;
+  DeviceOptions device = {};
   RunLimits limits = {};
   bool speculate = true;
 };
 // With the limits that the options ask for. Throws Error naming what is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
 // Types of keys and values by their names; null: as the file was made for.
-void choose_kv_types(const char* key_type, const char* value_type, const Model& model,
+void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits);
 
 class LiveSession {
@@ -55,8 +53,8 @@ class LiveSession {
 
   const Model& model() const { return model_->file(); }
   const OpenModel& opened() const { return *model_; }
-  Session& session() { return *session_; }
-  std::int64_t context() const { return session_->transformer().limits().context; }
+  Session& session() { return *runtime_.session; }
+  std::int64_t context() const { return runtime_.session->limits().context; }
 
   // Calls `work` with the engine's thread, beside others who do so.
   void with_engine(const std::function<void(EngineThread&)>& work);
@@ -69,8 +67,7 @@ class LiveSession {
   void leave_engine();
 
   std::shared_ptr<const OpenModel> model_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Session> session_;
+  Runtime runtime_;
   EngineOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<EngineThread> engine_;

@@ -2,22 +2,11 @@
 #include "base/version.h"
 #include "capi/handles.h"
 #include "format/loaded_file.h"
-#include "model/memory_fit.h"
 #include "model/model_report.h"
 #include "server/api_fields.h"
 
 namespace leq::capi {
 namespace {
-
-LoadOptions load_options(const leq_open_options& options) {
-  constexpr LoadMode kModes[] = {LoadMode::automatic, LoadMode::map, LoadMode::read};
-  require_use(options.load >= 0 && options.load < std::ssize(kModes),
-              "leq_open_options.load: expected LEQ_LOAD_AUTOMATIC, _MAP or _READ");
-  LoadOptions load;
-  load.mode = kModes[options.load];
-  load.lock = options.lock != 0;
-  return load;
-}
 
 leq_model_info info_of(const Model& model) {
   leq_model_info info = {};
@@ -65,16 +54,14 @@ std::vector<TextPart> rendered(const OpenModel& model, std::string_view request)
 leq_memory_plan memory_plan(const char* path, const leq_session_options& options) {
   const Model model(path, {.mode = LoadMode::map});
   const SessionRequest request = session_request(options, model);
-  const auto layout = make_layout({.device = request.device, .threads = request.threads});
-  const RunLimits limits = resolve_limits(request.limits, model.config());
-  const MemoryPlan plan = MemoryPlanner(model, *layout).plan(limits);
+  const auto [limits, plan] = plan_runtime(model, request.limits, request.device);
   leq_memory_plan result = {};
   result.context = limits.context;
   result.weight_bytes = plan.weight_bytes;
   result.kv_bytes = plan.kv_bytes;
   result.scratch_bytes = plan.scratch_bytes;
   result.total_bytes = plan.total();
-  if (request.device == "cpu") result.available_bytes = available_memory().value_or(0);
+  if (request.device.device == "cpu") result.available_bytes = available_memory().value_or(0);
   return result;
 }
 
@@ -87,21 +74,6 @@ using namespace leq::capi;
 extern "C" {
 
 const char* leq_version(void) { return kVersion; }
-
-leq_status leq_open(const char* path, const leq_open_options* options, leq_model** model,
-                    leq_error* error) {
-  if (model != nullptr) *model = nullptr;
-  return guarded(error, [&] {
-    require_use(path != nullptr, "path is NULL");
-    require_use(model != nullptr, "model is NULL");
-    const LoadOptions load = load_options(options_of(options, "leq_open_options"));
-    *model = new leq_model(std::make_shared<const OpenModel>(path, load));
-  });
-}
-
-void leq_close(leq_model* model) {
-  if (model != nullptr && model->kind == HandleKind::model) delete model;
-}
 
 leq_status leq_model_get_info(const leq_model* model, leq_model_info* info, leq_error* error) {
   return guarded(error, [&] {

@@ -25,8 +25,6 @@ void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
   if (chosen) return;
   job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
                                                          : std::string_view(options.recipe));
-  require(!job.recipe->searches, ErrorKind::bad_setting, "recipe ", job.recipe->name,
-          ": searches bits for each layer, which leq-quantize does; expected q8 or q4");
   apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
   job.fit_windows = job.recipe->few_windows_do && options.samples == 0 && options.length == 0;
 }
@@ -47,8 +45,24 @@ void set_calibration(const leq_quantize_options& options, CalibrationRequest& ca
   calibration.seed = static_cast<std::uint64_t>(options.seed);
 }
 
-// What a caller who wants it to end has said, whichever way.
-struct Stopping {
+// Bits of each layer by search, where the recipe has them found.
+void set_search(const leq_quantize_options& options, QuantizeJob& job) {
+  const bool searches = job.recipe != nullptr && job.recipe->searches;
+  require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,
+          ": is of the recipe auto");
+  require(options.target_bpw >= 0 && options.target_bpw <= 8, Setting{"target_bpw"}, ' ',
+          options.target_bpw, ": expected 2 to 8, or 0 for ", kAutoBits);
+  if (!searches) return;
+  MixedSearch& search = job.search.emplace().search;
+  search.text = job.checkpoint.calibration.text.empty() ? std::string(built_in_calibration_text())
+                                                        : job.checkpoint.calibration.text;
+  search.threads = options.threads;
+  search.options.seed = job.checkpoint.calibration.seed;
+  search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
+}
+
+// Whether the caller ends the work, by its callback or its cancel handle.
+struct CallerStop {
   const leq_quantize_options& options;
   bool stopped = false;
 
@@ -73,9 +87,10 @@ QuantizeJob job_of(const char* checkpoint, const char* output,
     job.checkpoint.type = options.type;
   }
   job.checkpoint.threads = options.threads;
-  job.checkpoint.resume = options.resume != 0;
+  job.checkpoint.resume = options.restart == 0;
   set_calibration(options, job.checkpoint.calibration);
   set_recipe(options, job);
+  set_search(options, job);
   if (options.judge != 0) {
     job.gate_mode = GateMode::gate_at_a_cost;
     job.judged_by = built_in_gate_text();
@@ -87,7 +102,7 @@ leq_quantize_result quantize(const char* checkpoint, const char* output,
                              const leq_quantize_options& options) {
   check_cancel(options.cancel);
   QuantizeJob job = job_of(checkpoint, output, options);
-  Stopping stopping = {options};
+  CallerStop stopping = {options};
   leq_quantize_result result = {};
   job.checkpoint.stop = [&] { return stopping.wanted(); };
   job.checkpoint.say = [&](const std::string& line) {

@@ -7,6 +7,7 @@
 #include "eval/breakdown.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
+#include "runtime/ranks.h"
 
 namespace leq {
 namespace {
@@ -88,13 +89,9 @@ Json ranks_row(Workbench& bench, const Model& model, const Candidate& candidate,
         make_backend({.device = "cpu", .threads = threads_of_rank(threads, 0, ranks)});
     std::unique_ptr<ThreadFollowers> followers;
     if (ranks > 1) {
-      std::vector<std::unique_ptr<Backend>> backends;
-      for (int rank = 1; rank < ranks; ++rank) {
-        backends.push_back(
-            make_backend({.device = "cpu", .threads = threads_of_rank(threads, rank, ranks)}));
-      }
-      followers = std::make_unique<ThreadFollowers>(model, std::move(backends), limits,
-                                                    ThreadRankOptions{.threads = threads});
+      followers = std::make_unique<ThreadFollowers>(
+          model, follower_backends({.device = "cpu", .threads = threads}, ranks, true), limits,
+          thread_rank_options(threads, ranks));
     }
     Session session(model, *backend, limits, followers ? followers->leader() : one_rank());
     row[name] = timed(bench, session, test);

@@ -19,8 +19,11 @@ struct OtherModel {
   std::string_view prefix, what;
 };
 constexpr std::string_view kVision = "a vision tower", kAudio = "an audio tower",
-                           kProjector = "its projector", kAhead = "a head that guesses ahead";
-constexpr std::array<OtherModel, 20> kOtherModels = {{
+                           kProjector = "its projector",
+                           kAhead = "a head of multi-token prediction";
+constexpr std::array<std::string_view, 4> kMtpPrefixes = {
+    "mtp.", "model.mtp.", "language_model.mtp.", "model.language_model.mtp."};
+constexpr std::array<OtherModel, 22> kOtherModels = {{
     {"model.visual.", kVision},
     {"visual.", kVision},
     {"model.vision_tower.", kVision},
@@ -41,7 +44,24 @@ constexpr std::array<OtherModel, 20> kOtherModels = {{
     {"patch_merger.", kProjector},
     {"model.mtp.", kAhead},
     {"mtp.", kAhead},
+    {"language_model.mtp.", kAhead},
+    {"model.language_model.mtp.", kAhead},
 }};
+
+// One head of one layer, of a family that says where its tensors lie.
+std::string mtp_prefix(const TensorSource& source, const Family& family) {
+  const auto rule = std::ranges::find(family.tensors, "fc_hidden", &TensorRule::leq);
+  if (rule == family.tensors.end()) return "";
+  for (const std::string_view prefix : kMtpPrefixes) {
+    const std::string at(prefix);
+    if (source.find(at + std::string(rule->source)) == nullptr) continue;
+    const bool several = std::ranges::any_of(source.tensors(), [&](const SourceTensor& tensor) {
+      return tensor.name.starts_with(at + "layers.1.");
+    });
+    return several ? "" : at;
+  }
+  return "";
+}
 
 }  // namespace
 
@@ -53,7 +73,7 @@ std::optional<TextNames> find_text_names(const TensorSource& source, const Famil
     return source.find(std::string(prefix) + first) != nullptr;
   });
   if (found == prefixes.end()) return std::nullopt;
-  TextNames names = {std::string(*found), std::string(family.head)};
+  TextNames names = {std::string(*found), std::string(family.head), mtp_prefix(source, family)};
   if (source.find(names.head) != nullptr) return names;
   for (const std::string_view prefix : kWrapperHeads) {
     const std::string head = std::string(prefix) + std::string(family.head);
@@ -70,11 +90,11 @@ std::string_view other_model_of(std::string_view tensor) {
   return found == kOtherModels.end() ? std::string_view() : found->what;
 }
 
-std::string left_out_note(const TensorSource& source) {
+std::string left_out_note(const TensorSource& source, bool with_mtp) {
   std::map<std::string_view, std::int64_t> counts;
   for (const SourceTensor& tensor : source.tensors()) {
     const std::string_view other = other_model_of(tensor.name);
-    if (!other.empty()) ++counts[other];
+    if (!other.empty() && !(with_mtp && other == kAhead)) ++counts[other];
   }
   std::vector<std::string> parts;
   for (const auto& [what, count] : counts) {

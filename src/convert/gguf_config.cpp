@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "convert/gguf_delta.h"
 #include "convert/gguf_rope.h"
 
 namespace leq {
@@ -20,12 +21,17 @@ struct Architecture {
   std::string_view windowed = {};  // model_type where attention.sliding_window is there
   std::string_view experts = {};   // model_type where expert_count is above 0
   bool paired_rows = false;        // q and k in llama.cpp's order of rows
+  std::string_view plain = {};     // model_type where RoPE is not scaled
 };
-constexpr std::array<Architecture, 5> kArchitectures = {{
+constexpr std::array<Architecture, 9> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
+    {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
     {"qwen3", "qwen3"},
     {"qwen3moe", "qwen3_moe", {}, "qwen3_moe"},
+    {"qwen3next", "qwen3_next", {}, "qwen3_next"},
+    {"qwen35", "qwen3_5_text"},
+    {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
     {"gpt2", "gpt2"},
 }};
 
@@ -79,30 +85,53 @@ std::string gguf_name(const TensorRule& rule) {
   return name + (bias ? ".bias" : ".weight");
 }
 
+// Of the rules of one architecture, in GGUF's names.
+std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
+  const std::string_view of_delta = gguf_delta_name(rule, model.family);
+  return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);
+}
+
 // All experts in one tensor, or as older converters wrote them one by one.
-constexpr std::array<TensorRule, 7> kExpertRules = {{
+constexpr std::array<TensorRule, 13> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
+    {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_up_exps.weight", false, 0, 2, true},
+    {"layers.{}.experts.{}.up", "blk.{}.ffn_gate_up_exps.weight", false, 1, 2, true},
     {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_exps.weight", false, 0, 1, true},
     {"layers.{}.experts.{}.up", "blk.{}.ffn_up_exps.weight", false, 0, 1, true},
     {"layers.{}.experts.{}.down", "blk.{}.ffn_down_exps.weight", false, 0, 1, true},
     {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate.{}.weight"},
     {"layers.{}.experts.{}.up", "blk.{}.ffn_up.{}.weight"},
     {"layers.{}.experts.{}.down", "blk.{}.ffn_down.{}.weight"},
+    {"layers.{}.shared_gate", "blk.{}.ffn_gate_inp_shexp.weight"},
+    {"layers.{}.shared.gate", "blk.{}.ffn_gate_shexp.weight"},
+    {"layers.{}.shared.up", "blk.{}.ffn_up_shexp.weight"},
+    {"layers.{}.shared.down", "blk.{}.ffn_down_shexp.weight"},
 }};
 
 bool is_of_experts(const TensorRule& rule) {
   return std::ranges::find(kExpertRules, rule.leq, &TensorRule::leq) != kExpertRules.end();
 }
 
+// Of the head of multi-token prediction, which is left out.
+bool is_of_mtp(const TensorRule& rule) {
+  constexpr std::array<std::string_view, 4> kNames = {"embedding_norm", "hidden_norm",
+                                                      "fc_embedding", "fc_hidden"};
+  return std::ranges::find(kNames, rule.leq) != kNames.end();
+}
+
 // The family with GGUF's names; its weights are never transposed.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
   std::erase_if(model.family.tensors, is_of_experts);
-  for (const TensorRule& rule : model.family.tensors) model.names.push_back(gguf_name(rule));
+  std::erase_if(model.family.tensors, is_of_mtp);
+  for (const TensorRule& rule : model.family.tensors) {
+    model.names.push_back(gguf_name(rule, model));
+  }
   for (std::size_t i = 0; i < model.names.size(); ++i) {
     model.family.tensors[i].source = model.names[i];
     model.family.tensors[i].transposed = false;
   }
+  store_delta_as_gguf(model.family);
   if (family.experts) {
     model.family.tensors.insert(model.family.tensors.end(), kExpertRules.begin(),
                                 kExpertRules.end());
@@ -149,7 +178,6 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
   };
   if (architecture.experts.empty()) refuse("expert_count", 0, "mixtures of experts are");
   refuse("expert_shared_count", 0, "its shared experts are");
-  refuse("nextn_predict_layers", 0, "layers that predict several tokens are");
   if (architecture.windowed.empty()) refuse("attention.sliding_window", 0, "its windows are");
   for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias",
                           "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
@@ -181,6 +209,10 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
           head_dim, " columns in a ", family.name, " model of width ", width);
   if (!family.rotary) return;
   const std::int64_t rotary = keys.count_if_there("rope.dimension_count").value_or(head_dim);
+  if (family.reads_partial_rotary) {
+    config["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(head_dim);
+    return;
+  }
   require(rotary == head_dim, source, ": ", keys.prefix(), "rope.dimension_count is ", rotary,
           " of ", head_dim, ": rotary positions in a part of a head are not supported");
 }
@@ -193,19 +225,30 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
   set(config, family.mlp_bias_key, there("blk.0.ffn_up.bias") || there("blk.0.ffn_down.bias"));
 }
 
+// Layers behind block_count's draft tokens; block_count counts them too.
+std::int64_t draft_layers(const Keys& keys) {
+  return keys.count_if_there("nextn_predict_layers").value_or(0);
+}
+std::int64_t layer_count(const Keys& keys) {
+  return keys.count("block_count") - draft_layers(keys);
+}
+
 // Layers without a router are dense.
 void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {
   if (!family.experts) return;
   const ExpertKeys& names = *family.experts;
   set(config, names.experts, keys.count("expert_count"));
   set(config, names.active, keys.count("expert_used_count"));
-  if (std::string_view(names.hidden) != family.keys.hidden) {
+  const auto hidden = keys.count_if_there("expert_feed_forward_length");
+  if (hidden || std::string_view(names.hidden) != family.keys.hidden) {
     set(config, names.hidden, keys.count("expert_feed_forward_length"));
   }
+  set(config, names.shared_hidden,
+      keys.count_if_there("expert_shared_feed_forward_length").value_or(0));
   set(config, names.normalized, true);  // as llama.cpp computes it
   if (names.dense_layers == nullptr) return;
   Json dense = Json::array();
-  for (std::int64_t layer = 0; layer < keys.count("block_count"); ++layer) {
+  for (std::int64_t layer = 0; layer < layer_count(keys); ++layer) {
     const std::string router = "blk." + std::to_string(layer) + ".ffn_gate_inp.weight";
     if (source.find(router) == nullptr) dense.push_back(layer);
   }
@@ -219,8 +262,9 @@ Json config_of(const GgufSource& source, const Keys& keys, const Family& family)
           ": tensor token_embd.weight is missing");
   Json config = {{"model_type", family.model_type}};
   set(config, names.width, keys.count("embedding_length"));
-  set(config, names.layers, keys.count("block_count"));
-  set(config, names.hidden, keys.count("feed_forward_length"));
+  set(config, names.layers, layer_count(keys));
+  const auto hidden = keys.count_if_there("feed_forward_length");
+  if (hidden || !family.experts) set(config, names.hidden, keys.count("feed_forward_length"));
   set(config, names.context, keys.count("context_length"));
   set(config, names.vocab, table->shape[0]);
   set(config, names.norm_eps,
@@ -230,6 +274,7 @@ Json config_of(const GgufSource& source, const Keys& keys, const Family& family)
   read_heads(keys, family, config);
   read_biases(source, family, config);
   read_experts(source, keys, family, config);
+  read_gguf_delta(keys.metadata(), keys.prefix(), family, config);
   const std::int64_t window = keys.count_if_there("attention.sliding_window").value_or(0);
   if (family.windows == WindowRule::all_layers || family.windows == WindowRule::named) {
     config["sliding_window"] = window;
@@ -248,12 +293,18 @@ GgufModel read_gguf_model(const GgufSource& source) {
                         keys.count_if_there("attention.sliding_window").value_or(0) > 0;
   const bool experts =
       !architecture.experts.empty() && keys.count_if_there("expert_count").value_or(0) > 0;
+  const bool plain = !architecture.plain.empty() &&
+                     metadata.text(keys.prefix() + "rope.scaling.type").value_or("none") == "none";
   const Family* family = find_family(experts    ? architecture.experts
                                      : windowed ? architecture.windowed
+                                     : plain    ? architecture.plain
                                                 : architecture.model_type);
   ensure(family != nullptr, "no family for architecture ", architecture.name);
   GgufModel model;
   name_tensors(*family, model);
+  for (std::int64_t i = 0; i < draft_layers(keys); ++i) {
+    model.left_out.push_back("blk." + std::to_string(layer_count(keys) + i) + ".");
+  }
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
   model.config_json = config.dump();

@@ -14,6 +14,7 @@ struct GgufModel {
   Family family;                   // rules with GGUF's names, which `names` holds
   std::vector<std::string> names;  // moved with the family, never copied from under it
   std::string config_json;
+  std::vector<std::string> left_out;  // what tensors begin with that guess ahead (MTP)
   std::int64_t paired_heads = 0;  // rows of q (and, of `paired_kv_heads`, of k) are in rotary pairs
   std::int64_t paired_kv_heads = 0;
 };

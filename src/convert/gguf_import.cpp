@@ -61,7 +61,12 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
   ImportedModel model;
   model.config = config_of(found, *source);
   unpair_heads(*source, found, model.config.layer_count());
-  model.tensors = import_tensors(*source, found.family, model.config, path.string());
+  model.tensors =
+      import_tensors(*source, found.family, model.config, path.string(), found.left_out);
+  if (!found.left_out.empty()) {
+    model.notes.push_back("left out: " + std::to_string(found.left_out.size()) +
+                          " layers that guess ahead; the model without them is run");
+  }
   const GgufMetadata& metadata = source->metadata();
   if (metadata.text("tokenizer.ggml.model").value_or("none") != "none") {
     model.has_tokenizer = true;

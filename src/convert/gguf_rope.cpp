@@ -72,12 +72,24 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
                                .value_or(metadata.number(prefix + "yarn_attn_factor").value_or(1));
   if (attention != 1) scaling["attention_factor"] = attention * (1 + 0.1 * std::log(factor));
   const double extrapolation = metadata.number(prefix + "yarn_ext_factor").value_or(1);
+  require(extrapolation == 1 || extrapolation == -1, metadata.source(), ": key ", prefix,
+          "yarn_ext_factor has a value that is not supported");
+  // llama.cpp takes mscale for 1 then.
   const double multiplier = metadata.number(prefix + "yarn_log_multiplier").value_or(0);
-  require((extrapolation == 1 || extrapolation == -1) && multiplier == 0, metadata.source(),
-          ": key ", prefix,
-          extrapolation == 1 || extrapolation == -1 ? "yarn_log_multiplier" : "yarn_ext_factor",
-          " has a value that is not supported");
+  if (multiplier != 0) scaling["mscale"] = 1.0, scaling["mscale_all_dim"] = multiplier;
   return scaling;
+}
+
+// Of Ministral 3: queries that grow sharper with their position.
+void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
+  const std::string prefix = architecture + "attention.temperature_";
+  const double beta = metadata.number(prefix + "scale").value_or(0);
+  if (beta == 0) return;
+  const auto original = scaling["original_max_position_embeddings"].get<std::int64_t>();
+  const std::int64_t length = metadata.integer(prefix + "length").value_or(original);
+  require(length == original, metadata.source(), ": key ", prefix, "length is ", length,
+          ", the original context ", original, ": expected the same");
+  scaling["llama_4_scaling_beta"] = beta;
 }
 
 }  // namespace
@@ -106,7 +118,9 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   if (type == "linear" && factor != 1) {
     config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
   } else if (type == "yarn") {
-    config["rope_scaling"] = yarn_of(metadata, prefix, factor);
+    Json scaling = yarn_of(metadata, prefix, factor);
+    add_temperature(metadata, architecture, scaling);
+    config["rope_scaling"] = std::move(scaling);
   } else if (divisors != nullptr) {
     const Json scaling = scaling_of_divisors(*divisors, source, theta);
     if (!scaling.is_null()) config["rope_scaling"] = scaling;

@@ -9,6 +9,7 @@
 #include "convert/hf_experts.h"
 #include "convert/hf_hybrid.h"
 #include "convert/hf_import.h"
+#include "convert/hf_muse.h"
 #include "convert/hf_text_config.h"
 #include "convert/quantization_config.h"
 #include "models/family.h"
@@ -135,18 +136,23 @@ QueryTemperature read_temperature(const Json& json, const Family& family, std::s
   return {beta, period};
 }
 
-// The window that a family's own rule gives layer `layer`.
+// The window that a family's own rule gives layer `layer` of `layers`.
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
-                          std::string_view source) {
-  const std::int64_t default_window = rule == WindowRule::named ? 0 : 4096;
+                          std::int64_t layers, std::string_view source) {
+  const std::int64_t default_window = rule == WindowRule::named         ? 0
+                                      : rule == WindowRule::not_fourths ? 2048
+                                                                        : 4096;
   if (rule == WindowRule::none) return 0;
+  if (rule == WindowRule::not_fourths && (layers - 1 - layer) % 4 == 0) return 0;
   const auto key = json.find("sliding_window");
   const auto window = key == json.end() ? default_window
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
-  if (rule == WindowRule::all_layers || rule == WindowRule::named)
+  if (rule == WindowRule::all_layers || rule == WindowRule::named ||
+      rule == WindowRule::not_fourths) {
     return static_cast<std::int32_t>(window);
+  }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;
   if (rule == WindowRule::switched) return static_cast<std::int32_t>(window);
   const auto first = json_get_or<std::int64_t>(json, "max_window_layers", 28, source);
@@ -160,7 +166,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
   require(types == nullptr || (types->is_array() && std::ssize(*types) == layers.count), source,
           ": layer_types: expected a list of ", layers.count, " names");
   for (std::int64_t i = 0; i < layers.count; ++i) {
-    std::int32_t window = ruled_window(json, family.windows, i, source);
+    std::int32_t window = ruled_window(json, family.windows, i, layers.count, source);
     if (types != nullptr) {
       const Json& name = (*types)[static_cast<std::size_t>(i)];
       const bool recurrent = name == "linear_attention" && family.delta != nullptr;
@@ -251,6 +257,7 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
   config.layers = layers.layers();
   read_delta_layers(json, family, source, config);
   read_experts(json, family, source, config);
+  read_muse(json, family, source, config);
   check_config(config, source, spell);
   return config;
 }

@@ -40,7 +40,7 @@ struct DefaultContext {
   std::string_view model_type;
   std::int64_t positions;
 };
-constexpr std::array<DefaultContext, 11> kContexts = {{{"llama", 2048},
+constexpr std::array<DefaultContext, 12> kContexts = {{{"llama", 2048},
                                                        {"mistral", 131072},
                                                        {"mixtral", 131072},
                                                        {"ministral3", 262144},
@@ -50,6 +50,7 @@ constexpr std::array<DefaultContext, 11> kContexts = {{{"llama", 2048},
                                                        {"qwen3_next", 32768},
                                                        {"qwen3_5_text", 32768},
                                                        {"qwen3_5_moe_text", 32768},
+                                                       {"muse_glimmer_text", 131072},
                                                        {"gpt2", 1024}}};
 
 // What objects of rope parameters may hold: all that is read, and what changes nothing for text.
@@ -177,7 +178,10 @@ Json complete_hf_config(Json config, std::string_view source) {
   const bool known =
       std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
   const std::string_view read = type == "ministral3" ? "llama_4_scaling_beta" : "";
-  if (known) refuse_changing_keys(config, "", source);
+  if (known) {
+    const bool caps = type == "muse_glimmer_text";
+    refuse_changing_keys(config, caps ? "final_logit_softcapping" : "", source);
+  }
   const bool scales = is_given(config, "rope_scaling");
   if (type == "ministral3" && !scales && !is_given(config, "rope_parameters")) {
     config["rope_parameters"] = ministral3_rope();

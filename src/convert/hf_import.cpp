@@ -10,10 +10,12 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "convert/checkpoint_names.h"
+#include "convert/hf_muse.h"
 #include "convert/hf_text_config.h"
 #include "convert/hf_weights.h"
 #include "convert/mistral_pattern.h"
 #include "convert/quantization_config.h"
+#include "convert/tensor_rows.h"
 #include "convert/tied_head.h"
 #include "convert/tokenizer_import.h"
 #include "format/leq_layout.h"
@@ -32,12 +34,15 @@ constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 struct NumberedName {
   std::string pattern;
   std::vector<std::string> numbers = {};
+  bool of_mtp = false;  // after "mtp."
 
   std::int64_t expert() const { return numbers.size() < 2 ? 0 : std::stoll(numbers[1]); }
 };
 
-NumberedName numbered(const std::string& name) {
+NumberedName numbered(std::string_view name) {
   NumberedName found;
+  found.of_mtp = name.starts_with(kMtp);
+  if (found.of_mtp) name.remove_prefix(kMtp.size());
   for (const std::string_view part : split(name, ".")) {
     const bool number = parse_int(part).has_value();
     if (number) found.numbers.emplace_back(part);
@@ -61,12 +66,22 @@ std::string with_numbers(std::string_view pattern, const std::vector<std::string
   return name;
 }
 
+// Converters leave dimensions of 1 out, or add them.
+Shape without_ones(Shape shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
 // Finds the tensors of a checkpoint under leq's names and checks their shapes.
 class TensorImporter {
  public:
   TensorImporter(const TensorSource& source, const Family& family, const ModelConfig& config,
-                 std::string place)
-      : source_(source), family_(family), config_(config), place_(std::move(place)) {
+                 std::string place, std::span<const std::string> left_out)
+      : source_(source),
+        family_(family),
+        config_(config),
+        place_(std::move(place)),
+        left_out_(left_out) {
     find_names();
   }
 
@@ -87,7 +102,7 @@ class TensorImporter {
   }
 
   std::string source_name(const TensorRule& rule, const NumberedName& name) const {
-    return names_.prefix + with_numbers(rule.source, name.numbers);
+    return (name.of_mtp ? names_.mtp : names_.prefix) + with_numbers(rule.source, name.numbers);
   }
 
   // The first whose source is there, else the first.
@@ -112,6 +127,7 @@ class TensorImporter {
       rule = rule_for(numbers);
       name = source_name(rule, numbers);
     }
+    if (rule.constant != 0) return filled(spec, rule.constant);
     const SourceTensor* tensor = source_.find(name);
     require(tensor != nullptr, place_, ": tensor ", name, " is missing",
             spec.role == TensorRole::head ? " and tie_word_embeddings is false" : "");
@@ -120,22 +136,38 @@ class TensorImporter {
     return wrap(*tensor, spec, rule, rule.stacked ? numbers.expert() : 0);
   }
 
+  static TensorInput filled(const TensorSpec& spec, float value) {
+    TensorInput imported;
+    imported.name = spec.name;
+    imported.shape = spec.shape;
+    imported.role = spec.role;
+    imported.read = [value](std::int64_t, std::int64_t count, std::span<float> out) {
+      std::ranges::fill(out.first(static_cast<std::size_t>(count)), value);
+    };
+    imported.drop = [] {};
+    return imported;
+  }
+
   void check_shape(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
                    std::int64_t expert) const {
     Shape want = spec.shape;
     want[0] *= rule.parts;
+    if (rule.column_parts > 1) want[1] *= rule.column_parts;
     if (rule.order != nullptr) want[0] = rule.order->stored_rows(config_);
-    if (rule.taps_first) want = conv_shape();
+    if (rule.taps_first) want = conv_shape(config_);
     if (rule.transposed) std::reverse(want.begin(), want.end());
     if (rule.stacked) want.insert(want.begin(), experts_of(spec));
     ensure(!rule.stacked || expert < want[0], tensor.name, " has no expert ", expert);
-    require(tensor.shape == want, tensor.place, ": tensor ", tensor.name, ": expected shape ",
-            shape_text(want), " by config.json, found ", shape_text(tensor.shape));
+    require(without_ones(tensor.shape) == without_ones(want), tensor.place, ": tensor ",
+            tensor.name, ": expected shape ", shape_text(want), " by config.json, found ",
+            shape_text(tensor.shape));
   }
 
   std::int64_t experts_of(const TensorSpec& spec) const {
-    const auto layer = std::stoll(numbered(spec.name).numbers.at(0));
-    return config_.layer(layer).experts_mlp()->experts;
+    const NumberedName name = numbered(spec.name);
+    const LayerConfig& layer =
+        name.of_mtp ? *config_.mtp : config_.layer(std::stoll(name.numbers.at(0)));
+    return layer.experts_mlp()->experts;
   }
 
   TensorInput wrap(const SourceTensor& tensor, const TensorSpec& spec, const TensorRule& rule,
@@ -144,105 +176,14 @@ class TensorImporter {
     imported.name = spec.name;
     imported.shape = spec.shape;
     imported.role = spec.role;
-    const std::int64_t columns = spec.shape.size() == 2 ? spec.shape[1] : 1;
-    const std::int64_t first_row = (expert * rule.parts + rule.part) * spec.shape[0];
-    if (rule.order != nullptr) {
-      imported.read = read_in_order(tensor, *rule.order, columns);
-      imported.read_codes = read_codes_in_order(tensor, *rule.order);
-      imported.own_scheme = source_.own_scheme(tensor);
-    } else if (rule.taps_first) {
-      imported.read = read_taps_first(tensor);
-    } else if (rule.added != 0) {
-      imported.read = read_added(tensor, rule.added);
-    } else if (rule.transposed) {
-      const std::int64_t stored = rule.parts * spec.shape[0];
-      imported.read = [from = &source_, &tensor, columns, first_row, stored](
-                          std::int64_t first, std::int64_t count, std::span<float> out) {
-        std::vector<float> line(static_cast<std::size_t>(count));
-        for (std::int64_t k = 0; k < columns; ++k) {
-          from->read(tensor, k * stored + first_row + first, line);
-          for (std::int64_t n = 0; n < count; ++n) {
-            out[static_cast<std::size_t>(n * columns + k)] = line[static_cast<std::size_t>(n)];
-          }
-        }
-      };
-    } else {
-      imported.read = [from = &source_, &tensor, columns, first_row](
-                          std::int64_t first, std::int64_t count, std::span<float> out) {
-        from->read(tensor, (first_row + first) * columns,
-                   out.first(static_cast<std::size_t>(count * columns)));
-      };
-      imported.read_codes = [from = &source_, &tensor, first_row](
-                                const QuantScheme& scheme, std::int64_t first, std::int64_t count,
-                                ChosenCodes& out) {
-        return from->read_codes(tensor, scheme, first_row + first, count, out);
-      };
-      imported.own_scheme = source_.own_scheme(tensor);
-    }
+    RowReaders rows = row_readers({source_, tensor, rule, config_, spec.shape,
+                                   (expert * rule.parts + rule.part) * spec.shape[0]});
+    imported.read = std::move(rows.read);
+    imported.read_codes = std::move(rows.read_codes);
+    imported.own_scheme = rows.own_scheme;
     if (source_.tells_types()) imported.source_type = tensor.file_dtype;
     imported.drop = [this_source = &source_, &tensor] { this_source->drop(tensor); };
     return imported;
-  }
-
-  using ReadRows = decltype(TensorInput::read);
-
-  ReadRows read_in_order(const SourceTensor& tensor, const RowOrder& order,
-                         std::int64_t columns) const {
-    return [from = &source_, &tensor, &order, columns, config = config_](
-               std::int64_t first, std::int64_t count, std::span<float> out) {
-      const auto width = static_cast<std::size_t>(columns);
-      for (std::int64_t row = 0; row < count; ++row) {
-        from->read(tensor, order.row(config, first + row) * columns,
-                   out.subspan(static_cast<std::size_t>(row) * width, width));
-      }
-    };
-  }
-
-  decltype(TensorInput::read_codes) read_codes_in_order(const SourceTensor& tensor,
-                                                        const RowOrder& order) const {
-    return
-        [from = &source_, &tensor, &order, config = config_](
-            const QuantScheme& scheme, std::int64_t first, std::int64_t count, ChosenCodes& out) {
-          out = {};
-          ChosenCodes one;
-          for (std::int64_t row = first; row < first + count; ++row) {
-            if (!from->read_codes(tensor, scheme, order.row(config, row), 1, one)) return false;
-            out.codes.insert(out.codes.end(), one.codes.begin(), one.codes.end());
-            out.scales.insert(out.scales.end(), one.scales.begin(), one.scales.end());
-            out.zeros.insert(out.zeros.end(), one.zeros.begin(), one.zeros.end());
-          }
-          return true;
-        };
-  }
-
-  // [channels, 1, taps]
-  Shape conv_shape() const {
-    const DeltaNetConfig& delta = *config_.delta_net();
-    return {delta.channels(), 1, delta.conv_taps};
-  }
-
-  ReadRows read_taps_first(const SourceTensor& tensor) const {
-    const auto channels = static_cast<std::size_t>(conv_shape()[0]);
-    const auto taps = static_cast<std::size_t>(conv_shape()[2]);
-    return [from = &source_, &tensor, channels, taps](std::int64_t first, std::int64_t count,
-                                                      std::span<float> out) {
-      std::vector<float> all(channels * taps);
-      from->read(tensor, 0, all);
-      for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-        const std::size_t at = static_cast<std::size_t>(first) + i;
-        out[i] = all[at % channels * taps + at / channels];
-      }
-    };
-  }
-
-  // Of a vector. In f32, whatever the stored type: 1 + w has bits that w's type has not.
-  ReadRows read_added(const SourceTensor& tensor, float added) const {
-    return [from = &source_, &tensor, added](std::int64_t first, std::int64_t count,
-                                             std::span<float> out) {
-      const auto numbers = out.first(static_cast<std::size_t>(count));
-      from->read(tensor, first, numbers);
-      for (float& number : numbers) number = number + added;
-    };
   }
 
   // Quantizing tools give every linear a bias, of zeros where the model has none.
@@ -260,6 +201,10 @@ class TensorImporter {
       if (used_.contains(tensor.name)) continue;
       if (tensor.name == names_.head && config_.tied) continue;  // settle_tying found it equal
       if (!other_model_of(tensor.name).empty()) continue;
+      const bool left_out = std::ranges::any_of(left_out_, [&](const std::string& beginning) {
+        return tensor.name.starts_with(beginning);
+      });
+      if (left_out) continue;
       const auto& endings = family_.ignored;
       const bool ignored = std::any_of(endings.begin(), endings.end(), [&](std::string_view end) {
         return tensor.name.ends_with(end);
@@ -275,6 +220,7 @@ class TensorImporter {
   const Family& family_;
   const ModelConfig& config_;
   std::string place_;
+  std::span<const std::string> left_out_;
   TextNames names_;
   std::set<std::string> used_;
 };
@@ -282,8 +228,9 @@ class TensorImporter {
 }  // namespace
 
 std::vector<TensorInput> import_tensors(const TensorSource& source, const Family& family,
-                                        const ModelConfig& config, std::string place) {
-  return TensorImporter(source, family, config, std::move(place)).import();
+                                        const ModelConfig& config, std::string place,
+                                        std::span<const std::string> left_out) {
+  return TensorImporter(source, family, config, std::move(place), left_out).import();
 }
 
 namespace {
@@ -314,6 +261,18 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   return defaults;
 }
 
+// No model can write such a token.
+void drop_ends_beyond(ImportedModel& model) {
+  std::erase_if(model.generation.end_tokens, [&](Token id) {
+    const bool beyond = id < 0 || id >= model.config.vocab;
+    if (beyond) {
+      model.notes.push_back("the end token " + std::to_string(id) + " is left out: the model has " +
+                            std::to_string(model.config.vocab) + " ids");
+    }
+    return beyond;
+  });
+}
+
 std::string read_config(const std::filesystem::path& folder) {
   require(file_exists(folder / "config.json"), folder.string(),
           ": is no checkpoint folder; one holds config.json, *.safetensors and tokenizer.json or "
@@ -334,6 +293,14 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
     if (!written) files.push_back(path);
   }
   return files;
+}
+
+// The head of multi-token prediction attends as the model does, and its MLP is that of the last
+// layer.
+void add_mtp(const TensorSource& source, const Family& family, ModelConfig& config) {
+  const auto names = find_text_names(source, family);
+  if (!names || names->mtp.empty() || config.attention_layers().empty()) return;
+  config.mtp = {config.layer(config.attention_layers().back()).mixer, config.layers.back().mlp};
 }
 
 }  // namespace
@@ -363,13 +330,19 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.config = import_hf_config(config_text, config_path.string());
   const Json config =
       text_config_of(parse_json(config_text, config_path.string()), config_path.string());
-  const Family& family = *find_family(json_get<std::string>(config, "model_type", "config.json"));
+  const Family family =
+      with_query_gain(*find_family(json_get<std::string>(config, "model_type", "config.json")),
+                      config, config_path.string());
 
   model.source = open_weights(folder, config, model.notes);
-  if (std::string note = left_out_note(*model.source); !note.empty()) {
+  add_mtp(*model.source, family, model.config);
+  if (std::string note = left_out_note(*model.source, model.config.mtp.has_value());
+      !note.empty()) {
     model.notes.push_back(std::move(note));
   }
   settle_tying(*model.source, family, model.config, model.notes);
+  require(!model.config.tied || !family.tensors.front().normed_rows, folder.string(), ": ",
+          family.name, " norms its embeddings, a head of the same rows is not supported");
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());
 
   ImportedTokenizer tokenizer = import_tokenizer(folder, {});
@@ -385,8 +358,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   model.tokenizer = std::move(tokenizer.spec);
   model.chat_template = std::move(tokenizer.chat_template);
   model.generation = read_generation(folder, config);
-  std::erase_if(model.generation.end_tokens,
-                [&](Token id) { return id < 0 || id >= model.config.vocab; });
+  drop_ends_beyond(model);
   note_inexact(model.tensors, model.notes);
   model.dtype = exact_dtype(*model.source);
   const auto quantized = read_quantization_config(config, config_path.string());

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "convert/imported_model.h"
 #include "models/family.h"
@@ -22,9 +25,10 @@ ModelConfig import_hf_config(std::string_view json_text, std::string_view source
 bool folder_holds_codes(const std::filesystem::path& folder);
 
 // The tensors of a model under leq's names, read from where `family` says they lie. Throws Error
-// naming `place` and the tensor that is missing, has another shape, or has no place. `source` must
-// outlive the result.
+// naming `place` and the tensor that is missing, has another shape, or has no place; those that
+// begin as one of `left_out` need none. `source` must outlive the result.
 std::vector<TensorInput> import_tensors(const TensorSource& source, const Family& family,
-                                        const ModelConfig& config, std::string place);
+                                        const ModelConfig& config, std::string place,
+                                        std::span<const std::string> left_out = {});
 
 }  // namespace leq

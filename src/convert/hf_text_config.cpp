@@ -28,15 +28,12 @@ constexpr std::array<DefaultText, 5> kDefaultTexts = {{{"mistral3", "mistral"},
 struct NotRun {
   std::string_view model_type, what;
 };
-constexpr std::array<NotRun, 25> kNotRun = {{
+constexpr std::array<NotRun, 23> kNotRun = {{
     {"mistral4", "Mistral Small 4: multi-head latent attention and a mixture of experts"},
     {"mistral_large4", "Mistral Large 4: multi-head latent attention and a mixture of experts"},
     {"llama4", "Llama 4: a mixture of experts, attention in chunks"},
     {"llama4_text", "Llama 4: a mixture of experts, attention in chunks"},
     {"mllama", "Llama 3.2 Vision: layers that attend to images"},
-    {"muse_glimmer", "Muse Glimmer: norms after its sublayers, gated attention, capped logits"},
-    {"muse_glimmer_text",
-     "Muse Glimmer: norms after its sublayers, gated attention, capped logits"},
     {"qwen4_exp", "Qwen 3.8 Flash: hyper-connections, n-gram embeddings, indexed attention"},
     {"qwen4_exp_text", "Qwen 3.8 Flash: hyper-connections, n-gram embeddings, indexed attention"},
     {"qwen2_moe", "Qwen 1.5: a mixture of experts"},

@@ -30,6 +30,10 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
       }
     }
   }
+  if (!config.mtp) return sites;
+  for (const auto& [tensor, site] : sites_of(mtp_model(config))) {
+    sites[std::string(kMtp) + tensor] = std::string(kMtp) + site;
+  }
   return sites;
 }
 

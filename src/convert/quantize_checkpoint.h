@@ -39,7 +39,7 @@ struct CheckpointResult {
   std::string worst_loss_tensor;
 };
 
-// What CheckpointOptions::method takes: who picks the codes, and which type goes with it unless
+// What CheckpointOptions::method takes: the rounding method, and which type goes with it unless
 // told.
 struct CheckpointMethod {
   std::string name;

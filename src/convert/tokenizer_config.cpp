@@ -134,6 +134,11 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
   if (config.tokenizer_class.ends_with("Fast")) {
     config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
   }
+  // Without this key transformers ignores clean_up_tokenization_spaces where a tokenizer is BPE.
+  constexpr const char* kForcedCleanUp =
+      "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
+  require(!read_flag(json, kForcedCleanUp, source).value_or(false), source, ": ", kForcedCleanUp,
+          " is not supported: it would take spaces out of what the model writes; set it to false");
   config.add_bos = read_flag(json, "add_bos_token", source);
   config.add_eos = read_flag(json, "add_eos_token", source);
   config.add_prefix_space = read_flag(json, "add_prefix_space", source);

@@ -6,9 +6,12 @@
 #include "base/stopwatch.h"
 #include "base/text.h"
 #include "engine/scheduler.h"
+#include "model/memory_fit.h"
 
 namespace leq {
 namespace {
+
+constexpr std::int64_t kMostUnread = 64;  // hidden states of a sequence that does not draft
 
 std::string piece_of(const Tokenizer& tokenizer, Token id) {
   return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
@@ -39,15 +42,85 @@ RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft) {
   return resolve_limits(own, draft);
 }
 
+MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout) {
+  const auto find = [&](std::string_view name) { return model.file().find(name); };
+  const MemoryPlanner planner(mtp_tensors(find), model.file().name(), *model.mtp(), 0, layout,
+                              place_of(*model.mtp(), 0, 1));
+  return planner.plan(draft_limits(limits, *model.mtp()));
+}
+
 DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
     : session_(session),
       vocabulary_(vocabulary),
       prefixes_(session.state()),
-      fed_(static_cast<std::size_t>(session.limits().sequences)) {
+      fed_(static_cast<std::size_t>(session.limits().sequences)),
+      reads_hidden_(session.transformer().config().reads_hidden),
+      width_(static_cast<std::size_t>(session.transformer().config().width)),
+      hidden_(fed_.size()) {
   const auto online = session.transformer().online();
   require(online.empty(), "the draft model: ", online.empty() ? "" : online[0].linear->name,
           " has act online, which remembers wrong draft tokens; quantize it with ", Setting{"act"},
           " row");
+}
+
+// A head reads each token beside the hidden state of the one before: the first token has none.
+std::span<const Token> DraftModel::text_of(std::span<const Token> tokens) const {
+  return reads_hidden_ && !tokens.empty() ? tokens.subspan(1) : tokens;
+}
+
+void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+  HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  if (count == 0 || position > known.first + count) known = {position, {}};
+  // Tokens may be fed again.
+  const auto seen = static_cast<std::size_t>(
+      known.first + static_cast<std::int64_t>(known.rows.size() / width_) - position);
+  const auto next = rows.subspan(std::min(rows.size(), seen * width_));
+  known.rows.insert(known.rows.end(), next.begin(), next.end());
+  // Where it cannot follow.
+  const auto most = session_.limits().batch_tokens + kMostUnread;
+  forget_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
+}
+
+bool DraftModel::lags(std::int32_t sequence) const {
+  const HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  return static_cast<std::int64_t>(known.rows.size() / width_) > kMostUnread;
+}
+
+void DraftModel::forget_first(HiddenRows& known, std::int64_t rows) const {
+  if (rows <= 0) return;
+  known.rows.erase(known.rows.begin(),
+                   known.rows.begin() + rows * static_cast<std::int64_t>(width_));
+  known.first += rows;
+}
+
+// What the head reads beside the part's tokens, from the `from`-th token of the text on: zeros
+// where the large model's states are not known, since the prompt was not fed.
+void DraftModel::add_hidden(const Part& part, std::int64_t from) {
+  const std::size_t at = batch_hidden_.size();
+  batch_hidden_.resize(at + static_cast<std::size_t>(part.feed) * width_);
+  if (!part.hidden.empty()) {
+    std::ranges::copy(part.hidden, batch_hidden_.begin() + static_cast<std::ptrdiff_t>(at));
+    return;
+  }
+  const HiddenRows& known = hidden_[static_cast<std::size_t>(part.sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  for (std::int64_t i = 0; i < part.feed; ++i) {
+    const std::int64_t row = from + i - known.first;
+    if (row < 0 || row >= count) continue;
+    std::copy_n(known.rows.begin() + row * static_cast<std::int64_t>(width_), width_,
+                batch_hidden_.begin() +
+                    static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(i) * width_));
+  }
+}
+
+// Rows of tokens that the cache holds are read no more, but for the last one's: it is fed again.
+void DraftModel::forget_read(std::int32_t sequence) {
+  HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
+  const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
+  const std::int64_t read =
+      std::clamp<std::int64_t>(std::ssize(fed(sequence)) - 1 - known.first, 0, count);
+  forget_first(known, read);
 }
 
 // The sequence's cache becomes a beginning of `tokens`, the longest that is there and leaves one to
@@ -69,6 +142,7 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
 std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
                                                     std::span<const Token> tokens,
                                                     std::int64_t more, std::int64_t room) {
+  tokens = text_of(tokens);
   const std::int64_t most = session_.transformer().limits().context;
   if (tokens.empty() || std::ssize(tokens) + more > most) return std::nullopt;
   begin(sequence, tokens);
@@ -92,11 +166,15 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
 // Feeds the parts; those that are whole have a row of logits where `want` says so.
 bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
   batch_.clear();
+  batch_hidden_.clear();
   for (const Part& part : parts) {
+    if (reads_hidden_) add_hidden(part, std::ssize(fed(part.sequence)));
     batch_.add(part.sequence, part.tokens.data(), part.feed, part.whole ? want : Batch::Want::none);
   }
   try {
-    logits_ = &session_.transformer().forward(batch_, session_.state());
+    Transformer& transformer = session_.transformer();
+    logits_ = reads_hidden_ ? &transformer.forward(batch_, session_.state(), batch_hidden_)
+                            : &transformer.forward(batch_, session_.state());
   } catch (const Error& error) {
     give_up(error);
     return false;
@@ -105,6 +183,7 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
     std::vector<Token>& held = fed(part.sequence);
     const std::size_t before = held.size();
     held.insert(held.end(), part.tokens.begin(), part.tokens.end());
+    if (reads_hidden_ && part.hidden.empty()) forget_read(part.sequence);
     if (held.size() / kPageTokens > before / kPageTokens) {
       prefixes_.keep(part.sequence, held, false, false);
     }
@@ -128,10 +207,48 @@ void DraftModel::follow(std::span<const Reader> readers) {
 
 void DraftModel::draft(std::span<Writer> writers) {
   if (error_) return;
+  drafting_.clear();
+  write(writers);
+  if (reads_hidden_ && !error_) drop_drafts();
+}
+
+// What a head made of its own hidden states is made again of the large model's.
+void DraftModel::drop_drafts() {
+  for (const auto& [sequence, tokens] : drafting_) {
+    (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
+    fed(sequence).resize(tokens);
+  }
+}
+
+void DraftModel::write(std::span<Writer> writers) {
+  std::vector<Writer*> drafting;
+  std::vector<Part> parts = first_parts(writers, drafting);
+  if (parts.empty()) return;
+  std::int64_t others = -std::ssize(drafting);  // tokens that nothing is drafted after
+  for (const Part& part : parts) others += part.feed;
+  while (!parts.empty()) {
+    const Stopwatch watch;
+    if (!forward(parts, Batch::Want::last)) return;
+    // What the replies have; draft tokens after it may be wrong.
+    if (drafting_.empty()) {
+      for (const Part& part : parts) {
+        session_.state().only_checkpoint(part.sequence);
+        drafting_.emplace_back(part.sequence, fed(part.sequence).size());
+      }
+    }
+    if (!draw(drafting)) return;
+    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
+    const std::vector<std::size_t> rows = take_draws(drafting);
+    parts = next_parts(drafting, rows);
+  }
+}
+
+// What the writers lack; those of them that can draft then.
+std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
+                                                      std::vector<Writer*>& drafting) {
   pages_ = 0;
   std::int64_t room = session_.limits().batch_tokens;
   std::vector<Part> parts;
-  std::vector<Writer*> drafting;
   for (Writer& writer : writers) {
     if (writer.most == 0) continue;
     const auto part = part_of(writer.sequence, writer.reply->context(), writer.most, room);
@@ -140,33 +257,50 @@ void DraftModel::draft(std::span<Writer> writers) {
     parts.push_back(*part);
     if (part->whole) drafting.push_back(&writer);
   }
-  if (parts.empty()) return;
-  std::int64_t others = session_.limits().batch_tokens - room - std::ssize(drafting);
-  for (bool first = true;;) {
-    const Stopwatch watch;
-    if (!forward(parts, Batch::Want::last)) return;
-    if (first) {
-      // What the reply has; draft tokens after it may be wrong.
-      for (const Part& part : parts) session_.state().only_checkpoint(part.sequence);
-    }
-    first = false;
-    if (!draw(drafting)) return;
-    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
-    std::size_t row = 0;
-    std::erase_if(drafting, [&](Writer* writer) {
-      Token drawn = drawn_[row++];
-      if (drawn < 0) return true;
-      const std::size_t index = writer->drafts.size();
-      if (index < writer->script.size()) drawn = writer->script[index];
-      writer->drafts.push_back(drawn);
-      return std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
-    });
-    if (drafting.empty()) return;
-    parts.clear();
-    for (const Writer* writer : drafting) {
-      parts.push_back({writer->sequence, std::span(writer->drafts).last(1), 1, true});
-    }
+  return parts;
+}
+
+// The drawn tokens become drafts. Those who go on stay; the row of each among the step's outputs.
+std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) {
+  std::size_t row = 0;
+  std::vector<std::size_t> rows;
+  std::erase_if(drafting, [&](Writer* writer) {
+    const std::size_t own = row++;
+    Token drawn = drawn_[own];
+    if (drawn < 0) return true;
+    const std::size_t index = writer->drafts.size();
+    if (index < writer->script.size()) drawn = writer->script[index];
+    writer->drafts.push_back(drawn);
+    const bool ends = std::ssize(writer->drafts) >= writer->most || writer->reply->ends_with(drawn);
+    if (!ends) rows.push_back(own);
+    return ends;
+  });
+  return rows;
+}
+
+// Each writer's last draft, and what a head reads beside it.
+std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
+                                                     std::span<const std::size_t> rows) {
+  std::vector<Part> parts;
+  if (drafting.empty() || (reads_hidden_ && !fetch_own_hidden())) return parts;
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    const Writer& writer = *drafting[i];
+    parts.push_back({writer.sequence, std::span(writer.drafts).last(1), 1, true});
+    if (!reads_hidden_) continue;
+    parts.back().hidden = std::span(own_hidden_).subspan(rows[i] * width_, width_);
   }
+  return parts;
+}
+
+bool DraftModel::fetch_own_hidden() {
+  own_hidden_.resize(batch_.outputs.size() * width_);
+  try {
+    session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
+  } catch (const Error& error) {
+    give_up(error);
+    return false;
+  }
+  return true;
 }
 
 // A draw for each row of logits, as the reply's own would be.
@@ -212,6 +346,7 @@ void DraftModel::leave(std::int32_t sequence) {
   prefixes_.keep(sequence, fed(sequence), true);
   session_.state().drop(sequence);
   fed(sequence).clear();
+  hidden_[static_cast<std::size_t>(sequence)] = {};
 }
 
 void DraftModel::give_up(const Error& error) {

@@ -215,8 +215,9 @@ void Engine::follow_prompts(const std::vector<Feed>& parts) {
   std::vector<DraftModel::Reader> readers;
   for (const Feed& part : parts) {
     const auto found = active_.find(part.id);
-    if (part.tokens == 1 || found == active_.end()) continue;
+    if (found == active_.end()) continue;
     const Active& active = *found->second;
+    if (part.tokens == 1 && !(active.running() && speculator_.lags(active.sequence))) continue;
     if (!active.running() || active.request.sampling.mirostat != 0) continue;
     const auto length = static_cast<std::size_t>(session_.cache().length(active.sequence));
     readers.push_back({active.sequence, active.reply.context().first(length)});

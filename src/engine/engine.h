@@ -130,8 +130,10 @@ class Engine {
   void fetch_logits(const std::vector<Feed>& parts, const Rows& logits);
   void report_logits(const Active& active, std::span<const Token> taken, std::int64_t first_row);
   void take(Active& active, const Feed& part, std::span<const Token> drawn, const Rows& logits,
-            std::int64_t first_row);
+            std::int64_t first_row, std::int64_t first_in_batch = 0);
   void count_prompt(Active& active, const Feed& part, std::int64_t fed);
+  void fetch_hidden();
+  void show_hidden(const Active& active, const Feed& part, std::int64_t first, std::int64_t right);
   void count_drafts(Active& active, std::int64_t checked, std::int64_t right);
 
   // A step begun before the host has its token (engine_ahead.cpp).
@@ -169,6 +171,7 @@ class Engine {
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
   std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants them
+  std::vector<float> hidden_;      // [rows][W] that a draft model reads
 };
 
 }  // namespace leq

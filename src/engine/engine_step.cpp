@@ -1,5 +1,6 @@
 // One step over a batch: its parts are fed, tokens drawn, and replies take what holds of them.
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "backend/checks.h"
@@ -39,16 +40,18 @@ void Engine::run(std::vector<Feed> parts) {
   try {
     draw(parts, *logits);
     fetch_logits(parts, *logits);
+    fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
   } catch (const Error& error) {  // of the device
     return fail(parts, error);
   }
-  std::int64_t row = 0;
+  std::int64_t row = 0, first = 0;  // of the logits, of the batch
   for (const Feed& part : parts) {
     const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
     take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,
-         row);
+         row, first);
     row += rows;
+    first += part.tokens + part.drafts;
   }
 }
 
@@ -95,6 +98,28 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
   session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
 }
 
+// The hidden states of the step's rows, where a draft model reads them.
+void Engine::fetch_hidden() {
+  if (!speculator_.reads_hidden()) return;
+  const ModelConfig& config = session_.transformer().config();
+  std::vector<std::int32_t> rows(batch_.tokens.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  hidden_.resize(rows.size() * static_cast<std::size_t>(config.width));
+  session_.transformer().normed_hidden(rows, hidden_);
+}
+
+// Those of the part's tokens and its right drafts, which begin with row `first` of the batch.
+void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t first,
+                         std::int64_t right) {
+  if (!speculator_.reads_hidden()) return;
+  const std::int64_t width = session_.transformer().config().width;
+  const std::int64_t before = settled_length(active) - part.drafts - part.tokens;
+  speculator_.saw(
+      active.sequence, before,
+      std::span(hidden_).subspan(static_cast<std::size_t>(first * width),
+                                 static_cast<std::size_t>((part.tokens + right) * width)));
+}
+
 // Row i of the part's logits gave the i-th of the taken tokens.
 void Engine::report_logits(const Active& active, std::span<const Token> taken,
                            std::int64_t first_row) {
@@ -136,10 +161,13 @@ void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t rig
 
 // The reply takes its draws for as long as the draft tokens before them were right.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
-                  const Rows& logits, std::int64_t first_row) {
+                  const Rows& logits, std::int64_t first_row, std::int64_t first_in_batch) {
   const std::int64_t fed = settled_length(active) - part.drafts;
   count_prompt(active, part, fed);
-  if (!part.draws) return remember(active, false);
+  if (!part.draws) {
+    show_hidden(active, part, first_in_batch, 0);
+    return remember(active, false);
+  }
 
   const std::size_t before = active.reply.tokens().size();
   std::int64_t right = 0;
@@ -169,6 +197,7 @@ void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn
     if (!drafted || active.reply.stopped() != StopReason::none) break;
   }
   count_drafts(active, part.drafts, right);
+  show_hidden(active, part, first_in_batch, right);
   const bool ended = active.reply.stopped() != StopReason::none;
   if (ended) drop_ahead();
   if (!ahead_) {

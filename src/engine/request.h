@@ -25,7 +25,9 @@ inline constexpr std::int64_t kMaxDraftTokens = 16;
 struct EngineOptions {
   bool reuse_prefixes = true;
   bool speculate = true;
-  // A small model with the same vocabulary (require_same_vocabulary), which drafts too. Its limits
+  bool find_drafts = true;  // in the text
+  // A small model with the same vocabulary (require_same_vocabulary), which drafts too, or the
+  // model's own head of multi-token prediction (make_mtp_session). Its limits
   // are those of draft_limits; it must outlive the engine, which alone uses its cache.
   Session* draft = nullptr;
   std::int64_t max_draft_tokens = kMaxDraftTokens;  // of one reply in one step, at most so many

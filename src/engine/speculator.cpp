@@ -25,7 +25,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
     Drafts& own = *writer.drafts;
     own.tokens.clear();
     const std::int64_t most = take_expected(writer) ? 0 : most_found(writer);
-    found.push_back(own.proposer.propose(writer.reply->context(), most));
+    found.push_back(own.proposer.propose(writer.reply->context(), options_.find_drafts ? most : 0));
     offers.push_back({std::ssize(found.back().tokens), own.record.right_share(found.back().kind),
                       drafts() ? most : 0, own.record.right_share(kDrafted)});
   }
@@ -91,6 +91,10 @@ std::vector<Token> Speculator::script_of(const Writer& writer) const {
     script.push_back(dice < replay.draft_share ? replay.tokens[i] : other);
   }
   return script;
+}
+
+void Speculator::saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+  draft_->saw(sequence, position, rows);
 }
 
 void Speculator::follow(std::span<const DraftModel::Reader> prompts) {

@@ -43,6 +43,10 @@ class Speculator {
   // The draft model reads prompts as they are fed, not when it is to say what follows them.
   void follow(std::span<const DraftModel::Reader> prompts);
   bool follows() const { return draft_.has_value(); }
+  // DraftModel::saw, where reads_hidden().
+  bool reads_hidden() const { return drafts() && draft_->reads_hidden(); }
+  void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
+  bool lags(std::int32_t sequence) const { return draft_ && draft_->lags(sequence); }
   // The sequence is somebody else's from now on.
   void leave(std::int32_t sequence);
   // Whether a draft model makes tokens, and why it makes no more.

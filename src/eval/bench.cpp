@@ -90,7 +90,9 @@ BenchWork bench_work(Session& session, const BenchTest& test) {
   work.weight_bytes = session.weights().bytes_of_step(test.sequences);
   work.prompt_bytes = session.weights().bytes_of_step(session.limits().batch_tokens);
   const ModelConfig& config = session.transformer().config();
-  const std::uint64_t of_sequence = cache_bytes(session, test.depth) + fixed_state_bytes(config);
+  const FixedStates* states = session.state().fixed();
+  const std::uint64_t of_sequence =
+      cache_bytes(session, test.depth) + (states != nullptr ? states->bytes_each() : 0);
   work.kv_bytes = of_sequence * static_cast<std::uint64_t>(test.sequences);
   work.block_operations = 2.0 * active_linear_parameters(config);
   work.head_operations = 2.0 * static_cast<double>(config.vocab * config.width);

@@ -25,8 +25,9 @@ double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (const LinearSite& site : linear_sites(config, layer)) {
       for (const LinearSpec& weight : site.weights) {
-        add(layer_tensor(layer, weight.name), share.of(weight.axis, weight.outputs),
-            weight.outputs, weight.share);
+        for (const Slice& rows : share.rows(weight.axis, weight.outputs)) {
+          add(layer_tensor(layer, weight.name), rows, weight.outputs, weight.share);
+        }
       }
     }
   }

@@ -28,7 +28,9 @@ enum class Family : std::uint8_t {
   qwen3,
   mixtral,
   qwen3_moe,
-  qwen3_5
+  qwen3_5,
+  qwen3_5_moe,
+  ministral3
 };
 
 // Public configurations. Counts are parameters as the publishers state them; a test compares.
@@ -40,12 +42,13 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
   std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is that of an expert then
-  DeltaNetConfig delta = {};  // of layers that do not attend: three of four, where it is given
+  DeltaNetConfig delta = {};       // of layers that do not attend: three of four, where it is given
+  std::int64_t shared_hidden = 0;  // of an expert of every token
 };
 constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
 
-constexpr std::array<PublishedShape, 12> kShapes = {{
+constexpr std::array<PublishedShape, 14> kShapes = {{
     {"gpt2-124m", Family::gpt2, 12, 768, 12, 12, 64, 3072, 50257, 1024, 10000, 1e-5f, true},
     {"llama-110m", Family::llama, 12, 768, 12, 12, 64, 2048, 32000, 1024, 10000, 1e-5f, true},
     {"tinyllama-1.1b", Family::llama, 22, 2048, 32, 4, 64, 5632, 32000, 2048, 10000, 1e-5f, false},
@@ -90,9 +93,53 @@ constexpr std::array<PublishedShape, 12> kShapes = {{
      0,
      0,
      {16, 32, 128, 128, 4}},
+    {"qwen3.6-35b-a3b",
+     Family::qwen3_5_moe,
+     40,
+     2048,
+     16,
+     2,
+     256,
+     512,
+     248320,
+     262144,
+     1e7,
+     1e-6f,
+     false,
+     256,
+     8,
+     {16, 32, 128, 128, 4},
+     512},
+    {"ministral-8b", Family::ministral3, 34, 4096, 32, 8, 128, 14336, 131072, 262144, 1e6, 1e-5f,
+     false},
 }};
-constexpr std::array<std::string_view, 8> kFamilyNames = {
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "mixtral", "qwen3_moe", "qwen3.5"};
+constexpr std::array<std::string_view, 10> kFamilyNames = {
+    "gpt2",    "llama",     "mistral", "qwen2",       "qwen3",
+    "mixtral", "qwen3_moe", "qwen3.5", "qwen3.5_moe", "ministral3"};
+
+// Of Ministral 3 in all sizes.
+RopeScaling ministral_rope() {
+  RopeScaling scaling = {.kind = RopeScalingKind::yarn, .factor = 16};
+  scaling.original_context = 16384;
+  scaling.mscale = scaling.mscale_all_dim = 1;
+  return scaling;
+}
+
+// Three of four layers by Gated DeltaNet, experts in all, as the shape has them.
+void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (shape.experts > 0) {
+      layers[i].mlp = ExpertsMlpConfig{.experts = shape.experts,
+                                       .active = shape.active,
+                                       .hidden = shape.hidden,
+                                       .normalized = true,
+                                       .shared_hidden = shape.shared_hidden};
+    }
+    const bool attends =
+        shape.delta.key_heads == 0 || (i + 1) % std::size_t{kAttentionInterval} == 0;
+    if (!attends) layers[i].mixer = shape.delta;
+  }
+}
 
 // A tensor with its planes at offsets from 0; the views get their addresses later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
@@ -195,25 +242,19 @@ ModelConfig synthetic_config(std::string_view name, std::int64_t layers) {
       .qkv_bias = gpt2 || found->family == Family::qwen2,
       .output_bias = gpt2};
   uniform.mlp = {.hidden = found->hidden, .gated = !gpt2, .bias = gpt2};
-  if (found->family == Family::qwen3_5) {
-    uniform.attention.qk_norm = uniform.attention.output_gate = true;
-    uniform.attention.rotary_dims = static_cast<std::int32_t>(found->head_dim / 4);
-  }
-  config.layers = uniform.layers();
-  for (LayerConfig& layer : config.layers) {
-    if (found->experts == 0) break;
-    layer.mlp = ExpertsMlpConfig{.experts = found->experts,
-                                 .active = found->active,
-                                 .hidden = found->hidden,
-                                 .normalized = true};
-  }
   if (found->delta.key_heads > 0) {
     require(uniform.count >= kAttentionInterval, "synthetic shape ", name, ": layers=", layers,
             ": expected at least ", kAttentionInterval, ", of which one attends");
-    for (std::size_t i = 0; i < config.layers.size(); ++i) {
-      if ((i + 1) % kAttentionInterval != 0) config.layers[i].mixer = found->delta;
-    }
+    uniform.attention.qk_norm = uniform.attention.output_gate = true;
+    uniform.attention.rotary_dims = static_cast<std::int32_t>(found->head_dim / 4);
   }
+  if (found->family == Family::ministral3) {
+    config.rope_scaling = ministral_rope();
+    uniform.attention.temperature = {.beta = 0.1, .period = config.rope_scaling.original_context};
+  }
+  config.layers = uniform.layers();
+  place_layers(*found, config.layers);
+  if (found->delta.key_heads > 0) config.mtp = config.layers[kAttentionInterval - 1];
   config.width = found->width;
   config.heads = found->heads;
   config.kv_heads = found->kv_heads;

@@ -16,8 +16,8 @@ struct CompressedTensors {
   Json config;  // quantization_config of config.json
 };
 
-// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, a scale
-// for each row; else f32. Throws Error naming the first linear whose codes or inputs the
+// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, a
+// scale for each row; else f32. Throws Error naming the first linear whose codes or inputs the
 // formats do not hold, and what to quantize instead. `model` outlives the tensors.
 CompressedTensors compressed_tensors(const Model& model, const Family& family,
                                      bool quantized_inputs);

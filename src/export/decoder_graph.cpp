@@ -35,7 +35,8 @@ void DecoderGraph::build() {
   x = norm(x, "final_norm", config_.norm);
   const Value logits = linears_.logits(x, config_.tied);
   const OnnxDim batch = options_.tokens > 0 ? OnnxDim(std::int64_t{1}) : OnnxDim("batch_size");
-  const OnnxDim tokens = options_.tokens > 0 ? OnnxDim(options_.tokens) : OnnxDim("sequence_length");
+  const OnnxDim tokens =
+      options_.tokens > 0 ? OnnxDim(options_.tokens) : OnnxDim("sequence_length");
   graph_.output(logits, "logits", OnnxType::f32, {batch, tokens, config_.vocab});
 }
 
@@ -78,9 +79,8 @@ Value DecoderGraph::rotated(Value x, bool back) {
     std::vector<float> hadamard;
     for (std::int64_t i = 0; i < block; ++i) {
       for (std::int64_t j = 0; j < block; ++j) {
-        hadamard.push_back(__builtin_popcountll(static_cast<unsigned long long>(i & j)) % 2 == 0
-                               ? 1.0f
-                               : -1.0f);
+        hadamard.push_back(
+            __builtin_popcountll(static_cast<unsigned long long>(i & j)) % 2 == 0 ? 1.0f : -1.0f);
       }
     }
     graph_.floats("rotation.hadamard", {block, block}, hadamard);
@@ -127,8 +127,8 @@ Value DecoderGraph::mixer(std::int64_t layer, Value x) {
       k = norm(k, prefix + "k_norm", config_.norm);
     }
     if (attention.rotary) {
-      q = turned(q);
-      k = turned(k);
+      q = roped(q);
+      k = roped(k);
     }
     k = with_past(layer, "key", k);
     const Value v = with_past(layer, "value", heads_of(qkv[2], config_.kv_heads));
@@ -150,10 +150,8 @@ Value DecoderGraph::mlp(std::int64_t layer, Value x) {
   } else {  // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
     const Value u = linears_.outputs(prefix, {"up"}, normed).front();
     const Value cube = graph_.add("Mul", {graph_.add("Mul", {u, u}), u});
-    const Value inner = graph_.add(
-        "Add", {u, graph_.add("Mul", {cube, graph_.scalar(0.044715f)})});
-    const Value tanh =
-        graph_.add("Tanh", {graph_.add("Mul", {inner, graph_.scalar(0.79788456f)})});
+    const Value inner = graph_.add("Add", {u, graph_.add("Mul", {cube, graph_.scalar(0.044715f)})});
+    const Value tanh = graph_.add("Tanh", {graph_.add("Mul", {inner, graph_.scalar(0.79788456f)})});
     const Value half = graph_.add("Mul", {u, graph_.scalar(0.5f)});
     product = graph_.add("Mul", {half, graph_.add("Add", {tanh, graph_.scalar(1.0f)})});
   }

@@ -15,16 +15,16 @@
 namespace leq {
 
 struct GraphOptions {
-  bool past = true;              // keys and values of earlier positions are inputs and outputs
+  bool past = true;               // keys and values of earlier positions are inputs and outputs
   bool quantized_inputs = false;  // inputs of linears are quantized as the file says
-  std::int64_t tokens = 0;       // of a graph of fixed shape
-  std::int64_t context = 0;      // positions that the rotary frequencies are made for
+  std::int64_t tokens = 0;        // of a graph of fixed shape
+  std::int64_t context = 0;       // positions that the rotary frequencies are made for
 };
 
 // Inputs: input_ids [B, S], attention_mask [B, P + S] (1: a token, 0: padding), position_ids
-// [B, S], past_key_values.I.key and .value [B, H_kv, P, d]; outputs: logits [B, S, V], present.I.key
-// and .value [B, H_kv, P + S, d]. Without a past those of P are absent; a graph of fixed shape has
-// input_ids [1, S] alone.
+// [B, S], past_key_values.I.key and .value [B, H_kv, P, d]; outputs: logits [B, S, V],
+// present.I.key and .value [B, H_kv, P + S, d]. Without a past those of P are absent; a graph of
+// fixed shape has input_ids [1, S] alone.
 class DecoderGraph {
  public:
   DecoderGraph(const Model& model, const ExportTarget& target, const GraphOptions& options,
@@ -35,9 +35,9 @@ class DecoderGraph {
   // What all layers read.
   struct Shared {
     Value ids, positions, attention_mask;
-    Value cosines, sines;                   // [B or 1, 1, S, d/2]; contrib: tables [context, d/2]
-    std::map<std::int32_t, Value> masks;    // by window: [B or 1, 1, G S, P + S], added to scores
-    Value past_lengths, total_length;       // contrib
+    Value cosines, sines;                 // [B or 1, 1, S, d/2]; contrib: tables [context, d/2]
+    std::map<std::int32_t, Value> masks;  // by window: [B or 1, 1, G S, P + S], added to scores
+    Value past_lengths, total_length;     // contrib
   };
 
   void add_inputs();
@@ -55,7 +55,7 @@ class DecoderGraph {
   Value mlp(std::int64_t layer, Value x);
 
   Value heads_of(const Value& x, std::int64_t heads);
-  Value turned(const Value& x);
+  Value roped(const Value& x);
   Value with_past(std::int64_t layer, const char* part, const Value& x);
   Value attention(std::int64_t layer, Value q, Value k, Value v, std::int32_t window);
   Value contrib_attention(std::int64_t layer, const std::vector<Value>& qkv,

@@ -65,8 +65,8 @@ void DecoderGraph::add_fixed_rotary(const std::vector<float>& inv_freq, float fa
 void DecoderGraph::add_lengths() {
   const Value counts = graph_.add("ReduceSum", {shared_.attention_mask, graph_.integers({1})},
                                   {{"keepdims", std::int64_t{0}}});
-  shared_.past_lengths = graph_.add("Cast", {graph_.add("Sub", {counts, graph_.integer(1)})},
-                                    to_type(OnnxType::i32));
+  shared_.past_lengths =
+      graph_.add("Cast", {graph_.add("Sub", {counts, graph_.integer(1)})}, to_type(OnnxType::i32));
   const Value shape = graph_.add("Shape", {shared_.attention_mask});
   const Value total = graph_.add("Gather", {shape, graph_.integer(1)});
   shared_.total_length = graph_.add("Cast", {total}, to_type(OnnxType::i32));
@@ -85,8 +85,8 @@ Value DecoderGraph::mask_of(std::int32_t window) {
   const Value total = length(shared_.attention_mask);
   const Value first = graph_.add("Sub", {total, length(shared_.ids)});
   const Value one = graph_.integer(1);
-  const Value queries = graph_.add("Unsqueeze", {graph_.add("Range", {first, total, one}),
-                                                 graph_.integers({1})});
+  const Value queries =
+      graph_.add("Unsqueeze", {graph_.add("Range", {first, total, one}), graph_.integers({1})});
   const Value keys = graph_.add("Range", {graph_.integer(0), total, one});
   const Value distance = graph_.add("Sub", {queries, keys});  // [S, P + S]
   Value seen = graph_.add("GreaterOrEqual", {distance, graph_.integer(0)});
@@ -97,8 +97,7 @@ Value DecoderGraph::mask_of(std::int32_t window) {
       "Unsqueeze", {graph_.add("Cast", {shared_.attention_mask}, to_type(OnnxType::boolean)),
                     graph_.integers({1, 2})});
   seen = graph_.add("And", {seen, tokens});  // [B, 1, S, P + S]
-  const Value mask =
-      graph_.add("Where", {seen, graph_.scalar(0.0f), graph_.scalar(kHidden)});
+  const Value mask = graph_.add("Where", {seen, graph_.scalar(0.0f), graph_.scalar(kHidden)});
   return shared_.masks[window] = grouped_mask(mask);
 }
 
@@ -129,14 +128,14 @@ Value DecoderGraph::heads_of(const Value& x, std::int64_t heads) {
 }
 
 // RoPE of [B, heads, S, d]: pairs (i, i + d/2).
-Value DecoderGraph::turned(const Value& x) {
-  const auto halves = graph_.add_many("Split", {x}, 2,
-                                      {{"axis", std::int64_t{-1}}, {"num_outputs", std::int64_t{2}}});
+Value DecoderGraph::roped(const Value& x) {
+  const auto halves = graph_.add_many(
+      "Split", {x}, 2, {{"axis", std::int64_t{-1}}, {"num_outputs", std::int64_t{2}}});
   const auto product = [&](const Value& a, const Value& b) { return graph_.add("Mul", {a, b}); };
-  const Value first = graph_.add("Sub", {product(halves[0], shared_.cosines),
-                                         product(halves[1], shared_.sines)});
-  const Value second = graph_.add("Add", {product(halves[1], shared_.cosines),
-                                          product(halves[0], shared_.sines)});
+  const Value first =
+      graph_.add("Sub", {product(halves[0], shared_.cosines), product(halves[1], shared_.sines)});
+  const Value second =
+      graph_.add("Add", {product(halves[1], shared_.cosines), product(halves[0], shared_.sines)});
   return graph_.add("Concat", {first, second}, {{"axis", std::int64_t{-1}}});
 }
 
@@ -149,16 +148,14 @@ void DecoderGraph::add_past_input(std::int64_t layer, const char* part) {
 Value DecoderGraph::with_past(std::int64_t layer, const char* part, const Value& x) {
   if (!options_.past) return x;
   add_past_input(layer, part);
-  const Value all =
-      graph_.add("Concat", {past_name(layer, part), x}, {{"axis", std::int64_t{2}}});
+  const Value all = graph_.add("Concat", {past_name(layer, part), x}, {{"axis", std::int64_t{2}}});
   graph_.output(all, present_name(layer, part), OnnxType::f32,
                 {"batch_size", config_.kv_heads, "total_sequence_length", config_.head_dim});
   return all;
 }
 
 // q [B, H, S, d], k and v [B, H_kv, T, d] -> [B, S, H d]
-Value DecoderGraph::attention(std::int64_t layer, Value q, Value k, Value v,
-                              std::int32_t window) {
+Value DecoderGraph::attention(std::int64_t layer, Value q, Value k, Value v, std::int32_t window) {
   const std::int64_t d = config_.head_dim;
   const Value mask = mask_of(window);
   graph_.scope("layers." + std::to_string(layer) + ".");
@@ -168,8 +165,8 @@ Value DecoderGraph::attention(std::int64_t layer, Value q, Value k, Value v,
   if (grouped) q = graph_.add("Reshape", {q, graph_.integers({0, config_.kv_heads, -1, d})});
   const Value scores =
       graph_.add("MatMul", {q, graph_.add("Transpose", {k}, kColumnsFirst)});  // [B, H_kv, G S, T]
-  const Value shares = graph_.add("Softmax", {graph_.add("Add", {scores, mask})},
-                                  {{"axis", std::int64_t{-1}}});
+  const Value shares =
+      graph_.add("Softmax", {graph_.add("Add", {scores, mask})}, {{"axis", std::int64_t{-1}}});
   Value out = graph_.add("MatMul", {shares, v});
   if (grouped) out = graph_.add("Reshape", {out, graph_.integers({0, config_.heads, -1, d})});
   out = graph_.add("Transpose", {out}, kHeadsFirst);
@@ -184,8 +181,7 @@ Value DecoderGraph::contrib_attention(std::int64_t layer, const std::vector<Valu
     const auto normed = [&](const Value& x, std::int64_t heads, const char* part) {
       const Value cut =
           graph_.add("Reshape", {x, graph_.integers({0, 0, heads, config_.head_dim})});
-      const Value out =
-          norm(cut, "layers." + std::to_string(layer) + "." + part, config_.norm);
+      const Value out = norm(cut, "layers." + std::to_string(layer) + "." + part, config_.norm);
       return graph_.add("Reshape", {out, graph_.integers({0, 0, heads * config_.head_dim})});
     };
     q = normed(q, config_.heads, "q_norm");
@@ -205,8 +201,8 @@ Value DecoderGraph::contrib_attention(std::int64_t layer, const std::vector<Valu
                                {"do_rotary", std::int64_t{attention.rotary ? 1 : 0}}};
   if (attention.window > 0) attributes["local_window_size"] = std::int64_t{attention.window};
   if (attention.rotary) inputs.insert(inputs.end(), {shared_.cosines, shared_.sines});
-  const auto outputs = graph_.add_many("GroupQueryAttention", inputs, 3, attributes,
-                                       std::string(kContribDomain));
+  const auto outputs =
+      graph_.add_many("GroupQueryAttention", inputs, 3, attributes, std::string(kContribDomain));
   const std::vector<OnnxDim> dims = {"batch_size", config_.kv_heads, "total_sequence_length",
                                      config_.head_dim};
   graph_.output(outputs[1], present_name(layer, "key"), OnnxType::f32, dims);

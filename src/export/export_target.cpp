@@ -13,9 +13,11 @@ namespace {
 
 // What the NNAPI execution provider of ONNX Runtime takes, of what decoders need.
 const std::vector<std::string_view> kNnapiOperators = {
-    "Add",     "Concat",  "Div",     "DequantizeLinear", "Gather", "Identity",
-    "MatMul",  "Max",     "Mul",     "QuantizeLinear", "ReduceMean", "Reshape", "Sigmoid",
-    "Softmax", "Split",   "Sqrt",    "Sub",     "Tanh",  "Transpose"};
+    "Add",     "Concat",         "Div",        "DequantizeLinear",
+    "Gather",  "Identity",       "MatMul",     "Max",
+    "Mul",     "QuantizeLinear", "ReduceMean", "Reshape",
+    "Sigmoid", "Softmax",        "Split",      "Sqrt",
+    "Sub",     "Tanh",           "Transpose"};
 
 const std::array<ExportTarget, 4>& targets() {
   static const std::array<ExportTarget, 4> table = {{
@@ -86,6 +88,13 @@ void check_inputs(const StoredTensor& tensor, const ExportTarget& target) {
        target.static_inputs_only ? "" : ", or export with inputs in f32");
 }
 
+// Whether DecoderGraph has the layer's computation.
+bool in_graphs(const LayerConfig& layer) {
+  const AttentionConfig* attention = layer.attention();
+  return attention != nullptr && layer.dense_mlp() != nullptr && !attention->output_gate &&
+         attention->rotary_dims == 0 && attention->temperature.period == 0;
+}
+
 void check_one_scale(const StoredTensor& tensor, const ExportTarget& target) {
   if (!target.one_scale) return;
   if (weight_codes(tensor.view).one_scale()) return;
@@ -108,11 +117,13 @@ const ExportTarget& find_export_target(std::string_view name) {
 
 void check_export_target(const Model& model, const ExportTarget& target, bool quantized_inputs) {
   const ModelConfig& config = model.config();
+  require(config.post_norm_eps == 0 && config.logit_cap.cap == 0, config.family,
+          ": exported graphs hold no norms behind sublayers and no capped logits");
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     const std::string place = "layer " + std::to_string(layer);
-    require(config.layer(layer).attention() != nullptr && config.layer(layer).dense_mlp() != nullptr,
-            place, ": exported graphs hold softmax attention and dense MLPs; this layer is of another "
-            "kind");
+    require(in_graphs(config.layer(layer)), place,
+            ": exported graphs hold softmax attention and dense MLPs; this layer is of another "
+            "kind, which a folder of Hugging Face holds");
     for (const LinearSite& site : linear_sites(config, layer)) {
       for (const LinearSpec& linear : site.weights) {
         const StoredTensor& tensor = *model.file().find(layer_tensor(layer, linear.name));

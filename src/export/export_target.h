@@ -15,14 +15,15 @@ namespace leq {
 
 struct ExportTarget {
   std::string_view name;
-  bool contrib = false;         // MatMulNBits and GroupQueryAttention of com.microsoft
+  bool contrib = false;          // MatMulNBits and GroupQueryAttention of com.microsoft
   bool float_embedding = false;  // rows are looked up in f32, not among codes
-  bool dynamic_inputs = true;   // inputs of linears may be quantized with scales computed in the graph
-  bool zero_points = true;      // codes with zero points
-  bool grouped_int8 = true;     // 8-bit weights may have scales of groups
-  bool one_scale = false;       // 8-bit weights with one scale for a whole weight, and nothing finer
-  bool static_inputs_only = false;  // every linear of a layer has inputs with a stored scale
-  bool fixed_shape = false;     // no sizes left open: one sequence of a fixed length, no past
+  bool dynamic_inputs =
+      true;                  // inputs of linears may be quantized with scales computed in the graph
+  bool zero_points = true;   // codes with zero points
+  bool grouped_int8 = true;  // 8-bit weights may have scales of groups
+  bool one_scale = false;    // 8-bit weights with one scale for a whole weight, and nothing finer
+  bool static_inputs_only = false;    // every linear of a layer has inputs with a stored scale
+  bool fixed_shape = false;           // no sizes left open: one sequence of a fixed length, no past
   std::vector<int> int4_blocks = {};  // columns of a scale of 4-bit weights; empty: no 4 bits
   std::vector<std::string_view> operators = {};  // all that it has; empty: not checked
 };

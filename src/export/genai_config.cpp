@@ -11,8 +11,8 @@ Json decoder_config(const ModelConfig& config) {
                  {"past_key_names", "past_key_values.%d.key"},
                  {"past_value_names", "past_key_values.%d.value"}};
   if (config.learned_positions) inputs["position_ids"] = "position_ids";
-  return {{"session_options", Json::object({{"log_id", "onnxruntime-genai"},
-                                            {"provider_options", Json::array()}})},
+  return {{"session_options",
+           Json::object({{"log_id", "onnxruntime-genai"}, {"provider_options", Json::array()}})},
           {"filename", "model.onnx"},
           {"head_size", config.head_dim},
           {"hidden_size", config.width},

@@ -30,9 +30,8 @@ class GraphBuilder {
   // One of com.microsoft.
   Value add_contrib(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes);
   // With several outputs, of ai.onnx or of `domain`.
-  std::vector<Value> add_many(const std::string& op, std::vector<Value> inputs,
-                              std::size_t outputs, OnnxAttributes attributes,
-                              const std::string& domain = "");
+  std::vector<Value> add_many(const std::string& op, std::vector<Value> inputs, std::size_t outputs,
+                              OnnxAttributes attributes, const std::string& domain = "");
   // The value under another name, one of the graph's outputs.
   void output(const Value& value, const std::string& name, OnnxType type,
               std::vector<OnnxDim> dims);
@@ -44,7 +43,7 @@ class GraphBuilder {
   Value floats(const std::string& name, std::vector<std::int64_t> dims,
                std::span<const float> values);
   Value scalar(float value);
-  Value integer(std::int64_t value);                   // a scalar
+  Value integer(std::int64_t value);                        // a scalar
   Value integers(const std::vector<std::int64_t>& values);  // a vector
 
   bool has_tensor(const std::string& name) const { return names_.contains(name); }

@@ -39,6 +39,38 @@ std::int64_t block_of_row(std::int64_t columns) {
   return 32;
 }
 
+// A weight as MatMulNBits has it: unsigned codes [N][blocks][block], the last block filled up with
+// codes of value 0; leq's own codes and scales, those of a row repeated for its blocks.
+struct NbitsBlocks {
+  std::vector<std::int16_t> codes;
+  std::vector<float> scales;     // [N][blocks]
+  std::vector<std::byte> zeros;  // packed row by row
+};
+
+NbitsBlocks nbits_blocks(const WeightCodes& codes, std::int64_t block) {
+  const std::int64_t blocks = (codes.columns + block - 1) / block;
+  const int offset = codes.is_signed ? 1 << (codes.bits - 1) : 0;
+  NbitsBlocks out;
+  for (std::int64_t row = 0; row < codes.rows; ++row) {
+    std::vector<std::int16_t> row_zeros;
+    for (std::int64_t i = 0; i < blocks; ++i) {
+      const auto at = static_cast<std::size_t>(row * codes.blocks + (codes.by_row() ? 0 : i));
+      const int zero = codes.is_signed ? 0 : codes.zeros[at];
+      out.scales.push_back(codes.scales[at]);
+      row_zeros.push_back(static_cast<std::int16_t>(zero));
+      for (std::int64_t k = i * block; k < (i + 1) * block; ++k) {
+        const int code = k < codes.columns
+                             ? codes.codes[static_cast<std::size_t>(row * codes.columns + k)]
+                             : zero;
+        out.codes.push_back(static_cast<std::int16_t>(code + offset));
+      }
+    }
+    const auto bytes = code_bytes(row_zeros, codes.bits);
+    out.zeros.insert(out.zeros.end(), bytes.begin(), bytes.end());
+  }
+  return out;
+}
+
 }  // namespace
 
 const StoredTensor& GraphLinears::stored(const std::string& name) const {
@@ -93,23 +125,24 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   if (!has_stored_scale(act)) {
     const std::int64_t group = scale_columns(act);
     if (!target_.dynamic_inputs) return x;  // the head alone: check_export_target
-    return dynamic(x, first.view.columns, group == 0 ? first.view.columns : group);
+    return dynamically_quantized(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
   // QuantizeLinear ends at -128, leq's codes at -127.
   const Value cut = graph_.add("Max", {x, graph_.scalar(-127.0f * first.act_scale)});
   const Value scale = graph_.scalar(first.act_scale);
   const std::int8_t none = 0;
   const std::string zero_name = "const.i8.0";
-  const Value zero = graph_.has_tensor(zero_name)
-                         ? zero_name
-                         : graph_.tensor(zero_name, OnnxType::i8, {},
-                                         std::as_bytes(std::span(&none, 1)));
+  const Value zero =
+      graph_.has_tensor(zero_name)
+          ? zero_name
+          : graph_.tensor(zero_name, OnnxType::i8, {}, std::as_bytes(std::span(&none, 1)));
   const Value codes = graph_.add("QuantizeLinear", {cut, scale, zero});
   return graph_.add("DequantizeLinear", {codes, scale, zero});
 }
 
 // Scales of `group` columns of each row, from the largest |x| of each: max / 127.
-Value GraphLinears::dynamic(const Value& x, std::int64_t columns, std::int64_t group) {
+Value GraphLinears::dynamically_quantized(const Value& x, std::int64_t columns,
+                                          std::int64_t group) {
   const std::int64_t groups = (columns + group - 1) / group;
   Value sizes = graph_.add("Abs", {x});
   if (groups == 1) {
@@ -120,7 +153,8 @@ Value GraphLinears::dynamic(const Value& x, std::int64_t columns, std::int64_t g
     if (tokens_ > 0) pads = {0, 0, 0, pad}, cut = {0, groups, group};
     if (pad > 0) sizes = graph_.add("Pad", {sizes, graph_.integers(pads)});
     sizes = graph_.add("Reshape", {sizes, graph_.integers(cut)});
-    sizes = graph_.add("ReduceMax", {sizes, graph_.integers({-1})}, {{"keepdims", std::int64_t{0}}});
+    sizes =
+        graph_.add("ReduceMax", {sizes, graph_.integers({-1})}, {{"keepdims", std::int64_t{0}}});
   }
   const Value largest = graph_.add("Max", {sizes, graph_.scalar(kSmallestAbsmax)});
   const Value scale = graph_.add("Div", {largest, graph_.scalar(127.0f)});
@@ -134,7 +168,7 @@ Value GraphLinears::dynamic(const Value& x, std::int64_t columns, std::int64_t g
 
 // `is_table`: the weight is that of the embedding too, [V][W] as it is stored there.
 Value GraphLinears::multiplied(const Value& x, const StoredTensor& weight, bool is_table) {
-  if (target_.contrib && has_weight_codes(weight.view)) return by_blocks(x, weight);
+  if (target_.contrib && has_weight_codes(weight.view)) return matmul_nbits(x, weight);
   Value matrix = dequantized(weight, is_table);
   if (is_table) {
     matrix = graph_.add("Transpose", {matrix}, {{"perm", std::vector<std::int64_t>{1, 0}}});
@@ -148,7 +182,8 @@ Value GraphLinears::as_f32(const Value& x, const WeightView& stored) {
   return graph_.add("Cast", {x}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}});
 }
 
-// Floats as they are stored; other formats without plain codes as f32. [K][N], or [V][W] of a table.
+// Floats as they are stored; other formats without plain codes as f32. [K][N], or [V][W] of a
+// table.
 Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
   const WeightView& view = weight.view;
   if (is_table) return as_f32(codes_of_table(weight), view);
@@ -160,9 +195,10 @@ Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
   }
   std::vector<std::uint16_t> halves(static_cast<std::size_t>(view.rows * view.columns));
   std::memcpy(halves.data(), view.codes, halves.size() * sizeof(std::uint16_t));
-  const auto turned = transposed(halves, view.rows, view.columns);
+  const auto columns_first = transposed(halves, view.rows, view.columns);
   const OnnxType type = kind == CodeKind::f16 ? OnnxType::f16 : OnnxType::bf16;
-  return as_f32(graph_.tensor(weight.name, type, dims, std::as_bytes(std::span(turned))), view);
+  return as_f32(graph_.tensor(weight.name, type, dims, std::as_bytes(std::span(columns_first))),
+                view);
 }
 
 // The numbers of a weight as f32: [K][N], or [V][W] of a table.
@@ -171,19 +207,19 @@ Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   if (as_floats || !has_weight_codes(weight.view)) return float_matrix(weight, is_table);
   const WeightCodes codes = weight_codes(weight.view);
   if (is_table) return dequantized_table(weight, codes);
-  const auto turned = [&](const auto& values, std::int64_t columns) {
+  const auto columns_first = [&](const auto& values, std::int64_t columns) {
     return transposed(values, codes.rows, columns);
   };
   const OnnxType type = code_type(codes, codes.bits);
   const Dims dims = codes.by_row() ? Dims{codes.rows} : Dims{codes.blocks, codes.rows};
   std::vector<Value> inputs = {
       graph_.tensor(weight.name, type, {codes.columns, codes.rows},
-                    code_bytes(turned(codes.codes, codes.columns), codes.bits)),
-      graph_.floats(weight.name + ".scales", dims, turned(codes.scales, codes.blocks))};
+                    code_bytes(columns_first(codes.codes, codes.columns), codes.bits)),
+      graph_.floats(weight.name + ".scales", dims, columns_first(codes.scales, codes.blocks))};
   if (!codes.is_signed) {
     inputs.push_back(
         graph_.tensor(weight.name + ".zeros", type, dims,
-                      code_bytes(turned(widened(codes.zeros), codes.blocks), codes.bits)));
+                      code_bytes(columns_first(widened(codes.zeros), codes.blocks), codes.bits)));
   }
   OnnxAttributes attributes = {{"axis", std::int64_t{codes.by_row() ? 1 : 0}}};
   if (!codes.by_row()) attributes["block_size"] = codes.block;
@@ -244,42 +280,21 @@ Value GraphLinears::lookup(const std::string& table, const Value& ids) {
                                                                      : weight.view.columns}});
 }
 
-// MatMulNBits: unsigned codes [N][blocks][block x bits / 8], the last block filled up with codes of
-// value 0; leq's own codes and scales, those of a row repeated for its blocks.
-Value GraphLinears::by_blocks(const Value& x, const StoredTensor& weight) {
+Value GraphLinears::matmul_nbits(const Value& x, const StoredTensor& weight) {
   const WeightCodes codes = weight_codes(weight.view);
   const std::int64_t block = codes.by_row() ? block_of_row(codes.columns) : codes.block;
-  const std::int64_t blocks = (codes.columns + block - 1) / block;
-  const int offset = codes.is_signed ? 1 << (codes.bits - 1) : 0;
-  std::vector<std::int16_t> packed;
-  std::vector<float> scales;
-  std::vector<std::byte> zeros;
-  for (std::int64_t row = 0; row < codes.rows; ++row) {
-    std::vector<std::int16_t> row_zeros;
-    for (std::int64_t i = 0; i < blocks; ++i) {
-      const auto at = static_cast<std::size_t>(row * codes.blocks + (codes.by_row() ? 0 : i));
-      const int zero = codes.is_signed ? 0 : codes.zeros[at];
-      scales.push_back(codes.scales[at]);
-      row_zeros.push_back(static_cast<std::int16_t>(zero));
-      for (std::int64_t k = i * block; k < (i + 1) * block; ++k) {
-        const int code =
-            k < codes.columns ? codes.codes[static_cast<std::size_t>(row * codes.columns + k)]
-                              : zero;
-        packed.push_back(static_cast<std::int16_t>(code + offset));
-      }
-    }
-    const auto bytes = code_bytes(row_zeros, codes.bits);
-    zeros.insert(zeros.end(), bytes.begin(), bytes.end());
-  }
+  const NbitsBlocks blocks = nbits_blocks(codes, block);
+  const std::int64_t count = std::ssize(blocks.scales) / codes.rows;
   const std::string name = weight.name + ".blocks";
   std::vector<Value> inputs = {
       x,
-      graph_.tensor(name, OnnxType::u8, {codes.rows, blocks, block * codes.bits / 8},
-                    code_bytes(packed, codes.bits)),
-      graph_.floats(name + ".scales", {codes.rows, blocks}, scales)};
+      graph_.tensor(name, OnnxType::u8, {codes.rows, count, block * codes.bits / 8},
+                    code_bytes(blocks.codes, codes.bits)),
+      graph_.floats(name + ".scales", {codes.rows, count}, blocks.scales)};
   if (!codes.is_signed) {
     inputs.push_back(graph_.tensor(name + ".zeros", OnnxType::u8,
-                                   {codes.rows, std::ssize(zeros) / codes.rows}, zeros));
+                                   {codes.rows, std::ssize(blocks.zeros) / codes.rows},
+                                   blocks.zeros));
   }
   OnnxAttributes attributes = {{"K", codes.columns},
                                {"N", codes.rows},

@@ -42,9 +42,9 @@ class GraphLinears {
   Value input(Value x, const StoredTensor& first);
   Value output(const Value& y, std::int64_t outputs);
   Value quantized(Value x, const StoredTensor& first);
-  Value dynamic(const Value& x, std::int64_t columns, std::int64_t group);
+  Value dynamically_quantized(const Value& x, std::int64_t columns, std::int64_t group);
   Value multiplied(const Value& x, const StoredTensor& weight, bool is_table);
-  Value by_blocks(const Value& x, const StoredTensor& weight);
+  Value matmul_nbits(const Value& x, const StoredTensor& weight);
   Value dequantized(const StoredTensor& weight, bool is_table);
   Value dequantized_table(const StoredTensor& table, const WeightCodes& codes);
   Value float_matrix(const StoredTensor& weight, bool is_table);

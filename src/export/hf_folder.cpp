@@ -16,9 +16,9 @@ constexpr const char* kWeightsFile = "model.safetensors";
 
 // A tied head reads the embedding through a vector of its own, which a tied class has no place for.
 void check_tied_head(const Model& model) {
-  require(!model.config().tied ||
-              model.file().find(inv_smooth_tensor("token_embedding")) == nullptr,
-          "token_embedding: a smoothing vector of a tied head has no place in transformers");
+  require(
+      !model.config().tied || model.file().find(inv_smooth_tensor("token_embedding")) == nullptr,
+      "token_embedding: a smoothing vector of a tied head has no place in transformers");
 }
 
 }  // namespace
@@ -30,21 +30,23 @@ ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs i
   Json config = hf_config(model, family);
   std::vector<SafeTensor> tensors;
   if (weights == HfWeights::compressed) {
-    CompressedTensors compressed =
-        compressed_tensors(model, family, inputs != ExportedInputs::f32);
+    CompressedTensors compressed = compressed_tensors(model, family, inputs != ExportedInputs::f32);
     tensors = std::move(compressed.tensors);
     config["quantization_config"] = std::move(compressed.config);
   } else {
     tensors = hf_float_tensors(model, family);
   }
-  make_export_folder(folder);
-  remove_exported(folder / "config.json");
   ExportedFolder result;
-  result.bytes = write_safetensors(folder / kWeightsFile, tensors);
+  if (model.config().mtp) {
+    result.notes.emplace_back("the head of multi-token prediction is left out");
+  }
   std::vector<TextFile> files = {
       {"generation_config.json", hf_generation_config(model).dump(2) + "\n"}};
   append_tokenizer_files(model, TokenizerUse::transformers, files, result.notes);
   files.push_back({"config.json", config.dump(2) + "\n"});
+  make_export_folder(folder);
+  remove_exported(folder / "config.json");
+  result.bytes = write_safetensors(folder / kWeightsFile, tensors);
   write_text_files(folder, files);
   result.files.emplace_back(kWeightsFile);
   for (const TextFile& file : files) {

@@ -14,8 +14,8 @@ enum class HfWeights : std::uint8_t {
   compressed,  // its codes and scales, in the formats of the package compressed-tensors
 };
 
-// Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme those
-// formats do not hold. config.json is written last. `inputs`: of compressed linears.
+// Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme
+// those formats do not hold. config.json is written last. `inputs`: of compressed linears.
 ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs inputs,
                          const std::filesystem::path& folder);
 

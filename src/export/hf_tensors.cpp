@@ -1,7 +1,7 @@
 #include "export/hf_tensors.h"
 
 #include <algorithm>
-#include <set>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -14,30 +14,48 @@
 namespace leq {
 namespace {
 
-// "layers.3.q" -> {"layers.{}.q", "3"}
-std::pair<std::string, std::string> pattern_of(const std::string& name) {
-  constexpr std::string_view kLayers = "layers.";
-  if (!name.starts_with(kLayers)) return {name, ""};
-  const std::size_t end = name.find('.', kLayers.size());
-  return {"layers.{}" + name.substr(end), name.substr(kLayers.size(), end - kLayers.size())};
+// "layers.3.experts.17.up" -> {"layers.{}.experts.{}.up", {"3", "17"}}
+std::pair<std::string, std::vector<std::string>> pattern_of(const std::string& name) {
+  std::pair<std::string, std::vector<std::string>> found;
+  for (const std::string_view part : split(name, ".")) {
+    const bool number = parse_int(part).has_value();
+    if (number) found.second.emplace_back(part);
+    found.first += (found.first.empty() ? "" : ".") + (number ? "{}" : std::string(part));
+  }
+  return found;
 }
 
-const TensorRule* rule_of(const Family& family, const std::string& tensor) {
-  const std::string pattern = pattern_of(tensor).first;
+// Where one tensor of leq's lies in one of transformers'.
+struct Placed {
+  std::string tensor;
+  TensorRule rule = {};
+  std::int64_t expert = 0;  // of a stacked one
+  std::string source;       // the name there
+};
+
+Placed placed(const Family& family, const std::string& tensor) {
+  if (tensor == "head") return {tensor, {}, 0, std::string(family.head)};
+  const auto [pattern, numbers] = pattern_of(tensor);
   const auto found = std::ranges::find(family.tensors, pattern, &TensorRule::leq);
   ensure(found != family.tensors.end(), "family ", family.name, " has no tensor ", pattern);
-  return &*found;
+  std::string source(found->source);
+  for (const std::string& number : numbers) {
+    if (const auto at = source.find("{}"); at != std::string::npos) source.replace(at, 2, number);
+  }
+  const std::int64_t expert = found->stacked ? std::stoll(numbers.at(1)) : 0;
+  return {tensor, *found, expert, std::string(family.prefixes.front()) + source};
 }
 
 // The linear whose smoothing vector a linear's inputs are multiplied by: the first of its site.
 std::string smoothed_by(const ModelConfig& config, const std::string& tensor) {
-  const auto [pattern, layer] = pattern_of(tensor);
-  if (layer.empty()) return tensor;
-  const std::int64_t index = std::stoll(layer);
-  const std::string part = tensor.substr(layer_tensor(index, "").size());
-  for (const LinearSite& site : linear_sites(config, index)) {
+  const auto numbers = pattern_of(tensor).second;
+  if (numbers.empty()) return tensor;
+  const std::int64_t layer = std::stoll(numbers.front());
+  for (const LinearSite& site : linear_sites(config, layer)) {
     for (const LinearSpec& linear : site.weights) {
-      if (linear.name == part) return layer_tensor(index, site.weights.front().name);
+      if (layer_tensor(layer, linear.name) == tensor) {
+        return layer_tensor(layer, site.weights.front().name);
+      }
     }
   }
   return tensor;
@@ -54,58 +72,89 @@ std::vector<float> smoothed_floats(const Model& model, const std::string& tensor
   return values;
 }
 
-// The parts of the joined tensor that `tensor` is one of, in their order.
-std::vector<std::string> parts_of(const Family& family, const std::string& tensor) {
-  const TensorRule& rule = *rule_of(family, tensor);
-  if (rule.parts == 1) return {tensor};
-  std::vector<std::string> parts(static_cast<std::size_t>(rule.parts));
-  for (const TensorRule& other : family.tensors) {
-    if (other.source != rule.source) continue;
-    parts[static_cast<std::size_t>(other.part)] =
-        replace_all(std::string(other.leq), "{}", pattern_of(tensor).second);
-  }
-  return parts;
-}
-
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   const auto bytes = std::as_bytes(std::span(values));
   return {bytes.begin(), bytes.end()};
 }
 
+// The tensors of leq that one of transformers is made of, and how they lie in it.
+struct Joined {
+  std::vector<Placed> members;
+  Shape shape;            // in transformers
+  std::int64_t rows = 0;  // of all members
+  std::int64_t columns = 1;
+};
+
+// The numbers of all members [rows][columns], each row where transformers has it.
+std::vector<float> joined_rows(const Model& model, const Joined& joined) {
+  std::vector<float> values(static_cast<std::size_t>(joined.rows * joined.columns));
+  for (const Placed& member : joined.members) {
+    const TensorRule& rule = member.rule;
+    const std::vector<float> part = smoothed_floats(model, member.tensor);
+    const std::int64_t rows = std::ssize(part) / joined.columns;
+    const std::int64_t first = (member.expert * rule.parts + rule.part) * rows;
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t to = rule.order ? rule.order->row(model.config(), row) : first + row;
+      for (std::int64_t k = 0; k < joined.columns; ++k) {
+        values[static_cast<std::size_t>(to * joined.columns + k)] =
+            part[static_cast<std::size_t>(row * joined.columns + k)] - rule.added;
+      }
+    }
+  }
+  return values;
+}
+
+// `shape`: of each member.
+Joined joined_of(const ModelConfig& config, std::vector<Placed> members, const Shape& shape) {
+  Joined joined = {std::move(members), shape};
+  const TensorRule& rule = joined.members.front().rule;
+  joined.columns = shape.size() == 2 ? shape[1] : 1;
+  joined.rows = rule.order ? rule.order->stored_rows(config) : shape[0] * rule.parts;
+  joined.shape[0] = joined.rows;
+  if (rule.stacked) {
+    const std::int64_t experts = std::ssize(joined.members) / rule.parts;
+    joined.shape.insert(joined.shape.begin(), experts);
+    joined.rows *= experts;
+  }
+  if (rule.transposed) std::swap(joined.shape[0], joined.shape[1]);
+  if (rule.taps_first) {  // [taps][channels] in a vector
+    joined.rows = config.delta_net()->conv_taps;
+    joined.columns = shape[0] / joined.rows;
+    joined.shape = {joined.columns, 1, joined.rows};
+  }
+  return joined;
+}
+
 }  // namespace
 
 std::string hf_name(const Family& family, const std::string& tensor) {
-  if (tensor == "head") return std::string(family.head);
-  const TensorRule& rule = *rule_of(family, tensor);
-  return std::string(family.prefixes.front()) +
-         replace_all(std::string(rule.source), "{}", pattern_of(tensor).second);
+  return placed(family, tensor).source;
 }
 
-SafeTensor hf_float_tensor(const Model& model, const Family& family, const std::string& tensor) {
-  const bool is_head = tensor == "head";
-  const std::vector<std::string> parts =
-      is_head ? std::vector<std::string>{tensor} : parts_of(family, tensor);
-  const bool turned = !is_head && rule_of(family, tensor)->transposed;
-  Shape shape = model.file().find(tensor)->shape;
-  shape[0] *= std::ssize(parts);
-  const Shape joined = shape;
-  if (turned) std::swap(shape[0], shape[1]);
-  return {hf_name(family, tensor), "F32", shape, [&model, parts, turned, joined] {
-            std::vector<float> values;
-            for (const std::string& part : parts) {
-              const std::vector<float> more = smoothed_floats(model, part);
-              values.insert(values.end(), more.begin(), more.end());
-            }
-            return bytes_of(turned ? transposed(values, joined[0], joined[1]) : values);
-          }};
-}
-
-std::vector<SafeTensor> hf_float_tensors(const Model& model, const Family& family) {
-  std::vector<SafeTensor> tensors;
-  std::set<std::string> names;
+std::vector<SafeTensor> hf_float_tensors(
+    const Model& model, const Family& family,
+    const std::function<bool(const TensorSpec& spec)>& wanted) {
+  std::vector<std::string> names;  // in the order of leq's
+  std::map<std::string, std::pair<std::vector<Placed>, Shape>> members;
   for (const TensorSpec& spec : tensor_list(model.config())) {
-    if (!names.insert(hf_name(family, spec.name)).second) continue;
-    tensors.push_back(hf_float_tensor(model, family, spec.name));
+    if (spec.name.starts_with(kMtp) || !wanted(spec)) continue;
+    Placed one = placed(family, spec.name);
+    auto& [all, shape] = members[one.source];
+    if (all.empty()) names.push_back(one.source);
+    shape = spec.shape;
+    all.push_back(std::move(one));
+  }
+  std::vector<SafeTensor> tensors;
+  for (const std::string& name : names) {
+    auto& [all, shape] = members[name];
+    const Joined joined = joined_of(model.config(), std::move(all), shape);
+    const TensorRule& rule = joined.members.front().rule;
+    const bool turned = rule.transposed || rule.taps_first;
+    tensors.push_back({name, "F32", joined.shape, [&model, joined, turned] {
+                         const std::vector<float> values = joined_rows(model, joined);
+                         return bytes_of(turned ? transposed(values, joined.rows, joined.columns)
+                                                : values);
+                       }});
   }
   return tensors;
 }

@@ -1,12 +1,14 @@
 // The tensors of a .leq file under the names that a family has in transformers.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "export/safetensors_writer.h"
 #include "model/open_model.h"
+#include "model/tensor_list.h"
 #include "models/family.h"
 
 namespace leq {
@@ -14,10 +16,11 @@ namespace leq {
 // "layers.3.q" -> "model.layers.3.self_attn.q_proj.weight". Of parts of a joined tensor, its name.
 std::string hf_name(const Family& family, const std::string& tensor);
 
-// All tensors as f32, parts joined, and turned where the family stores [K][N]. Smoothing vectors
+// The wanted tensors as f32, as the family's class has them: parts joined, rows in its order,
+// transposed where it stores [K][N]; without a head of multi-token prediction. Smoothing vectors
 // are multiplied into the weights. `model` outlives them.
-std::vector<SafeTensor> hf_float_tensors(const Model& model, const Family& family);
-// One of them; of parts the joined one.
-SafeTensor hf_float_tensor(const Model& model, const Family& family, const std::string& tensor);
+std::vector<SafeTensor> hf_float_tensors(
+    const Model& model, const Family& family,
+    const std::function<bool(const TensorSpec& spec)>& wanted = [](const auto&) { return true; });
 
 }  // namespace leq

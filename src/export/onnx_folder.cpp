@@ -39,7 +39,8 @@ constexpr std::int64_t kMostTableNumbers = 1 << 28;
 void check_tables(const ModelConfig& config, const GraphOptions& graph, bool contrib) {
   const std::int64_t group = config.heads / config.kv_heads;
   require(graph.tokens == 0 || group * graph.tokens <= kMostTableNumbers / graph.tokens,
-          Setting{"tokens"}, " ", graph.tokens, ": the mask of a graph of fixed sizes has a number ",
+          Setting{"tokens"}, " ", graph.tokens,
+          ": the mask of a graph of fixed sizes has a number ",
           "for each pair of tokens, here more than ", kMostTableNumbers);
   const std::int64_t pairs = config.head_dim / 2;
   require(!contrib || !config.has_rope() || graph.context <= kMostTableNumbers / pairs,
@@ -83,6 +84,15 @@ void note_floats(const Model& model, std::vector<std::string>& notes) {
   }
 }
 
+// The files for onnxruntime-genai beside the model.
+std::vector<TextFile> genai_files(const Model& model, std::int64_t context,
+                                  std::vector<std::string>& notes) {
+  std::vector<TextFile> files = {
+      {"genai_config.json", genai_config(model, context).dump(2) + "\n"}};
+  append_tokenizer_files(model, TokenizerUse::genai, files, notes);
+  return files;
+}
+
 void note_narrow(const Model& model, std::vector<std::string>& notes) {
   const auto narrow = [](const StoredTensor& tensor) {
     return has_weight_codes(tensor.view) && tensor.view.scheme.bits < 4;
@@ -101,6 +111,9 @@ ExportedFolder export_onnx(const Model& model, const OnnxOptions& options,
           options.opset, ": expected ", kFirstOpset, " to ", kLastOpset);
   const GraphOptions graph_of = graph_options(model, options, target);
   check_export_target(model, target, graph_of.quantized_inputs);
+  ExportedFolder result;
+  std::vector<TextFile> files;
+  if (target.contrib) files = genai_files(model, graph_of.context, result.notes);
   make_export_folder(folder);
   remove_exported(folder / kModelFile);
 
@@ -116,14 +129,8 @@ ExportedFolder export_onnx(const Model& model, const OnnxOptions& options,
   check_graph_operators(graph, target);
   data.commit();
 
-  ExportedFolder result;
   note_floats(model, result.notes);
   note_narrow(model, result.notes);
-  std::vector<TextFile> files;
-  if (target.contrib) {
-    files.push_back({"genai_config.json", genai_config(model, graph_of.context).dump(2) + "\n"});
-    append_tokenizer_files(model, TokenizerUse::genai, files, result.notes);
-  }
   files.push_back({kModelFile, encode_onnx(graph, kDataFile)});
   write_text_files(folder, files);
   result.files.emplace_back(kDataFile);

@@ -24,16 +24,16 @@ enum class ExportedInputs : std::uint8_t {
 struct OnnxOptions {
   std::string target = "onnxruntime";
   ExportedInputs inputs = ExportedInputs::automatic;
-  bool past = true;           // keys and values as inputs and outputs
-  std::int64_t opset = 21;    // of ai.onnx
-  std::int64_t tokens = 0;    // a graph of fixed shape: one sequence of so many; 0: sizes are open
-  std::int64_t context = 0;   // positions; 0: the model's
+  bool past = true;          // keys and values as inputs and outputs
+  std::int64_t opset = 21;   // of ai.onnx
+  std::int64_t tokens = 0;   // a graph of fixed shape: one sequence of so many; 0: sizes are open
+  std::int64_t context = 0;  // positions; 0: the model's
 };
 
 struct ExportedFolder {
-  std::uint64_t bytes = 0;           // of all files
-  std::vector<std::string> files;    // their names
-  std::vector<std::string> notes;    // what a user should know, a line each
+  std::uint64_t bytes = 0;         // of all files
+  std::vector<std::string> files;  // their names
+  std::vector<std::string> notes;  // what a user should know, a line each
 };
 
 // Throws Error naming the tensor and the target where the target cannot hold it; where the options

@@ -137,35 +137,24 @@ ProtobufWriter encode_graph(const OnnxModel& model, const std::string& data_file
 
 }  // namespace
 
-std::string_view onnx_type_name(OnnxType type) {
-  switch (type) {
-    case OnnxType::f32: return "float";
-    case OnnxType::u8: return "uint8";
-    case OnnxType::i8: return "int8";
-    case OnnxType::i32: return "int32";
-    case OnnxType::i64: return "int64";
-    case OnnxType::boolean: return "bool";
-    case OnnxType::f16: return "float16";
-    case OnnxType::bf16: return "bfloat16";
-    case OnnxType::u4: return "uint4";
-    case OnnxType::i4: return "int4";
-  }
-  return "?";
-}
-
 std::uint64_t onnx_bytes(OnnxType type, std::int64_t elements) {
   const auto count = static_cast<std::uint64_t>(elements);
   switch (type) {
     case OnnxType::u4:
-    case OnnxType::i4: return (count + 1) / 2;
+    case OnnxType::i4:
+      return (count + 1) / 2;
     case OnnxType::f16:
-    case OnnxType::bf16: return count * 2;
+    case OnnxType::bf16:
+      return count * 2;
     case OnnxType::f32:
-    case OnnxType::i32: return count * 4;
-    case OnnxType::i64: return count * 8;
+    case OnnxType::i32:
+      return count * 4;
+    case OnnxType::i64:
+      return count * 8;
     case OnnxType::u8:
     case OnnxType::i8:
-    case OnnxType::boolean: return count;
+    case OnnxType::boolean:
+      return count;
   }
   return 0;
 }

@@ -23,7 +23,6 @@ enum class OnnxType : std::uint8_t {
   u4 = 21,  // two to a byte, the first in the low bits; since opset 21
   i4 = 22,
 };
-std::string_view onnx_type_name(OnnxType type);
 // Bytes of so many elements.
 std::uint64_t onnx_bytes(OnnxType type, std::int64_t elements);
 

@@ -41,11 +41,4 @@ void ProtobufWriter::message(int field, const ProtobufWriter& message) {
   text(field, message.bytes());
 }
 
-void ProtobufWriter::integers(int field, std::span<const std::int64_t> values) {
-  if (values.empty()) return;
-  ProtobufWriter packed;
-  for (const std::int64_t value : values) packed.varint(static_cast<std::uint64_t>(value));
-  text(field, packed.bytes());
-}
-
 }  // namespace leq

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -18,8 +17,6 @@ class ProtobufWriter {
   void real(int field, float value);  // fixed32
   void text(int field, std::string_view bytes);
   void message(int field, const ProtobufWriter& message);
-  // Packed varints; an empty list is no field.
-  void integers(int field, std::span<const std::int64_t> values);
 
   const std::string& bytes() const { return bytes_; }
 

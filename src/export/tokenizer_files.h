@@ -15,8 +15,8 @@ namespace leq {
 
 enum class TokenizerUse : std::uint8_t { genai, transformers };  // who reads tokenizer_config.json
 
-// tokenizer.json of opened tables; `merges`: their table of merges as it is stored. Throws Error naming the step that it has no words for, and for
-// unigram models.
+// tokenizer.json of opened tables; `merges`: their table of merges as it is stored. Throws Error
+// naming the step that it has no words for, and for unigram models.
 Json tokenizer_json(const TokenizerTables& tables, std::span<const std::byte> merges,
                     std::string_view source);
 

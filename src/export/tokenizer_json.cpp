@@ -43,36 +43,43 @@ std::string spelled_bytes(std::string_view bytes) {
 // How the vocabulary spells a piece; added tokens are themselves.
 std::string spelled(const TokenizerTables& tables, std::size_t id) {
   const std::string_view text = tables.pieces.text(id);
-  const bool added = tables.types[id] == TokenType::control ||
-                     tables.types[id] == TokenType::user_defined;
+  const bool added =
+      tables.types[id] == TokenType::control || tables.types[id] == TokenType::user_defined;
   if (tables.rules.kind != TokenizerKind::byte_bpe || added) return std::string(text);
   return spelled_bytes(text);
 }
 
 Json normalizer_json(const Normalizer& step) {
   switch (step.kind) {
-    case Normalizer::Kind::nfc: return {{"type", "NFC"}};
-    case Normalizer::Kind::prepend: return {{"type", "Prepend"}, {"prepend", step.content}};
+    case Normalizer::Kind::nfc:
+      return {{"type", "NFC"}};
+    case Normalizer::Kind::prepend:
+      return {{"type", "Prepend"}, {"prepend", step.content}};
     case Normalizer::Kind::replace:
       return {{"type", "Replace"},
               {"pattern", Json::object({{"String", step.pattern}})},
               {"content", step.content}};
-    case Normalizer::Kind::collapse_spaces: break;
+    case Normalizer::Kind::collapse_spaces:
+      break;
   }
   const Json strip = {{"type", "Strip"}, {"strip_left", true}, {"strip_right", true}};
-  const Json join = {{"type", "Replace"},
-                     {"pattern", Json::object({{"Regex", " {2,}"}})},
-                     {"content", kSpace}};
+  const Json join = {
+      {"type", "Replace"}, {"pattern", Json::object({{"Regex", " {2,}"}})}, {"content", kSpace}};
   return {{"type", "Sequence"}, {"normalizers", Json::array({strip, join})}};
 }
 
 const char* behavior_name(PreTokenizer::Behavior behavior) {
   switch (behavior) {
-    case PreTokenizer::Behavior::isolated: return "Isolated";
-    case PreTokenizer::Behavior::removed: return "Removed";
-    case PreTokenizer::Behavior::contiguous: return "Contiguous";
-    case PreTokenizer::Behavior::merged_with_previous: return "MergedWithPrevious";
-    case PreTokenizer::Behavior::merged_with_next: return "MergedWithNext";
+    case PreTokenizer::Behavior::isolated:
+      return "Isolated";
+    case PreTokenizer::Behavior::removed:
+      return "Removed";
+    case PreTokenizer::Behavior::contiguous:
+      return "Contiguous";
+    case PreTokenizer::Behavior::merged_with_previous:
+      return "MergedWithPrevious";
+    case PreTokenizer::Behavior::merged_with_next:
+      return "MergedWithNext";
   }
   return "Isolated";
 }
@@ -233,8 +240,9 @@ Json model_json(const TokenizerTables& tables, std::span<const std::byte> merges
 Json tokenizer_json(const TokenizerTables& tables, std::span<const std::byte> merges,
                     std::string_view source) {
   const TokenizerSpec& rules = tables.rules;
-  require(rules.kind != TokenizerKind::unigram, source,
-          ": unigram tokenizers are not written as tokenizer.json; copy the checkpoint's own files");
+  require(
+      rules.kind != TokenizerKind::unigram, source,
+      ": unigram tokenizers are not written as tokenizer.json; copy the checkpoint's own files");
   std::vector<Json> normalizers;
   for (const Normalizer& step : rules.normalizers) normalizers.push_back(normalizer_json(step));
   return {{"version", "1.0"},

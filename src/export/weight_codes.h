@@ -11,12 +11,12 @@
 namespace leq {
 
 struct WeightCodes {
-  bool is_signed = true;     // false: codes of `bits` bits with zero points
-  int bits = 8;              // 4 or 8: codes of 2 and 3 bits are codes of 4 as well
-  std::int64_t rows = 0;     // N
-  std::int64_t columns = 0;  // K
-  std::int64_t block = 0;    // columns of one scale; K where a row has one
-  std::int64_t blocks = 0;   // of a row, ceil(K / block)
+  bool is_signed = true;            // false: codes of `bits` bits with zero points
+  int bits = 8;                     // 4 or 8: codes of 2 and 3 bits are codes of 4 as well
+  std::int64_t rows = 0;            // N
+  std::int64_t columns = 0;         // K
+  std::int64_t block = 0;           // columns of one scale; K where a row has one
+  std::int64_t blocks = 0;          // of a row, ceil(K / block)
   std::vector<std::int16_t> codes;  // [N][K]
   std::vector<float> scales;        // [N][blocks]
   std::vector<std::uint8_t> zeros;  // [N][blocks], empty where is_signed

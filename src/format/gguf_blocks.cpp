@@ -104,6 +104,27 @@ void six_bit_scales(const std::byte* block, float* supers, std::uint8_t* subs) {
   }
 }
 
+// Codes of 256 elements of Q4_K and low bits of Q5_K: of each 32 bytes the low nibbles, then the
+// high ones.
+void split_nibbles(const std::byte* bytes, std::int16_t* codes) {
+  for (int part = 0; part < 4; ++part, bytes += 32, codes += 64) {
+    for (int l = 0; l < 32; ++l) {
+      const auto byte = static_cast<std::uint8_t>(bytes[l]);
+      codes[l] = static_cast<std::int16_t>(byte & 15);
+      codes[32 + l] = static_cast<std::int16_t>(byte >> 4);
+    }
+  }
+}
+
+// Bits [shift, shift + kBits) of 32 bytes above the low four of as many codes.
+template <int kBits>
+void add_bits(const std::byte* bytes, int shift, std::int16_t* codes) {
+  for (int l = 0; l < 32; ++l) {
+    const int bits = static_cast<std::uint8_t>(bytes[l]) >> shift & ((1 << kBits) - 1);
+    codes[l] = static_cast<std::int16_t>(codes[l] | bits << 4);
+  }
+}
+
 bool finite_half(float scale) { return std::isfinite(scale); }
 
 }  // namespace
@@ -276,18 +297,28 @@ bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
 
 void super_q4_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
   six_bit_scales(block, supers, subs);
-  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q4_k_code(block, e));
+  split_nibbles(block + 16, codes);
 }
 
 void super_q5_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
   six_bit_scales(block, supers, subs);
-  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q5_k_code(block, e));
+  split_nibbles(block + 48, codes);
+  for (int g = 0; g < 8; ++g, codes += 32) add_bits<1>(block + 16, g, codes);
 }
 
 void super_q6_k(const std::byte* block, std::int16_t* codes, float* supers, std::uint8_t* subs) {
   supers[0] = half_at(block, 208);
   for (int g = 0; g < 16; ++g) subs[g] = static_cast<std::uint8_t>(byte_at(block, 192 + g));
-  for (int e = 0; e < kSuperBlock; ++e) codes[e] = static_cast<std::int16_t>(q6_k_code(block, e));
+  for (int half = 0; half < 2; ++half, codes += 128) {
+    for (int k = 0; k < 4; ++k) {
+      const std::byte* low = block + half * 64 + k % 2 * 32;
+      for (int l = 0; l < 32; ++l) {
+        const auto byte = static_cast<std::uint8_t>(low[l]);
+        codes[32 * k + l] = static_cast<std::int16_t>(k < 2 ? byte & 15 : byte >> 4);
+      }
+      add_bits<2>(block + 128 + half * 32, 2 * k, codes + 32 * k);
+    }
+  }
 }
 
 }  // namespace leq

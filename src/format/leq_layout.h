@@ -28,13 +28,15 @@ struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
 };
-inline constexpr std::array<LeqFeature, 7> kLeqFeatures = {{{"rotation", 0},
+inline constexpr std::array<LeqFeature, 9> kLeqFeatures = {{{"rotation", 0},
                                                             {"layers", 1},
                                                             {"rotary_dims", 2},
                                                             {"output_gate", 2},
                                                             {"delta_net", 2},
                                                             {"experts", 2},
-                                                            {"temperature", 2}}};
+                                                            {"temperature", 2},
+                                                            {"post_norm", 2},
+                                                            {"logit_cap", 2}}};
 
 struct LeqPreamble {
   std::array<char, 8> magic;

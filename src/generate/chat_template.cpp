@@ -204,7 +204,8 @@ std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
                       .date = options.date,
                       .add_generation_prompt = options.ask_for_reply,
                       .enable_thinking = options.enable_thinking,
-                      .now = options.now.value_or(local_time())};
+                      .now = options.now.value_or(local_time()),
+                      .thought_blocks = jinja_->reads_thought_blocks()};
   return render_adapted(*jinja_, input);
 }
 

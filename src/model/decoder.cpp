@@ -22,11 +22,21 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
   ranks_.embed(embedding);
+  if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     sublayer(Sublayer::mixer, layer, batch, kv);
     sublayer(Sublayer::mlp, layer, batch, kv);
   }
+}
+
+// x = fc_embedding(norm(x)) + fc_hidden(norm(hidden))
+void Decoder::join_hidden(const MtpInput& input, std::int64_t tokens) {
+  const RowsFor token = ranks_.norm(input.embedding_norm, input.fc_embedding, tokens);  // [T, W]
+  backend_.linear(token, tokens, input.fc_embedding, Epilogue::none, work_.x);
+  const RowsFor hidden = work_.input_of(input.fc_hidden);  // [T, W]
+  backend_.norm(work_.hidden, tokens, input.hidden_norm, hidden);
+  backend_.linear(hidden, tokens, input.fc_hidden, Epilogue::add, work_.x);
 }
 
 bool Decoder::sublayer(Sublayer which, std::int64_t layer, const BatchView& batch,
@@ -47,7 +57,6 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
   const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
-  const SharedBlock x = work_.shared_stream();                            // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
   if (!wants_more(weights.qkv, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
@@ -55,8 +64,7 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   backend_.attention(work_.qkv, batch, shape, kv, attended.own);
   ranks_.gather(attended, tokens, Receivers::all, weights.o.name);
   if (!wants_more(weights.o, attended.whole, tokens)) return false;
-  backend_.linear(attended.whole, tokens, weights.o, Epilogue::add, x.own);
-  ranks_.gather(x, tokens, Receivers::all, weights.o.name);
+  add(attended.whole, tokens, weights.o, weights.post_norm);
   return true;
 }
 
@@ -64,33 +72,30 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
 bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
                   const KvLayers&) {
   const std::int64_t tokens = batch.tokens;
-  const DeltaShape shape = delta_shape(config_, weights, layer);
+  const DeltaShape shape = delta_shape(config_, weights, layer, ranks_.own());
   const SharedBlock mixed = work_.shared_input_of(weights.out);          // [T, H_v d_v]
-  const SharedBlock x = work_.shared_stream();                           // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.in, tokens);  // [T, W]
   if (!wants_more(weights.in, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.in, Epilogue::none, work_.delta);
   const RowsFor plain = ranks_.norm(weights.norm, weights.gates, tokens);  // [T, W]
   backend_.linear(plain, tokens, weights.gates, Epilogue::none, work_.delta_gates);
   backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
+  ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
   if (!wants_more(weights.out, mixed.whole, tokens)) return false;
-  backend_.linear(mixed.whole, tokens, weights.out, Epilogue::add, x.own);
-  ranks_.gather(x, tokens, Receivers::all, weights.out.name);
+  add(mixed.whole, tokens, weights.out, std::nullopt);
   return true;
 }
 
 // x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
 bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
   const SharedBlock product = work_.shared_input_of(weights.down);            // [T, F]
-  const SharedBlock x = work_.shared_stream();                                // [T, W]
   const RowsFor normed = ranks_.norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.gate_up,
                   weights.config.gated ? Epilogue::swiglu : Epilogue::gelu, product.own);
   ranks_.gather(product, tokens, Receivers::all, weights.down.name);
   if (!wants_more(weights.down, product.whole, tokens)) return false;
-  backend_.linear(product.whole, tokens, weights.down, Epilogue::add, x.own);
-  ranks_.gather(x, tokens, Receivers::all, weights.down.name);
+  add(product.whole, tokens, weights.down, weights.post_norm);
   return true;
 }
 
@@ -114,6 +119,22 @@ bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   return true;
 }
 
+// x += linear(input), or x += norm(linear(input))
+void Decoder::add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
+                  const std::optional<Norm>& post_norm) {
+  const SharedBlock x = work_.shared_stream();  // [T, W]
+  if (post_norm) {
+    const SharedBlock branch = work_.shared_branch();  // [T, W]
+    backend_.linear(input, tokens, linear, Epilogue::none, branch.own);
+    ranks_.gather(branch, tokens, Receivers::all, linear.name);
+    backend_.norm(branch.whole, tokens, *post_norm, branch.whole);
+    backend_.add_rows(branch.own, tokens, x.own.rows);
+  } else {
+    backend_.linear(input, tokens, linear, Epilogue::add, x.own);
+  }
+  ranks_.gather(x, tokens, Receivers::all, linear.name);
+}
+
 void Decoder::head(std::span<const std::int32_t> outputs) {
   const auto rows = std::ssize(outputs);
   const RowsFor normed = work_.input_of(weights_.head);  // [outputs, W]
@@ -121,6 +142,9 @@ void Decoder::head(std::span<const std::int32_t> outputs) {
   pick(outputs);
   backend_.norm(work_.last, rows, weights_.final_norm, normed);
   backend_.linear(normed, rows, weights_.head, Epilogue::none, logits.own);
+  if (const auto& [scale, cap] = config_.logit_cap; cap > 0) {
+    backend_.cap_logits(logits.own.rows, rows, static_cast<float>(scale), static_cast<float>(cap));
+  }
   ranks_.gather(logits, rows, Receivers::leader, weights_.head.name);
 }
 

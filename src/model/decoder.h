@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,6 +45,9 @@ class Decoder {
            const KvLayers& kv);
   bool run(const DenseMlpWeights& weights, std::int64_t tokens);
   bool run(const ExpertsMlpWeights& weights, std::int64_t tokens);
+  void join_hidden(const MtpInput& input, std::int64_t tokens);
+  void add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
+           const std::optional<Norm>& post_norm);
   bool wants_more(const LayerLinear& linear, const Rows& input, std::int64_t tokens);
   void quantize_closed_blocks(const BatchView& batch, const KvLayers& kv);
   void pick(std::span<const std::int32_t> outputs);

@@ -174,6 +174,8 @@ std::pair<const Json&, std::string> section_of(const Json& layer, const char* na
   return {*found, std::move(kind)};
 }
 
+}  // namespace
+
 LayerConfig layer_from_json(const Json& json, std::string_view source) {
   require(json.is_object(), source, ": expected an object");
   constexpr std::array kMixers = {kAttentionKind, kDeltaKind};
@@ -193,6 +195,8 @@ LayerConfig layer_from_json(const Json& json, std::string_view source) {
   }
   return layer;
 }
+
+namespace {
 
 std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source) {
   check_layer_count(static_cast<std::int64_t>(json.size()), source);
@@ -223,15 +227,16 @@ bool has_version_1_0_layers(const ModelConfig& config) {
   return version_1_0_layers(config).has_value();
 }
 
+Json layer_to_json(const LayerConfig& layer) {
+  const auto part = [](const auto& kind) { return to_json(kind); };
+  return {{"mixer", std::visit(part, layer.mixer)}, {"mlp", std::visit(part, layer.mlp)}};
+}
+
 void layers_to_json(const ModelConfig& config, Json& json) {
   if (const auto uniform = version_1_0_layers(config)) return add_uniform_layers(*uniform, json);
   json["learned_positions"] = config.learned_positions;
   json["layers"] = Json::array();
-  for (const LayerConfig& layer : config.layers) {
-    const auto part = [](const auto& kind) { return to_json(kind); };
-    json["layers"].push_back(
-        {{"mixer", std::visit(part, layer.mixer)}, {"mlp", std::visit(part, layer.mlp)}});
-  }
+  for (const LayerConfig& layer : config.layers) json["layers"].push_back(layer_to_json(layer));
 }
 
 void layers_from_json(const Json& json, std::string_view source, ModelConfig& config) {

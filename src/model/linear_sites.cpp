@@ -6,6 +6,11 @@
 namespace leq {
 namespace {
 
+// A gain of what the site's linear adds to the stream.
+void add_post_norm(const ModelConfig& config, const char* name, LinearSite& site) {
+  if (config.post_norm_eps > 0) site.vectors.push_back({name, config.width});
+}
+
 // qkv [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o [H d -> W]
 void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                std::vector<LinearSite>& sites) {
@@ -38,6 +43,7 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                    std::nullopt,
                    "v",
                    {}});
+  add_post_norm(config, "attention_post_norm", sites.back());
 }
 
 // delta_in [W -> channels + H_v d_v], beside it delta_gates [W -> 2 H_v]; delta_out [H_v d_v -> W]
@@ -47,10 +53,10 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
                    Sublayer::mixer,
                    config.width,
                    Axis::stream,
-                   {{"delta_qkv", delta.channels(), Axis::delta},
-                    {"delta_z", delta.values(), Axis::delta},
-                    {"delta_b", delta.value_heads, Axis::delta, false, true},
-                    {"delta_a", delta.value_heads, Axis::delta, false, true}},
+                   {{"delta_qkv", delta.channels(), Axis::delta_channels},
+                    {"delta_z", delta.values(), Axis::delta_values},
+                    {"delta_b", delta.value_heads, Axis::whole, false, true},
+                    {"delta_a", delta.value_heads, Axis::whole, false, true}},
                    NormSpec{"delta_in_norm", config.width, config.block_norm()},
                    "",
                    {}};
@@ -62,7 +68,7 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
   sites.push_back({"delta_out",
                    Sublayer::mixer,
                    delta.values(),
-                   Axis::delta,
+                   Axis::delta_values,
                    {{"delta_out", config.width, Axis::stream}},
                    std::nullopt,
                    "",
@@ -88,6 +94,7 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                    std::nullopt,
                    mlp.gated ? "up" : "",
                    {}});
+  add_post_norm(config, "mlp_post_norm", sites.back());
 }
 
 void add_gated(const std::string& of, std::int64_t hidden, double share, LinearSite& site) {

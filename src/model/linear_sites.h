@@ -23,7 +23,8 @@ enum class Axis : std::uint8_t {
   kv_heads,     // H_kv d
   mlp,          // F
   vocabulary,   // V
-  delta,        // heads of Gated DeltaNet and their channels: never divided
+  delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each in its heads
+  delta_values,    // H_v d_v
   whole,        // every rank has all of it: a router's outputs
 };
 

@@ -89,7 +89,7 @@ MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
   MemoryPlan plan;
   plan.weight_bytes = weights.memory_bytes > 0 ? weights.memory_bytes : file_bytes;
   plan.kv_bytes = memory.allocated();
-  const auto states = make_fixed_states(memory, config, limits);
+  const auto states = make_fixed_states(memory, config, limits, place.own());
   plan.state_bytes = memory.allocated() - plan.kv_bytes;
   const Workspace work(config, weights, memory, layout, forward_limits(limits), place);
   plan.scratch_bytes = memory.allocated() - plan.kv_bytes - plan.state_bytes;
@@ -163,9 +163,9 @@ KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const L
 }
 
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
-                                               const RunLimits& limits) {
-  const std::size_t each = fixed_state_bytes(config);
-  if (each == 0) return nullptr;
+                                               const RunLimits& limits, const RankShare& share) {
+  if (config.delta_net() == nullptr) return nullptr;
+  const std::size_t each = fixed_state_bytes(config, share);
   const std::int64_t count = 2 * std::int64_t{limits.sequences} + limits.kept_states;
   return std::make_unique<FixedStates>(memory, each, count, limits.sequences);
 }

@@ -68,10 +68,10 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
 KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
-// The states of all sequences, two of each while a step runs, and those that are kept; null where
-// no layer has one.
+// The states of all sequences, two of each while a step runs, and those that are kept, of one
+// rank's heads; null where no layer has one.
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
-                                               const RunLimits& limits);
+                                               const RunLimits& limits, const RankShare& share);
 
 // For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on
 // the device's memory, or on a CountingMemory of `layout`.

@@ -107,6 +107,18 @@ Rotation rotation_from_json(const Json& json, std::string_view source) {
   return rotation;
 }
 
+LogitCap logit_cap_from_json(const Json& json, std::string_view source) {
+  const auto found = json.find("logit_cap");
+  if (found == json.end()) return {};
+  const std::string place = std::string(source) + ": logit_cap";
+  require(found->is_object(), place, ": expected an object");
+  const LogitCap logits = {json_get<double>(*found, "scale", place),
+                           json_get<double>(*found, "cap", place)};
+  // 0 means "none" in memory only: a file says so by leaving the key out.
+  require(logits.cap != 0, place, ": cap = 0: expected above 0");
+  return logits;
+}
+
 void check_rotation(const Rotation& rotation, std::int64_t width, std::string_view source) {
   if (rotation.block == 0) return;
   require(rotation.block >= 2 && std::has_single_bit(static_cast<std::uint64_t>(rotation.block)) &&
@@ -159,6 +171,16 @@ std::vector<std::int64_t> ModelConfig::delta_layers() const {
   return found;
 }
 
+ModelConfig mtp_model(const ModelConfig& config) {
+  ensure(config.mtp.has_value(), "a model without a head of multi-token prediction");
+  ModelConfig head = config;
+  head.layers = {*config.mtp};
+  head.mtp.reset();
+  head.reads_hidden = true;
+  head.rotation = {};
+  return head;
+}
+
 bool ModelConfig::has_experts() const {
   return std::ranges::any_of(
       layers, [](const LayerConfig& layer) { return layer.experts_mlp() != nullptr; });
@@ -191,10 +213,15 @@ Json config_to_json(const ModelConfig& config) {
                {"rope_scaling", scaling_to_json(config.rope_scaling)},
                {"tied", config.tied}};
   for (const auto& field : kCounts) json[field.name] = config.*field.member;
+  if (config.post_norm_eps > 0) json["post_norm_eps"] = config.post_norm_eps;
+  if (config.logit_cap.cap > 0) {
+    json["logit_cap"] = {{"scale", config.logit_cap.scale}, {"cap", config.logit_cap.cap}};
+  }
   if (config.rotation.block > 0) {
     json["rotation"] = {{"seed", config.rotation.seed}, {"block", config.rotation.block}};
   }
   layers_to_json(config, json);
+  if (config.mtp) json["mtp"] = layer_to_json(*config.mtp);
   return json;
 }
 
@@ -217,6 +244,8 @@ std::vector<std::string> required_features(const ModelConfig& config) {
   if (config.delta_net() != nullptr) features.emplace_back("delta_net");
   if (config.has_experts()) features.emplace_back("experts");
   if (config.temperature().period != 0) features.emplace_back("temperature");
+  if (config.post_norm_eps > 0) features.emplace_back("post_norm");
+  if (config.logit_cap.cap > 0) features.emplace_back("logit_cap");
   return features;
 }
 
@@ -233,12 +262,17 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
   config.norm = norm == "rms" ? NormKind::rms : NormKind::layer;
   config.norm_eps = json_get<float>(json, "norm_eps", source);
   config.rope_theta = json_get<double>(json, "rope_theta", source);
+  config.post_norm_eps = json_get_or<float>(json, "post_norm_eps", 0, source);
+  config.logit_cap = logit_cap_from_json(json, source);
   const auto scaling = json.find("rope_scaling");
   if (scaling != json.end()) config.rope_scaling = scaling_from_json(*scaling, source);
   layers_from_json(json, source, config);
   const auto rotation = json.find("rotation");
   if (rotation != json.end() && !rotation->is_null()) {
     config.rotation = rotation_from_json(*rotation, source);
+  }
+  if (const auto mtp = json.find("mtp"); mtp != json.end() && !mtp->is_null()) {
+    config.mtp = layer_from_json(*mtp, std::string(source) + ": mtp");
   }
   check_config(config, source);
   return config;
@@ -321,6 +355,26 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
   require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
 }
 
+// The norms of what sublayers add, and the cap of the logits.
+void check_additions(const ModelConfig& config, std::string_view source) {
+  const auto& [scale, cap] = config.logit_cap;
+  require(std::isfinite(scale) && scale > 0 && scale <= 1e6 && std::isfinite(cap) && cap >= 0 &&
+              cap <= 1e6,
+          source, ": logit_cap of scale ", scale, " and cap ", cap, ": expected up to 1e6");
+  const float eps = config.post_norm_eps;
+  require(std::isfinite(eps) && eps >= 0 && eps < 1, source, ": post_norm_eps = ", eps,
+          ": expected 0 to 1");
+  if (eps == 0) return;
+  const bool plain = std::ranges::all_of(config.layers, [](const LayerConfig& layer) {
+    return layer.attention() != nullptr && layer.dense_mlp() != nullptr;
+  });
+  require(plain && config.norm == NormKind::rms, source,
+          ": post_norm_eps: expected layers of attention and a dense MLP with RMS norms");
+  require(config.rotation.block == 0, source,
+          ": rotation of a model that norms what its sublayers add is not supported; leave ",
+          Setting{"rotation_seed"}, " out");
+}
+
 void check_layers(const ModelConfig& config, std::string_view source, const FieldSpeller& spell) {
   check_layer_count(config.layer_count(), source, spell);
   const bool alike = uniform_layers(config.layers).has_value();
@@ -360,6 +414,10 @@ void check_config(const ModelConfig& config, std::string_view source, const Fiel
           ": rope_theta = ", config.rope_theta, ": expected at least 1");
   check_scaling(config.rope_scaling, config.rope_dims(), source);
   check_rotation(config.rotation, config.width, source);
+  check_additions(config, source);
+  if (!config.mtp) return;
+  require(config.mtp->attention() != nullptr, source, ": mtp: expected a layer with attention");
+  check_config(mtp_model(config), std::string(source) + ": mtp", spell);
 }
 
 namespace {
@@ -414,12 +472,16 @@ std::string describe(const ModelConfig& config) {
     text += ", RoPE on " + std::to_string(config.rope_dims()) + " of " +
             std::to_string(config.head_dim);
   }
+  if (config.logit_cap.cap > 0) {
+    text += ", logits below " + std::to_string(static_cast<int>(config.logit_cap.cap));
+  }
   if (const QueryTemperature temperature = config.temperature(); temperature.period > 0) {
     text += ", queries sharper every " + std::to_string(temperature.period) + " positions";
   }
   if (config.rotation.block > 0) {
     text += ", rotated in blocks of " + std::to_string(config.rotation.block);
   }
+  if (config.mtp) text += ", a head of multi-token prediction";
   return text + (config.tied ? ", tied head" : "");
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,14 @@ struct Rotation {
   bool operator==(const Rotation&) const = default;
 };
 
+// logits become cap * tanh(scale * logit / cap), which keeps them within cap of 0.
+struct LogitCap {
+  double scale = 1;
+  double cap = 0;  // 0: logits stay as they are
+
+  bool operator==(const LogitCap&) const = default;
+};
+
 struct ModelConfig {
   std::string family;               // "llama", for people
   std::vector<LayerConfig> layers;  // [L]
@@ -53,11 +62,19 @@ struct ModelConfig {
   std::int64_t context = 0;         // positions that the model was made for
   NormKind norm = NormKind::rms;    // of all norms; block_norm() tells those of the layers
   float norm_eps = 1e-5f;
+  float post_norm_eps = 0;  // of norms of what a sublayer adds to the stream; 0: there are none
   bool learned_positions = false;  // a table of positions is added to the embeddings
   double rope_theta = 10000.0;     // of the layers with RoPE
   RopeScaling rope_scaling;
   bool tied = false;  // the head is the token embedding
+  LogitCap logit_cap;
   Rotation rotation;
+  // A head of multi-token prediction: one layer more, as a model of its own (mtp_model).
+  std::optional<LayerConfig> mtp = {};
+  // Of such a model. Its first stream is
+  //   fc_embedding(norm(embedding of token p)) + fc_hidden(norm(h of token p - 1)),
+  // h the large model's hidden state after its final norm; it predicts token p + 1.
+  bool reads_hidden = false;
 
   std::int64_t layer_count() const { return std::ssize(layers); }
   const LayerConfig& layer(std::int64_t index) const {
@@ -85,6 +102,11 @@ struct ModelConfig {
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };
+
+// The head of multi-token prediction, which shares embedding and head with its model; the other
+// tensors have their names after "mtp.". `config` must have one.
+inline constexpr std::string_view kMtp = "mtp.";
+ModelConfig mtp_model(const ModelConfig& config);
 
 // Both ways by name. The reader checks every field (ranges, products, even head_dim) and throws
 // Error naming `source`, field, value and range. Layers that are alike but for their windows are

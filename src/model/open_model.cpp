@@ -102,6 +102,7 @@ KvEvidence kv_evidence_from_json(const Json& json, std::string_view source) {
 Model::Model(const std::filesystem::path& path, const LoadOptions& options) : file_(path, options) {
   config_ = config_from_json(section(file_, "config"), file_.name() + ": config");
   check_tensors(file_, config_);
+  if (config_.mtp) mtp_ = mtp_model(config_);
   generation_ = generation_from_json(section(file_, "generation"), file_.name() + ": generation");
   for (const Token id : generation_.end_tokens) {
     require(id >= 0 && id < config_.vocab, file_.name(), ": generation: end token ", id,

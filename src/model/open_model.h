@@ -55,6 +55,8 @@ class Model {
 
   const LeqReader& file() const { return file_; }
   const ModelConfig& config() const { return config_; }
+  // Its head of multi-token prediction as a model; nullptr where it has none.
+  const ModelConfig* mtp() const { return mtp_ ? &*mtp_ : nullptr; }
   const Tokenizer& tokenizer() const;  // throws Error where the file carries none
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   const GenerationDefaults& generation() const { return generation_; }
@@ -69,6 +71,7 @@ class Model {
  private:
   LeqReader file_;
   ModelConfig config_;
+  std::optional<ModelConfig> mtp_;
   std::unique_ptr<Tokenizer> tokenizer_;
   GenerationDefaults generation_;
   std::optional<KvEvidence> kv_evidence_;

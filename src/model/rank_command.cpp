@@ -39,7 +39,11 @@ void write(Writer& writer, const RankStep& step) {
   writer.list(step.positions);
   writer.list(step.copies);
   writer.number(static_cast<std::int64_t>(step.runs.size()));
-  for (const SequenceRun& run : step.runs) {
+  ensure(step.states.size() == step.runs.size(), kSource, ": ", step.states.size(), " states");
+  for (std::size_t i = 0; i < step.runs.size(); ++i) {
+    const SequenceRun& run = step.runs[i];
+    writer.number(step.states[i].from);
+    writer.number(step.states[i].to);
     writer.number(run.sequence);
     writer.number(run.first_row);
     writer.number(run.rows);
@@ -55,6 +59,11 @@ void write(Writer& writer, const PageCopy& copy) {
 }
 
 void write(Writer&, const RankEnd&) {}
+
+void write(Writer& writer, const StateTransfer& transfer) {
+  writer.number(transfer.way);
+  writer.number(transfer.state);
+}
 
 void write(Writer& writer, const SequenceTransfer& transfer) {
   writer.number(transfer.way);
@@ -107,6 +116,9 @@ RankStep read_step(ByteReader& reader) {
   const auto runs = reader.read<std::int64_t>("the number of runs");
   require(runs >= 0 && runs <= std::ssize(step.batch.tokens), kSource, ": ", runs, " runs");
   for (std::int64_t i = 0; i < runs; ++i) {
+    FixedStates::StepStates& states = step.states.emplace_back();
+    states.from = reader.read<std::int32_t>("a state");
+    states.to = reader.read<std::int32_t>("a state");
     SequenceRun run;
     run.sequence = reader.read<std::int32_t>("a sequence");
     run.first_row = reader.read<std::int64_t>("a row");
@@ -144,6 +156,13 @@ SequenceTransfer read_transfer(ByteReader& reader) {
   return transfer;
 }
 
+StateTransfer read_state_transfer(ByteReader& reader) {
+  StateTransfer transfer;
+  transfer.way = read_enum(reader, StateTransfer::Way::write);
+  transfer.state = reader.read<std::int32_t>("a state");
+  return transfer;
+}
+
 }  // namespace
 
 RankCommand as_rank_command(const KvCommand& command) {
@@ -172,6 +191,9 @@ RankCommand decode_command(std::span<const std::byte> bytes) {
       break;
     case 3:
       command = read_transfer(reader);
+      break;
+    case 4:
+      command = read_state_transfer(reader);
       break;
     default:
       fail(kSource, ": of no known kind");

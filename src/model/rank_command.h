@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/kv_types.h"
+#include "cache/fixed_states.h"
 #include "cache/kv_cache.h"
 #include "model/batch.h"
 
@@ -21,12 +22,13 @@ struct RankStep {
   std::vector<std::int32_t> positions;  // [T]
   std::vector<SequenceRun> runs;
   std::vector<std::int32_t> copies;                   // [pages] f16 copies, -1 for none
+  std::vector<FixedStates::StepStates> states = {};  // [runs]; zeros of models without
   std::vector<std::vector<std::int32_t>> pages = {};  // decoded: what the runs point into
 };
 
 struct RankEnd {};
 
-using RankCommand = std::variant<RankStep, PageCopy, RankEnd, SequenceTransfer>;
+using RankCommand = std::variant<RankStep, PageCopy, RankEnd, SequenceTransfer, StateTransfer>;
 RankCommand as_rank_command(const KvCommand& command);
 
 std::vector<std::byte> encode(const RankCommand& command);

@@ -25,7 +25,8 @@ std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& lim
           {"type of values", std::string(kv_type_name(limits.value_type))},
           {"types of single layers", kv_layers_text(limits.kv_layers)},
           {"positions that stay first", chosen(limits.kv_sinks)},
-          {"positions that stay last", chosen(limits.kv_recent)}};
+          {"positions that stay last", chosen(limits.kv_recent)},
+          {"states that are kept", number(limits.kept_states)}};
 }
 
 }  // namespace leq

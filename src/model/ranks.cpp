@@ -25,6 +25,8 @@ class Follower {
         shape_(rank_kv_shape(config, weights, backend.layout(), limits, place_)),
         pages_(backend.memory(), backend.layout(), shape_),
         among_{ranks, kv_heads_of_ranks(place_)},
+        states_(make_fixed_states(backend.memory(), config, limits, place_.own())),
+        states_among_{ranks, state_parts_of_ranks(config, place_)},
         weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
@@ -49,10 +51,13 @@ class Follower {
         apply(*copy);
       } else if (const auto* transfer = std::get_if<SequenceTransfer>(&command)) {
         apply(*transfer);
+      } else if (const auto* state = std::get_if<StateTransfer>(&command)) {
+        apply(*state);
       } else {
         const auto& step = std::get<RankStep>(command);
         for (const auto& pages : step.pages) check_pages_exist(pages);
-        transformer_.follow(step, pages_);
+        for (const auto& states : step.states) check_states_exist(states);
+        transformer_.follow(step, pages_, states_.get());
       }
     }
   }
@@ -60,6 +65,23 @@ class Follower {
   void check_pages_exist(std::span<const std::int32_t> pages) const {
     for (const std::int32_t page : pages) {
       ensure(page >= 0 && page < pages_.count(), "page ", page, " of ", pages_.count());
+    }
+  }
+
+  void check_states_exist(const FixedStates::StepStates& states) const {
+    const std::int64_t count = states_ == nullptr ? 0 : states_->count();
+    for (const FixedStates::Id state : {states.from, states.to}) {
+      ensure(state >= FixedStates::kZeros && state < count, "state ", state, " of ", count);
+    }
+  }
+
+  void apply(const StateTransfer& transfer) {
+    check_states_exist({transfer.state, transfer.state});
+    ensure(states_ != nullptr, "a state of a model without");
+    if (transfer.way == StateTransfer::Way::read) {
+      states_->give(transfer.state, states_among_, {});
+    } else {
+      states_->take(transfer.state, states_among_, {});
     }
   }
 
@@ -97,6 +119,8 @@ class Follower {
   KvShape shape_;
   KvPages pages_;
   KvRanks among_;
+  std::unique_ptr<FixedStates> states_;
+  StateRanks states_among_;
   Weights weights_;
   Transformer transformer_;
 };

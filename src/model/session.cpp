@@ -37,7 +37,7 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
       plan_(plan_rank_memory(weight_bytes, config, weights, backend.layout(), limits, place_)),
       cache_(backend.memory(), backend.layout(),
              rank_kv_shape(config, weights, backend.layout(), limits, place_)),
-      states_(make_fixed_states(backend.memory(), config, limits)),
+      states_(make_fixed_states(backend.memory(), config, limits, place_.own())),
       weights_(std::move(weights)),
       transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {
   const auto online = transformer_.online();
@@ -47,10 +47,29 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
           " 1, or quantize with ", Setting{"act"}, " row");
   if (place_.alone()) return;
   require_agreement(ranks_, rank_facts(config, limits_, fingerprint));
-  cache_.lead({{ranks, kv_heads_of_ranks(place_)}, [&ranks](const KvCommand& command) {
-                 std::vector<std::byte> bytes = encode(as_rank_command(command));
-                 ranks.broadcast(bytes, "a change of pages");
-               }});
+  const auto tell = [&ranks](const RankCommand& command) {
+    std::vector<std::byte> bytes = encode(command);
+    ranks.broadcast(bytes, "a change of pages or states");
+  };
+  cache_.lead({{ranks, kv_heads_of_ranks(place_)},
+               [tell](const KvCommand& command) { tell(as_rank_command(command)); }});
+  if (states_ == nullptr) return;
+  states_->lead({{ranks, state_parts_of_ranks(config, place_)}, tell});
+}
+
+std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
+                                          const RunLimits& limits) {
+  ensure(model.mtp() != nullptr, model.file().name(), ": no head of multi-token prediction");
+  return make_mtp_session([&](std::string_view name) { return model.file().find(name); },
+                          model.file().name(), *model.mtp(), backend, limits);
+}
+
+std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
+                                          const ModelConfig& mtp, Backend& backend,
+                                          const RunLimits& limits) {
+  Weights weights =
+      load_weights(mtp_tensors(find), source, mtp, backend, limits, place_of(mtp, 0, 1));
+  return std::make_unique<Session>(mtp, std::move(weights), 0, backend, limits);
 }
 
 Session::~Session() {

@@ -21,6 +21,16 @@ namespace leq {
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits, const RankPlace& place);
 
+class Session;
+// Of a model's head of multi-token prediction, on one rank; `limits` as resolve_limits returned
+// them for it. The model must have one.
+std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
+                                          const RunLimits& limits);
+// Of `mtp`, the mtp_model of a model whose tensors `find` finds; it must outlive the session.
+std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
+                                          const ModelConfig& mtp, Backend& backend,
+                                          const RunLimits& limits);
+
 class Session {
  public:
   // A model's own weights. `model`, `backend` and `ranks` must outlive the session; `limits` as

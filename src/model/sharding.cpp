@@ -21,11 +21,32 @@ Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
   return {heads.first / group / unit * unit, std::min(config.kv_heads, round_up(last, unit))};
 }
 
+// Columns of the value heads of one key head.
+std::int64_t values_of_key_head(const DeltaNetConfig& delta) {
+  return delta.values() / delta.key_heads;
+}
+
+// Key heads that are cut off together: their rows are whole panels and their outputs whole groups.
+// All of them, where k does not begin with a panel.
+std::int64_t delta_unit(const DeltaNetConfig& delta) {
+  if (delta.keys() % kPanelRows != 0) return delta.key_heads;
+  return std::lcm(kPanelRows / std::gcd(delta.key_dim, kPanelRows),
+                  kGroup / std::gcd(values_of_key_head(delta), kGroup));
+}
+
+// q, k and v of some key heads among the channels.
+std::vector<Slice> channels_of(const DeltaNetConfig& delta, const Slice& heads) {
+  const std::int64_t values = values_of_key_head(delta);
+  const auto from = [&](std::int64_t first, std::int64_t dims) {
+    return Slice{first + heads.first * dims, first + heads.last * dims};
+  };
+  return {from(0, delta.key_dim), from(delta.keys(), delta.key_dim),
+          from(2 * delta.keys(), values)};
+}
+
 }  // namespace
 
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
-  require(ranks == 1 || config.delta_net() == nullptr, ErrorKind::bad_setting, Setting{"ranks"},
-          " ", ranks, ": a model with layers of Gated DeltaNet is not shared among ranks; use one");
   const std::int64_t head_unit = kGroup / std::gcd(config.head_dim, kGroup);
   std::vector<RankShare> shares;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -37,6 +58,10 @@ std::vector<RankShare> cut_model(const ModelConfig& config, int ranks) {
     share.kv_heads = kv_heads_of(share.heads, config);
     share.stream = even_share(config.width, kPanelRows, rank, ranks);
     share.vocabulary = even_share(config.vocab, kPanelRows, rank, ranks);
+    if (const DeltaNetConfig* delta = config.delta_net()) {
+      share.delta = *delta;
+      share.delta_heads = even_share(delta->key_heads, delta_unit(*delta), rank, ranks);
+    }
     shares.push_back(share);
   }
   return shares;
@@ -59,11 +84,31 @@ Slice RankShare::of(Axis axis, std::int64_t count) const {
       return mlp(count);
     case Axis::vocabulary:
       return vocabulary;
-    case Axis::delta:
+    case Axis::delta_values: {
+      const std::int64_t values = values_of_key_head(delta);
+      return {delta_heads.first * values, delta_heads.last * values};
+    }
+    case Axis::delta_channels:
+      ensure(delta_heads.count() == delta.key_heads, "the channels of some heads are no one slice");
+      return {0, count};
     case Axis::whole:
       return {0, count};
   }
   return {};
+}
+
+std::vector<Slice> RankShare::rows(Axis axis, std::int64_t count) const {
+  if (axis != Axis::delta_channels) return {of(axis, count)};
+  if (delta_heads.count() == delta.key_heads) return {{0, count}};
+  return channels_of(delta, delta_heads);
+}
+
+DeltaNetConfig RankShare::own_delta() const {
+  DeltaNetConfig own = delta;
+  if (delta.key_heads == 0) return own;
+  own.key_heads = delta_heads.count();
+  own.value_heads = own.key_heads * (delta.value_heads / delta.key_heads);
+  return own;
 }
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks) {
@@ -74,6 +119,35 @@ std::vector<Slice> kv_heads_of_ranks(const RankPlace& place) {
   std::vector<Slice> heads;
   for (const RankShare& share : place.shares) heads.push_back(share.kv_heads);
   return heads;
+}
+
+std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& config,
+                                                         const RankPlace& place) {
+  std::vector<std::vector<ByteRange>> runs;
+  if (config.delta_net() == nullptr) return runs;
+  const DeltaNetConfig& delta = *config.delta_net();
+  const std::int64_t of_head = delta.key_dim * values_of_key_head(delta);
+  std::int64_t at = 0;  // numbers before the run
+  const auto add = [&](auto slice_of) {
+    std::vector<ByteRange>& parts = runs.emplace_back();
+    for (const RankShare& share : place.shares) {
+      const Slice slice = slice_of(share);
+      parts.push_back({static_cast<std::size_t>(at + slice.first) * sizeof(float),
+                       static_cast<std::size_t>(at + slice.last) * sizeof(float)});
+    }
+  };
+  for (std::size_t layer = 0; layer < config.delta_layers().size(); ++layer) {
+    add([&](const RankShare& share) {
+      return Slice{share.delta_heads.first * of_head, share.delta_heads.last * of_head};
+    });
+    at += delta.key_heads * of_head;
+    for (std::int64_t tap = 1; tap < delta.conv_taps; ++tap, at += delta.channels()) {
+      for (std::size_t part = 0; part < 3; ++part) {
+        add([&](const RankShare& share) { return channels_of(delta, share.delta_heads)[part]; });
+      }
+    }
+  }
+  return runs;
 }
 
 }  // namespace leq

@@ -55,6 +55,12 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
     specs.push_back(
         {"position_embedding", {config.context, width}, TensorRole::position_embedding});
   }
+  if (config.reads_hidden) {
+    for (const char* input : {"embedding", "hidden"}) {
+      add_norm(std::string(input) + "_norm", width, config.norm, specs);
+      specs.push_back({std::string("fc_") + input, {width, width}, TensorRole::normed_linear});
+    }
+  }
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (TensorSpec& spec : layer_tensors(config, layer)) {
       spec.name = layer_tensor(layer, spec.name);
@@ -63,7 +69,17 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config) {
   }
   add_norm("final_norm", width, config.norm, specs);
   if (!config.tied) specs.push_back({"head", {config.vocab, width}, TensorRole::head});
+  if (!config.mtp) return specs;
+  for (TensorSpec& spec : tensor_list(mtp_model(config))) {
+    if (is_shared_with_mtp(spec.name)) continue;
+    spec.name = std::string(kMtp) + spec.name;
+    specs.push_back(std::move(spec));
+  }
   return specs;
+}
+
+bool is_shared_with_mtp(std::string_view name) {
+  return name.starts_with("token_embedding") || name.starts_with("head");
 }
 
 bool is_block_linear(TensorRole role) {
@@ -92,7 +108,7 @@ double active_linear_parameters(const ModelConfig& config) {
 std::int64_t block_linear_parameters(const ModelConfig& config) {
   std::int64_t count = 0;
   for (const TensorSpec& spec : tensor_list(config)) {
-    if (is_block_linear(spec.role)) count += parameters(spec);
+    if (is_block_linear(spec.role) && !spec.name.starts_with(kMtp)) count += parameters(spec);
   }
   return count;
 }

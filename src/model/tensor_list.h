@@ -41,6 +41,9 @@ std::vector<TensorSpec> tensor_list(const ModelConfig& config);
 // Those of one layer, by their names within it: "q", "q.bias".
 std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer);
 
+// Whether a head of multi-token prediction reads its model's tensor of this name: embedding, head.
+bool is_shared_with_mtp(std::string_view name);
+
 // Whether a tensor is one of a layer's linears that may be quantized.
 bool is_block_linear(TensorRole role);
 TensorRole role_of(const LinearSite& site, const LinearSpec& weight);

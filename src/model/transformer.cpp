@@ -30,6 +30,29 @@ const Rows& Transformer::forward(const Batch& batch, const SequenceState& state)
   return work_.logits;
 }
 
+const Rows& Transformer::forward(const Batch& batch, const SequenceState& state,
+                                 std::span<const float> hidden) {
+  ensure(config_.reads_hidden &&
+             hidden.size() == batch.tokens.size() * static_cast<std::size_t>(config_.width),
+         "forward: hidden states of ", hidden.size(), " numbers for ", batch.tokens.size(),
+         " tokens");
+  backend_.assign(hidden, work_.hidden);
+  return forward(batch, state);
+}
+
+void Transformer::normed_hidden(std::span<const std::int32_t> rows, std::span<float> out) {
+  const auto width = static_cast<std::size_t>(config_.width);
+  ensure(out.size() == rows.size() * width, "hidden states: ", out.size(), " numbers for ",
+         rows.size(), " rows");
+  const auto most = static_cast<std::size_t>(limits_.output_tokens);
+  for (std::size_t first = 0; first < rows.size(); first += most) {
+    const auto some = rows.subspan(first, std::min(most, rows.size() - first));
+    decoder_.final_norm(some);
+    backend_.download(work_.last, std::ssize(some),
+                      out.subspan(first * width, some.size() * width));
+  }
+}
+
 const Rows& Transformer::hidden(const Batch& batch, const SequenceState& state) {
   step(RankStep::Wanted::hidden, batch, state);
   return work_.last;
@@ -71,14 +94,42 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
 // Sends the step to the other ranks.
 void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   if (ranks_.alone()) return;
-  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()}};
+  const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()},
+                         states_};
   command_ = encode(step);
   ranks_.ranks().broadcast(command_, "the next step");
 }
 
-void Transformer::follow(const RankStep& step, const KvPages& pages) {
+namespace {
+
+void point_to_states(const FixedStates& fixed, std::span<const FixedStates::StepStates> states,
+                     std::span<SequenceRun> runs) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].state_from = fixed.bytes_of(states[i].from);
+    runs[i].state_to = fixed.bytes_of(states[i].to);
+  }
+}
+
+// What each run reads and writes: a later run of a sequence goes on where the one before it ended.
+std::vector<FixedStates::StepStates> states_of(const FixedStates& fixed,
+                                               std::span<const SequenceRun> runs) {
+  std::vector<FixedStates::StepStates> all;
+  for (const SequenceRun& run : runs) {
+    FixedStates::StepStates& states = all.emplace_back(fixed.step_states(run.sequence));
+    const bool is_later = std::ranges::any_of(runs.first(all.size() - 1), [&](const auto& before) {
+      return before.sequence == run.sequence;
+    });
+    if (is_later) states.from = states.to;
+  }
+  return all;
+}
+
+}  // namespace
+
+void Transformer::follow(const RankStep& step, const KvPages& pages, const FixedStates* states) {
   positions_ = step.positions;
   runs_ = step.runs;
+  if (states != nullptr) point_to_states(*states, step.states, runs_);
   batch_ = {std::ssize(step.batch.tokens), runs_};
   const KvLayers kv = {pages, step.copies};
   ranks_.abort_on_error([&] {
@@ -173,21 +224,6 @@ Embedding Transformer::embedding(const Batch& batch) const {
   return {weights_.token_embedding, batch.tokens, learned ? &*learned : nullptr, positions_};
 }
 
-namespace {
-
-// What each run reads and writes: a later run of a sequence goes on where the one before it ended.
-void give_states(const FixedStates& fixed, std::span<SequenceRun> runs) {
-  for (std::size_t i = 0; i < runs.size(); ++i) {
-    const FixedStates::StepStates states = fixed.step_states(runs[i].sequence);
-    const bool is_later = std::ranges::any_of(
-        runs.first(i), [&](const SequenceRun& run) { return run.sequence == runs[i].sequence; });
-    runs[i].state_from = is_later ? states.to : states.from;
-    runs[i].state_to = states.to;
-  }
-}
-
-}  // namespace
-
 // Takes positions for the batch in the cache and finds its runs of neighbouring rows.
 void Transformer::append(const Batch& batch, const SequenceState& state) {
   const auto tokens = std::ssize(batch.tokens);
@@ -207,7 +243,11 @@ void Transformer::append(const Batch& batch, const SequenceState& state) {
     runs_.push_back(run);
   }
   for (SequenceRun& run : runs_) run.pages = state.pages().pages(run.sequence);
-  if (const FixedStates* fixed = state.fixed()) give_states(*fixed, runs_);
+  states_.assign(runs_.size(), {});
+  if (const FixedStates* fixed = state.fixed()) {
+    states_ = states_of(*fixed, runs_);
+    point_to_states(*fixed, states_, runs_);
+  }
   batch_ = {tokens, runs_};
 }
 

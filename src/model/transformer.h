@@ -41,11 +41,20 @@ class Transformer {
   // rows that are not finite later (Operations::synchronize), when both have moved on.
   const Rows& forward(const Batch& batch, const SequenceState& state);
 
+  // The same for a head of multi-token prediction: `hidden` [T][W], of each row the hidden state of
+  // the token before it.
+  const Rows& forward(const Batch& batch, const SequenceState& state,
+                      std::span<const float> hidden);
+  // Of the last step the hidden states after the final norm of some of its rows, in any order:
+  // `out` [rows][W]. Waits for the device.
+  void normed_hidden(std::span<const std::int32_t> rows, std::span<float> out);
+
   // The same, but returns what the head would read: the normed last hidden states [outputs, W].
   const Rows& hidden(const Batch& batch, const SequenceState& state);
 
-  // The step that the leader began, on another rank; its pages are `pages`.
-  void follow(const RankStep& step, const KvPages& pages);
+  // The step that the leader began, on another rank; its pages are `pages`, its states `states`,
+  // null where no layer has one.
+  void follow(const RankStep& step, const KvPages& pages, const FixedStates* states);
 
   // One sublayer of one layer over hidden states of a whole sequence, in place: `hidden` [T][W], T
   // at most batch_tokens. `state` must be empty and holds the sequence while an attention runs.
@@ -81,6 +90,7 @@ class Transformer {
   Decoder decoder_;
   // Of the step at work:
   std::vector<SequenceRun> runs_;
+  std::vector<FixedStates::StepStates> states_;  // of each run
   BatchView batch_;
   std::vector<std::int32_t> positions_;  // [T]
   std::vector<std::byte> command_;

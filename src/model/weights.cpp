@@ -27,6 +27,7 @@ class Binder {
     Weights& weights = weights_;
     weights.token_embedding = matrix("token_embedding");
     if (config_.learned_positions) weights.position_embedding = matrix("position_embedding");
+    if (config_.reads_hidden) weights.mtp_input = mtp_input();
     for (std::int64_t i = 0; i < config_.layer_count(); ++i) weights.layers.push_back(layer(i));
     weights.final_norm = norm("final_norm", config_.norm);
     weights.head = head();
@@ -66,6 +67,7 @@ class Binder {
       attention.k_norm = norm(place.at("k_norm"), config_.norm);
     }
     attention.o = linear(place, site + 1);
+    attention.post_norm = post_norm(place.at("attention_post_norm"));
     return attention;
   }
 
@@ -95,6 +97,7 @@ class Binder {
     mlp.norm = norm_of(place, site);
     mlp.gate_up = linear(place, site);
     mlp.down = linear(place, site + 1);
+    mlp.post_norm = post_norm(place.at("mlp_post_norm"));
     return mlp;
   }
 
@@ -161,11 +164,10 @@ class Binder {
 
   // Linears of experts whose rows lie in one block.
   void require_same_input(const LayerLinear& first, const LayerLinear& linear, bool one_scale) {
-    require(share_.ranks == 1 || !has_stored_scale(linear.act), source_, ": ", linear.name,
-            ": act tensor of experts is not supported on several ranks; quantize with ",
-            Setting{"act"}, " row");
-    require(!has_moving_scale(linear.act), source_, ": ", linear.name,
-            ": act online is not supported for experts; quantize with ", Setting{"act"}, " row");
+    const bool one_for_all = has_stored_scale(linear.act) || has_moving_scale(linear.act);
+    require(share_.ranks == 1 || !one_for_all, source_, ": ", linear.name,
+            ": act tensor and act online of experts are not supported on several ranks; quantize ",
+            "with ", Setting{"act"}, " row");
     require(linear.act == first.act &&
                 format(linear.segments[0].weight) == format(first.segments[0].weight) &&
                 (!one_scale || linear.act_scale == first.act_scale),
@@ -237,6 +239,13 @@ class Binder {
     return {kind, vector(name, shape), bias(name), config_.norm_eps, shape[0]};
   }
 
+  std::optional<Norm> post_norm(const std::string& name) {
+    if (config_.post_norm_eps == 0) return std::nullopt;
+    Norm found = norm(name, NormKind::rms);
+    found.eps = config_.post_norm_eps;
+    return found;
+  }
+
   Norm norm_of(const LayerPlace& place, std::size_t site) {
     const NormSpec& norm_site = place.sites[site].norm.value();
     return norm(place.at(norm_site.name), norm_site.kind);
@@ -253,9 +262,24 @@ class Binder {
     linear.exact = exact;
     for (const LinearSpec& weight : site.weights) {
       if (weight.exact != exact) continue;
-      add_segment(linear, place.at(weight.name), share_.of(weight.axis, weight.outputs));
+      for (const Slice& rows : share_.rows(weight.axis, weight.outputs)) {
+        add_segment(linear, place.at(weight.name), rows);
+      }
     }
     return linear;
+  }
+
+  MtpInput mtp_input() {
+    const auto norm_before = [&](const char* name) { return norm(name, config_.norm); };
+    const auto linear_of = [&](const char* name) {
+      LayerLinear linear;
+      linear.name = linear.site_name = name;
+      linear.inputs = config_.width;
+      add_segment(linear, name, {0, config_.width});
+      return linear;
+    };
+    return {norm_before("embedding_norm"), norm_before("hidden_norm"), linear_of("fc_embedding"),
+            linear_of("fc_hidden")};
   }
 
   LayerLinear head() {
@@ -288,7 +312,7 @@ class Binder {
                 stored.act_scale == linear.act_scale && stored.online_mode == linear.online_mode,
             source_, ": tensors ", first_, " and ", name,
             " share their input but want it in different formats");
-    require(find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", name,
+    require(name == first_ || find_(smooth) == nullptr, source_, ": tensor ", smooth, ": ", name,
             " shares its input, expected ", inv_smooth_tensor(first_));
   }
 
@@ -356,6 +380,12 @@ Weights bind_weights(const TensorFinder& find, std::string_view source, const Mo
   return weights;
 }
 
+TensorFinder mtp_tensors(TensorFinder find) {
+  return [find = std::move(find)](std::string_view name) {
+    return find(is_shared_with_mtp(name) ? std::string(name) : std::string(kMtp).append(name));
+  };
+}
+
 void check_tensors(const LeqReader& file, const ModelConfig& config) {
   std::set<const StoredTensor*> used;
   const auto find = [&](std::string_view name) {
@@ -365,6 +395,7 @@ void check_tensors(const LeqReader& file, const ModelConfig& config) {
   };
   NoMemory memory;
   bind_weights(find, file.name(), config, memory);
+  if (config.mtp) bind_weights(mtp_tensors(find), file.name(), mtp_model(config), memory);
   for (const StoredTensor& tensor : file.tensors()) {
     require(used.contains(&tensor), file.name(), ": tensor ", printable(tensor.name), " ",
             shape_text(tensor.shape), " has no place in a model of this configuration; the file ",

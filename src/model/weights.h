@@ -40,6 +40,7 @@ struct AttentionWeights {
   std::vector<float> key_centre;      // kv_layers.h [H_kv d], on the host; empty: none
   const float* key_offset = nullptr;  // the same where operations read it
   LayerLinear o;
+  std::optional<Norm> post_norm;  // of what o adds to the stream
 };
 
 struct DeltaNetWeights {
@@ -59,6 +60,7 @@ struct DenseMlpWeights {
   Norm norm;
   LayerLinear gate_up;  // segments gate, up; or up alone
   LayerLinear down;
+  std::optional<Norm> post_norm;  // of what down adds to the stream
 };
 
 // An expert of each row, whose output is taken times sigmoid(gate x).
@@ -90,11 +92,18 @@ struct LayerWeights {
   std::vector<const LayerLinear*> linears() const;
 };
 
+// What makes the first stream of a head of multi-token prediction (ModelConfig::reads_hidden).
+struct MtpInput {
+  Norm embedding_norm, hidden_norm;
+  LayerLinear fc_embedding, fc_hidden;  // [W][W]
+};
+
 // Of one rank where several share a model: what it computes of each linear. Embeddings, norms and
 // smoothing vectors are whole, as is what the host keeps of the keys.
 struct Weights {
   WeightView token_embedding;                    // [V][W]
   std::optional<WeightView> position_embedding;  // [context][W]
+  std::optional<MtpInput> mtp_input;
   std::vector<LayerWeights> layers;
   Norm final_norm;
   LayerLinear head;                // [V][W]
@@ -130,6 +139,8 @@ void check_tensors(const LeqReader& file, const ModelConfig& config);
 
 // Finds a stored tensor by name; nullptr where there is none.
 using TensorFinder = std::function<const StoredTensor*(std::string_view name)>;
+// Those of a model's head of multi-token prediction, for mtp_model(its configuration).
+TensorFinder mtp_tensors(TensorFinder find);
 // The same for tensors from elsewhere (synthetic ones); `source` names them in errors.
 Weights bind_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      DeviceMemory& memory);

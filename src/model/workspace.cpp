@@ -53,6 +53,10 @@ std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) want(*linear, limits.batch_tokens);
   }
+  if (weights.mtp_input) {
+    want(weights.mtp_input->fc_embedding, limits.batch_tokens);
+    want(weights.mtp_input->fc_hidden, limits.batch_tokens);
+  }
   want(weights.head, limits.output_tokens);
   return specs;
 }
@@ -65,6 +69,10 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
   };
   for (const LayerWeights& layer : weights.layers) {
     for (const LayerLinear* linear : layer.linears()) add(*linear);
+  }
+  if (weights.mtp_input) {
+    add(weights.mtp_input->fc_embedding);
+    add(weights.mtp_input->fc_hidden);
   }
   add(weights.head);
   return inputs;
@@ -95,13 +103,20 @@ std::int64_t qkv_width_of(const ModelConfig& config, const Weights& weights,
   return qkv_width(attention_shape(config, weights.layers[first].attention(), share));
 }
 
-std::int64_t delta_width(const ModelConfig& config) {
-  const DeltaNetConfig* delta = config.delta_net();
-  return delta == nullptr ? 0 : delta->channels() + delta->values();
+// A rank without heads has rows without columns: it is called as all are.
+Rows delta_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& layout,
+                std::int64_t tokens, std::int64_t width) {
+  return config.delta_net() == nullptr ? Rows()
+                                       : allocate_rows(memory, layout, tokens, width, kPlain);
 }
 
-std::int64_t delta_gates_width(const ModelConfig& config) {
-  return config.delta_net() == nullptr ? 0 : 2 * config.delta_net()->value_heads;
+// 0 where sublayers add to the stream as they compute.
+std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
+  const bool needed = config.post_norm_eps > 0 || config.logit_cap.cap > 0;
+  require(!needed || layout.runs_post_norms(), ErrorKind::no_device,
+          "models that norm what their sublayers add, or cap their logits, do not run on this ",
+          "device yet; use the CPU");
+  return config.post_norm_eps > 0 ? config.width : 0;
 }
 
 // Nothing is taken for rows without columns.
@@ -120,7 +135,7 @@ std::size_t scratch_bytes(const ModelConfig& config, const Weights& weights, con
   for (const std::int64_t layer : config.delta_layers()) {
     const auto* delta =
         std::get_if<DeltaNetWeights>(&weights.layers[static_cast<std::size_t>(layer)].mixer);
-    const DeltaShape shape = delta_shape(config, *delta, layer);
+    const DeltaShape shape = delta_shape(config, *delta, layer, share);
     return std::max(bytes, layout.delta_scratch_bytes(limits.batch_tokens, shape));
   }
   return bytes;
@@ -165,14 +180,17 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
 }
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
-                       std::int64_t layer) {
-  const DeltaNetConfig& delta = weights.config;
+                       std::int64_t layer, const RankShare& share) {
+  const DeltaNetConfig &delta = share.own_delta(), &all = share.delta;
   DeltaShape shape;
   shape.key_heads = static_cast<int>(delta.key_heads);
   shape.value_heads = static_cast<int>(delta.value_heads);
   shape.key_dim = static_cast<int>(delta.key_dim);
   shape.value_dim = static_cast<int>(delta.value_dim);
   shape.taps = static_cast<int>(delta.conv_taps);
+  shape.all_key_heads = static_cast<int>(all.key_heads);
+  shape.all_value_heads = static_cast<int>(all.value_heads);
+  shape.first_key_head = static_cast<int>(share.delta_heads.first);
   shape.conv = weights.conv;
   shape.a_log = weights.a_log;
   shape.dt_bias = weights.dt_bias;
@@ -183,15 +201,11 @@ DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights
   return shape;
 }
 
-std::size_t fixed_state_bytes(const ModelConfig& config) {
-  const DeltaNetConfig* delta = config.delta_net();
-  if (delta == nullptr) return 0;
-  DeltaNetWeights sizes;
-  sizes.config = *delta;
+std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share) {
   const auto layers = config.delta_layers();
-  const auto each =
-      static_cast<std::size_t>(delta_state_numbers(delta_shape(config, sizes, layers.front())));
-  return layers.size() * each * sizeof(float);
+  if (layers.empty()) return 0;
+  const DeltaShape shape = delta_shape(config, {}, layers.front(), share);
+  return layers.size() * static_cast<std::size_t>(delta_state_numbers(shape)) * sizeof(float);
 }
 
 Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
@@ -200,6 +214,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       rope(make_rope(memory, frequencies.inv_freq, frequencies.attention_factor, limits.context)),
       rotation(residual_rotation(config, memory)),
       x(allocate_rows(memory, layout, limits.batch_tokens, config.width, kPlain)),
+      branch(rows_of(memory, layout, limits.batch_tokens, branch_width(config, layout))),
       router_logits(rows_of(memory, layout, limits.batch_tokens,
                             most_of(config, &ExpertsMlpConfig::experts))),
       shared_gate(rows_of(memory, layout, limits.batch_tokens,
@@ -209,8 +224,11 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
               ? Rows()
               : allocate_rows(memory, layout, limits.batch_tokens,
                               qkv_width_of(config, weights, place.own()), kPlain)),
-      delta(rows_of(memory, layout, limits.batch_tokens, delta_width(config))),
-      delta_gates(rows_of(memory, layout, limits.batch_tokens, delta_gates_width(config))),
+      delta(delta_rows(config, memory, layout, limits.batch_tokens,
+                       place.own().own_delta().channels() + place.own().own_delta().values())),
+      hidden(rows_of(memory, layout, limits.batch_tokens, config.reads_hidden ? config.width : 0)),
+      delta_gates(delta_rows(config, memory, layout, limits.batch_tokens,
+                             2 * place.own().delta.value_heads)),
       last(allocate_rows(memory, layout, limits.output_tokens, config.width, kPlain)),
       logits(allocate_rows(memory, layout, limits.output_tokens,
                            place.leads() ? config.vocab : place.own().vocabulary.count(), kPlain)),
@@ -220,6 +238,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
       stream_(slices(place, [](const RankShare& share) { return share.stream; })),
       vocabulary_(slices(place, [](const RankShare& share) { return share.vocabulary; })),
       own_x_(slice_columns(x, stream_[rank_])),
+      own_branch_(branch.width == 0 ? Rows() : slice_columns(branch, stream_[rank_])),
       own_logits_(
           slice_columns(logits, place.leads() ? vocabulary_[rank_] : Slice{0, logits.width})),
       layout_(layout),
@@ -352,6 +371,8 @@ SharedBlock Workspace::shared_input_of(const LayerLinear& linear) {
 }
 
 SharedBlock Workspace::shared_stream() { return {x, alone_ ? x : own_x_, stream_}; }
+
+SharedBlock Workspace::shared_branch() { return {branch, alone_ ? branch : own_branch_, stream_}; }
 
 SharedBlock Workspace::shared_logits() {
   return {logits, alone_ ? logits : own_logits_, vocabulary_};

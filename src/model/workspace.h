@@ -31,9 +31,10 @@ AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights
                                const RankShare& share);
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
-                       std::int64_t layer);
-// Bytes of a sequence's fixed state: of all layers of Gated DeltaNet. 0 where there are none.
-std::size_t fixed_state_bytes(const ModelConfig& config);
+                       std::int64_t layer, const RankShare& share);
+// Bytes of a sequence's fixed state on a rank: of all layers of Gated DeltaNet. 0 where there are
+// none, or where the rank has none of their heads.
+std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
 
 // The moving scale of one linear's inputs.
 struct OnlineInput {
@@ -58,10 +59,12 @@ class Workspace {
   RopeTable rope;
   RotationTable rotation;  // block 0 where the stream is not rotated
   Rows x;                  // [T, W] the residual stream
+  Rows branch;             // [T, W] what a sublayer adds, where that is normed first
   Rows router_logits;      // [T, E] of the layer with most experts; empty where there are none
   Rows shared_gate;        // [T, 1]
   Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads, with a gate H d more
   Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
+  Rows hidden;             // [T, W] of a head of multi-token prediction
   Rows delta_gates;        // [T, 2 H_v]
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
@@ -74,6 +77,7 @@ class Workspace {
   // The same for inputs that ranks make together, each its columns: of linears that read no norm.
   SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
+  SharedBlock shared_branch();
   // Rows in groups by expert, [T k, W], in the format of `linear`, which reads a norm's rows.
   Rows& grouped_input_of(const LayerLinear& linear);
   // The first E columns of router_logits.
@@ -108,7 +112,7 @@ class Workspace {
   bool alone_;
   std::size_t rank_;
   std::vector<Slice> stream_, vocabulary_;  // [ranks]
-  Rows own_x_, own_logits_;
+  Rows own_x_, own_branch_, own_logits_;
   const Layout& layout_;
   std::vector<Input> inputs_;
   std::vector<Grouped> grouped_;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "backend/backend.h"
@@ -16,7 +15,7 @@ namespace leq {
 struct DeviceOptions {
   // "cpu"; "cuda" (the first GPU), "cuda:N" or "cuda:GPU-8932f937" (the start of a UUID); "sim" or
   // "sim:8G", the emulated GPU and its memory.
-  std::string_view device = "cpu";
+  std::string device = "cpu";
   int threads = 0;                // 0 = one for each usable core
   GpuOptions gpu = {};            // of a GPU; a CPU is exact as it is
   NumaMode numa = NumaMode::off;  // of a CPU

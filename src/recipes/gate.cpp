@@ -19,7 +19,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kGateWindow = 512;
-constexpr double kFar = 0.05;                  // nats: worth another method
+constexpr double kFar = 0.05;  // nats: worth another method
+constexpr std::string_view kBuiltIn = "built-in text";
+// KL of WikiText-2's test split over that of the built-in text: 2.3 on SmolLM2-135M with 4 bits.
+constexpr double kOtherTexts = 2.5;
 constexpr double kBaseBytesPerSecond = 2.5e8;  // of reading a checkpoint and writing it as a file
 
 RunLimits gate_limits(const Model& model, std::int64_t window) {
@@ -78,7 +81,9 @@ void check_gate_text(const GateText& text, std::int64_t tokens, std::int64_t con
           " tokens are too few to judge by, give more");
 }
 
-GateText built_in_gate_text() { return {std::string(built_in_heldout_text()), "built-in text"}; }
+GateText built_in_gate_text() {
+  return {std::string(built_in_heldout_text()), std::string(kBuiltIn)};
+}
 
 GateResult compare_with_base(const GateText& text, const fs::path& base_file,
                              const fs::path& output, std::int64_t windows,
@@ -125,6 +130,9 @@ std::string gate_line(const GateResult& gate) {
                      fixed(result.ppl.value, 3) + " (unquantized " +
                      fixed(result.ppl_base.value, 3) + "), " + std::to_string(result.windows) +
                      " windows of " + std::to_string(gate.window) + " tokens of " + gate.text;
+  if (gate.text == kBuiltIn) {
+    line += " (other texts: up to " + fixed(kOtherTexts, 1) + " times as much)";
+  }
   if (!gate.cache) return line;
   return line + ", keys " + std::string(kv_type_name(gate.cache->key_type)) + ", values " +
          std::string(kv_type_name(gate.cache->value_type));

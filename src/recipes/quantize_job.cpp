@@ -138,9 +138,8 @@ void check_job(const QuantizeJob& job, const ImportedModel& model) {
 
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
   return "calibration " + std::to_string(windows) + " windows of " + std::to_string(length) +
-         " tokens, as one takes " + fixed(seconds_of_window, 2) +
-         " s on this machine; all of them about " +
-         fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s";
+         " tokens (" + fixed(seconds_of_window, 2) + " s each, about " +
+         fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s in total)";
 }
 
 namespace {

@@ -55,8 +55,7 @@ void require_divisible(const QuantizeJob& job, int ranks);
 // ranks (job.checkpoint.ranks) all call it; the leader alone writes and judges.
 std::optional<GateResult> run_job(const QuantizeJob& job);
 
-// "calibration 64 windows of 512 tokens, as one takes 2.10 s on this machine; all of them about
-// 134 s"
+// "calibration 64 windows of 512 tokens (2.10 s each, about 134 s in total)"
 std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window);
 
 }  // namespace leq

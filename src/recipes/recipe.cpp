@@ -13,15 +13,19 @@ namespace {
 
 constexpr double kSharedAlpha = 0.5;
 
+void put_first(CheckpointOptions& checkpoint, const char* pattern, const char* type) {
+  checkpoint.overrides.insert(checkpoint.overrides.begin(),
+                              {pattern, require_scheme(type, "recipe")});
+}
+
 void apply_q8(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "smoothquant";
   checkpoint.type = "int8-g128";
   checkpoint.fold = smoothing_fold(std::nullopt);
   if (!narrow) return;
-  checkpoint.overrides.insert(
-      checkpoint.overrides.begin(),
-      {R"(^(token_embedding|head|layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down)$)",
-       require_scheme("int8-g32", "q8")});
+  put_first(checkpoint,
+            R"(^(token_embedding|head|layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?down)$)",
+            "int8-g32");
 }
 
 void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
@@ -30,20 +34,23 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
 }
 
 // Inputs are looked at once, before anything is quantized: as good here, and a fifth of the time.
+// Below kNarrowWidth a table is a large part of the file, and v and down lose most by 4 bits.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "gptq+";
-  checkpoint.type = narrow ? "int4-g32" : "int4-g128";
+  checkpoint.type = narrow ? "q4_k" : "int4-g128";
   checkpoint.fold = awq_scales_fold();
   checkpoint.true_sequential = false;
+  if (!narrow) return;
+  put_first(checkpoint, R"(^(token_embedding|head)$)", "q6_k");
+  put_first(checkpoint, R"(^layers\.[0-9]+\.(v|(experts\.[0-9]+\.|shared\.)?down)$)", "q5_k");
 }
 
 void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
   checkpoint.method = "zeroquant";
   checkpoint.type = "int8-g128";
   checkpoint.act = ActChoice::row;
-  checkpoint.overrides.insert(checkpoint.overrides.begin(),
-                              {R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
-                               require_scheme("int4-g128", "zeroquant-w48")});
+  put_first(checkpoint, R"(^layers\.[0-9]+\.(experts\.[0-9]+\.|shared\.)?(gate|up|down)$)",
+            "int4-g128");
 }
 
 // Units of one width stand beside units of another: neither folds nor what was seen of the inputs
@@ -64,9 +71,10 @@ const std::array<Recipe, 4> kRecipes = {{
      .few_windows_do = true},
     {.name = "q4",
      .summary =
-         "4-bit weights by gptq+ after AWQ's scales, groups of 128 (32 below a width of 2048)",
+         "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 q4_k, v "
+         "and down q5_k, tables q6_k)",
      .kl_limit = 0.05,
-     .advice = "recipe auto with 5 bits per weight, or recipe q8",
+     .advice = "recipe q8",
      .apply = apply_q4,
      .few_windows_do = true},
     {.name = "zeroquant-w48",
@@ -77,7 +85,7 @@ const std::array<Recipe, 4> kRecipes = {{
     {.name = "auto",
      .summary = "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told",
      .kl_limit = 0.05,
-     .advice = "more bits per weight, or recipe q8",
+     .advice = "more bits per weight, recipe q4, or recipe q8",
      .apply = apply_auto,
      .searches = true},
 }};

@@ -22,6 +22,7 @@ struct Recipe {
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";
+inline constexpr double kAutoBits = 4.25;  // a weight of recipe auto
 
 std::span<const Recipe> recipes();
 // Throws Error listing the names where there is no such recipe.

@@ -3,7 +3,7 @@
 #include <new>
 
 #include "base/json.h"
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 
 namespace leq {
 namespace {

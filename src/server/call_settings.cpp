@@ -74,7 +74,7 @@ struct Effort {
   std::string_view name;
   std::int64_t tokens;
 };
-// Most tokens of thoughts; none: the model does not think.
+// Maximum tokens of thoughts; none: the model does not think.
 constexpr std::array kEfforts = {
     Effort{"none", 0},  Effort{"minimal", 256}, Effort{"low", 1024}, Effort{"medium", 4096},
     Effort{"high", -1}, Effort{"xhigh", -1},    Effort{"max", -1}};

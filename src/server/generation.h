@@ -2,7 +2,7 @@
 // as a stream of server-sent events.
 #pragma once
 
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 #include "server/generation_call.h"
 #include "server/http_server.h"
 

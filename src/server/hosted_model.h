@@ -11,7 +11,7 @@
 #include "engine/engine.h"
 #include "generate/chat_template.h"
 #include "model/session.h"
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 #include "server/generation_call.h"
 #include "server/grammar_store.h"
 #include "server/slot_files.h"

@@ -131,6 +131,8 @@ class HttpServer::EventLoop {
   void drop(Clients::iterator client);
   bool drop_oldest();
   void end_overdue();
+  void add_worker();
+  void try_add_worker();
   void work();
   void answer(Exchange& visit);
   void wake() const;
@@ -149,7 +151,10 @@ class HttpServer::EventLoop {
   std::condition_variable is_ready_;
   std::deque<Exchange> ready_, returned_;
   std::thread thread_;
+  // Under the mutex, as the number of those that wait for a request. One for each request that was
+  // answered at the same time as others.
   std::vector<std::thread> workers_;
+  std::size_t idle_workers_ = 0;
 };
 
 HttpServer::EventLoop::EventLoop(const HttpOptions& options, HttpHandler handler,
@@ -169,7 +174,8 @@ HttpServer::EventLoop::EventLoop(const HttpOptions& options, HttpHandler handler
           ErrorKind::io, "cannot wait for connections: ", std::strerror(errno));
   try {
     thread_ = std::thread([this] { run(); });
-    for (int i = 0; i < options.workers; ++i) workers_.emplace_back([this] { work(); });
+    const std::lock_guard lock(mutex_);
+    add_worker();
   } catch (const std::system_error& error) {
     stop();
     fail(ErrorKind::no_memory, "cannot start a thread of the server: ", error.what());
@@ -195,7 +201,7 @@ void HttpServer::EventLoop::stop() {
   }
   wake();
   is_ready_.notify_all();
-  for (std::thread& worker : workers_) worker.join();
+  for (std::thread& worker : workers_) worker.join();  // none is added once it stops
   workers_.clear();
   ending_ = true;
   wake();
@@ -369,6 +375,8 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
     // From here on nothing can fail.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
+    const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
+    if (may_grow && ready_.size() > idle_workers_) try_add_worker();
   }
   held_ -= client->second.held;
   clients_.erase(client);
@@ -430,12 +438,22 @@ void HttpServer::EventLoop::end_overdue() {
   }
 }
 
+void HttpServer::EventLoop::add_worker() {
+  workers_.emplace_back([this] { work(); });
+}
+
+// Where the system has no thread left, those that are there answer.
+void HttpServer::EventLoop::try_add_worker() try { add_worker(); } catch (const std::exception&) {
+}
+
 void HttpServer::EventLoop::work() {
   while (true) {
     Exchange visit;
     {
       std::unique_lock lock(mutex_);
+      ++idle_workers_;
       is_ready_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
+      --idle_workers_;
       if (ready_.empty()) return;
       visit = std::move(ready_.front());
       ready_.pop_front();

@@ -19,7 +19,7 @@ namespace leq {
 struct HttpOptions {
   std::string host = "127.0.0.1";  // a name or an address
   int port = 8080;                 // 0: any that is free
-  int workers = 16;                // requests that are answered at once
+  int workers = 16;                // most requests that are answered at once; threads as needed
   int connections = 1024;          // beyond them the one that has waited longest goes
   HttpLimits limits;
   std::uint64_t held_bytes = 256 << 20;    // of requests that are not there whole yet, together

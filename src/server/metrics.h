@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 #include "server/model_pool.h"
 
 namespace leq {

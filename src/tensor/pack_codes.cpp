@@ -42,9 +42,12 @@ void check(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& sc
   ensure(std::ssize(chosen.zeros) == counts.zeros, "pack: expected ", counts.zeros,
          " zero points, found ", chosen.zeros.size());
   const CodeRange range = code_range(scheme);
-  const auto [low, high] = std::minmax_element(chosen.codes.begin(), chosen.codes.end());
-  ensure(*low >= range.low && *high <= range.high, "pack: ", scheme_name(scheme), " codes are ",
-         range.low, " to ", range.high, ", found ", *low, " to ", *high);
+  std::int16_t low = chosen.codes[0], high = low;
+  for (const std::int16_t code : chosen.codes) {
+    low = std::min(low, code), high = std::max(high, code);
+  }
+  ensure(low >= range.low && high <= range.high, "pack: ", scheme_name(scheme), " codes are ",
+         range.low, " to ", range.high, ", found ", low, " to ", high);
   if (scheme.kind == CodeKind::uint_) {
     const int zero = *std::max_element(chosen.zeros.begin(), chosen.zeros.end());
     ensure(zero <= range.high, "pack: ", scheme_name(scheme), " zero points are 0 to ", range.high,
@@ -83,14 +86,16 @@ PackedWeight pack_codes(const ChosenCodes& chosen, std::int64_t rows, std::int64
     writer.put_scales(chosen.scales, shape.per_row);
     if (!chosen.zeros.empty()) writer.put_zeros(chosen.zeros, shape.per_row);
   }
+  const int bias = scheme.bias();
   for (std::int64_t row = 0; row < rows; ++row) {
     for (std::int64_t first = 0; first < columns; first += kBlockColumns) {
       CodeBlock block;
-      for (std::int64_t k = first; k < first + kBlockColumns; ++k) {
-        const auto at = static_cast<std::size_t>(row * columns + k);
-        block[static_cast<std::size_t>(k - first)] =
-            k < columns ? static_cast<std::uint8_t>(chosen.codes[at] + scheme.bias())
-                        : pad_code(chosen, shape, scheme, row, k);
+      const std::int16_t* codes = chosen.codes.data() + row * columns + first;
+      const std::int64_t count = std::min(kBlockColumns, columns - first);
+      std::transform(codes, codes + count, block.begin(),
+                     [bias](std::int16_t code) { return static_cast<std::uint8_t>(code + bias); });
+      for (std::int64_t i = count; i < kBlockColumns; ++i) {
+        block[static_cast<std::size_t>(i)] = pad_code(chosen, shape, scheme, row, first + i);
       }
       writer.put_codes(row, first, block);
     }

@@ -1,12 +1,12 @@
 #include "tensor/super_blocks.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
 #include "base/half.h"
 #include "tensor/code_formats.h"
+#include "tensor/super_fit.h"
 
 namespace leq {
 namespace {
@@ -136,69 +136,23 @@ std::vector<float> dequantize_super(const ChosenCodes& chosen, std::int64_t rows
   return values;
 }
 
-// --- nearest codes: ranges of sub-blocks, their scales to multiples of the superblock's numbers
+// --- nearest codes
 
-float held(float x) { return f16_to_f32(f32_to_f16(x)); }
-
-std::uint8_t rounded_share(float part, float whole, float least, float most) {
-  const float share = whole == 0 ? 0 : std::clamp(std::nearbyint(part / whole), least, most);
-  return static_cast<std::uint8_t>(static_cast<int>(share));
-}
-
-// One superblock of a row: `x` of at most 256 columns.
-struct SuperPart {
-  std::span<const float> x;
-  std::int16_t* codes;
-  float* supers;
-  std::uint8_t* subs;
-};
-
-void choose_with_min(const SuperPart& part, int most_code) {
-  constexpr float kMostSub = 63;  // six bits, as GGUF has them
-  std::array<float, 8> scales{}, mins{};
-  const auto count = (part.x.size() + 31) / 32;
-  float largest_scale = 0, largest_min = 0;
-  for (std::size_t g = 0; g < count; ++g) {
-    const auto values = part.x.subspan(g * 32, std::min<std::size_t>(32, part.x.size() - g * 32));
-    const auto [low, high] = std::minmax_element(values.begin(), values.end());
-    mins[g] = std::max(0.0f, -*low);
-    scales[g] = (std::max(0.0f, *high) + mins[g]) / static_cast<float>(most_code);
-    largest_scale = std::max(largest_scale, scales[g]);
-    largest_min = std::max(largest_min, mins[g]);
-  }
-  part.supers[0] = held(largest_scale / kMostSub);
-  part.supers[1] = held(largest_min / kMostSub);
-  for (std::size_t g = 0; g < count; ++g) {
-    part.subs[2 * g] = rounded_share(scales[g], part.supers[0], 0, kMostSub);
-    part.subs[2 * g + 1] = rounded_share(mins[g], part.supers[1], 0, kMostSub);
-    const float scale = part.supers[0] * static_cast<float>(part.subs[2 * g]);
-    const float min = part.supers[1] * static_cast<float>(part.subs[2 * g + 1]);
-    for (std::size_t k = g * 32; k < std::min((g + 1) * 32, part.x.size()); ++k) {
-      part.codes[k] = rounded_share(part.x[k] + min, scale, 0, static_cast<float>(most_code));
-    }
-  }
-}
-
-void choose_symmetric(const SuperPart& part) {
-  std::array<float, 16> scales{};
-  const auto count = (part.x.size() + 15) / 16;
-  float largest = 0;
-  for (std::size_t g = 0; g < count; ++g) {
-    const auto values = part.x.subspan(g * 16, std::min<std::size_t>(16, part.x.size() - g * 16));
-    const float extreme = *std::ranges::max_element(
-        values, [](float a, float b) { return std::fabs(a) < std::fabs(b); });
-    scales[g] = extreme / -static_cast<float>(kSuper6Zero);
-    if (std::fabs(scales[g]) > std::fabs(largest)) largest = scales[g];
-  }
-  part.supers[0] = held(largest / -127.0f);
-  for (std::size_t g = 0; g < count; ++g) {
-    part.subs[g] = rounded_share(scales[g], part.supers[0], -127, 127);
-    const float scale = part.supers[0] * static_cast<float>(static_cast<std::int8_t>(part.subs[g]));
-    for (std::size_t k = g * 16; k < std::min((g + 1) * 16, part.x.size()); ++k) {
-      const float code =
-          scale == 0 ? 0 : std::clamp(std::nearbyint(part.x[k] / scale), -32.0f, 31.0f);
-      part.codes[k] = static_cast<std::int16_t>(static_cast<int>(code) + kSuper6Zero);
-    }
+// The nearest codes of one superblock, for the numbers that `part` holds.
+void round_to_codes(CodeKind kind, const SuperLayout& layout, const SuperPart& part,
+                    std::int16_t* codes) {
+  const SuperScale super = {part.supers[0], layout.supers > 1 ? part.supers[1] : 0.0f};
+  const bool signed_codes = kind == CodeKind::q6_k;
+  const float low = signed_codes ? -kSuper6Zero : 0.0f;
+  const float high = signed_codes ? kSuper6Zero - 1 : kind == CodeKind::q4_k ? 15.0f : 31.0f;
+  for (std::size_t k = 0; k < part.x.size(); ++k) {
+    const std::size_t sub =
+        k / static_cast<std::size_t>(layout.sub_columns) * static_cast<std::size_t>(layout.subs);
+    const float scale = super.d * static_cast<float>(sub_number(kind, part.subs[sub]));
+    const float min = layout.subs > 1 ? super.dmin * static_cast<float>(part.subs[sub + 1]) : 0.0f;
+    const float code =
+        scale == 0 ? 0 : std::clamp(std::nearbyint((part.x[k] + min) / scale), low, high);
+    codes[k] = static_cast<std::int16_t>(static_cast<int>(code) + (signed_codes ? kSuper6Zero : 0));
   }
 }
 
@@ -217,14 +171,12 @@ ChosenCodes nearest_super(std::span<const float> values, std::int64_t rows, std:
       const SuperPart part = {
           values.subspan(static_cast<std::size_t>(at),
                          static_cast<std::size_t>(std::min(kSuperColumns, columns - k))),
-          chosen.codes.data() + at, chosen.scales.data() + block * layout.supers,
+          {},
+          chosen.scales.data() + block * layout.supers,
           chosen.zeros.data() +
               (row * layout.sub_blocks(columns) + k / layout.sub_columns) * layout.subs};
-      if (kKind == CodeKind::q6_k) {
-        choose_symmetric(part);
-      } else {
-        choose_with_min(part, kKind == CodeKind::q4_k ? 15 : 31);
-      }
+      fit_super(kKind, part);
+      round_to_codes(kKind, layout, part, chosen.codes.data() + at);
     }
   }
   return chosen;

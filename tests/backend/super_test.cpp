@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "backend/cpu/cpu_backend.h"
-#include "base/half.h"
 #include "base/cpu_features.h"
+#include "base/half.h"
 #include "matmul_case.h"
 #include "tensor/pack.h"
 
@@ -130,7 +130,7 @@ TEST(SuperMatmul, IsExactOnEveryIsa) {
   Random random(5);
   for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
     for (const ActKind act : super_acts()) {
-      for (const std::int64_t tokens : {1, 2, 3, 4, 5, 8, 9, 33}) {
+      for (const std::int64_t tokens : {1, 2, 3, 4, 5, 8, 9, 16, 33, 64}) {
         const std::int64_t columns = 256 * (1 + random.below(3));
         const SuperCase c = make_case(scheme, act, 1 + random.below(150), columns,
                                       random.below(2) == 0, Fill::random, random);
@@ -144,7 +144,9 @@ TEST(SuperMatmul, IsExactForTheLargestNumbers) {
   Random random(6);
   for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
     const SuperCase c = make_case(scheme, ActKind::row, 70, 512, true, Fill::extreme, random);
-    expect_exact(c, ActKind::row, 5, Fill::extreme, random);
+    for (const std::int64_t tokens : {5, 40}) {
+      expect_exact(c, ActKind::row, tokens, Fill::extreme, random);
+    }
   }
 }
 
@@ -155,8 +157,19 @@ TEST(SuperMatmul, IsExactForAnyNumberOfColumns) {
     for (const std::int64_t columns : {32, 100, 130, 391, 700}) {
       const SuperCase c =
           make_case(scheme, ActKind::g128, 66, columns, false, Fill::random, random);
-      expect_exact(c, ActKind::g128, 6, Fill::random, random);
+      for (const std::int64_t tokens : {6, 35}) {
+        expect_exact(c, ActKind::g128, tokens, Fill::random, random);
+      }
     }
+  }
+}
+
+// More tokens than a kernel takes at once.
+TEST(SuperMatmul, IsExactForManyTokens) {
+  Random random(9);
+  for (const std::string scheme : {"q4_k", "q5_k", "q6_k"}) {
+    const SuperCase c = make_case(scheme, ActKind::g32, 20, 256, true, Fill::random, random);
+    expect_exact(c, ActKind::g32, 539, Fill::random, random);
   }
 }
 

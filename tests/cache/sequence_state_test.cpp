@@ -52,12 +52,12 @@ struct Toys {
   void compute(std::int32_t sequence, std::int64_t first, const std::vector<float>& tokens) {
     Toy toy = {};
     const FixedStates::StepStates step = fixed.step_states(sequence);
-    if (step.from != nullptr) std::memcpy(&toy, step.from, sizeof toy);
+    if (step.from != FixedStates::kZeros) std::memcpy(&toy, fixed.bytes_of(step.from), sizeof toy);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       slot(sequence, first + static_cast<std::int64_t>(i)) = tokens[i];
       fold_token(toy, tokens[i]);
     }
-    std::memcpy(step.to, &toy, sizeof toy);
+    std::memcpy(fixed.bytes_of(step.to), &toy, sizeof toy);
   }
 
   Toy toy(std::int32_t sequence) const {

@@ -62,15 +62,26 @@ TEST(CApi, PiecesJoinToTheText) {
   const auto model = open_model();
   const auto session = new_session(model.get());
   auto options = seeded("{\"temperature\": 0}", 32);
-  std::string joined;
+  struct Joined {
+    std::string text;
+    std::vector<leq_token> tokens;
+    std::vector<float> logprobs;
+  } joined;
+  options.logprobs = 1;
   options.user = &joined;
   options.on_piece = [](void* user, const leq_piece* piece) -> std::int32_t {
-    if (piece != nullptr) static_cast<std::string*>(user)->append(piece->text, piece->text_bytes);
+    if (piece == nullptr) return 0;
+    auto& all = *static_cast<Joined*>(user);
+    all.text.append(piece->text, piece->text_bytes);
+    all.tokens.insert(all.tokens.end(), piece->tokens, piece->tokens + piece->token_count);
+    all.logprobs.insert(all.logprobs.end(), piece->logprobs, piece->logprobs + piece->token_count);
     return 0;
   };
   const Written written = generate(session.get(), {tokenize(model.get(), kPrompt)}, options);
-  EXPECT_EQ(joined, written.texts.at(0));
-  EXPECT_FALSE(joined.empty());
+  EXPECT_EQ(joined.text, written.texts.at(0));
+  EXPECT_EQ(joined.tokens, written.tokens.at(0));
+  const leq_reply& reply = written.replies.at(0);
+  EXPECT_EQ(joined.logprobs, std::vector<float>(reply.logprobs, reply.logprobs + 32));
 }
 
 TEST(CApi, LogitsAreThoseOfASessionHoweverTheyAreFed) {

@@ -111,6 +111,37 @@ TEST(CApi, AFolderIsQuantizedAndTheFileRuns) {
   EXPECT_EQ(read_file(path, 1 << 26), read_file(story_path(), 1 << 26));
 }
 
+// A whole search takes minutes: this one is ended where it has begun.
+TEST(CApi, RecipeAutoMakesCandidatesAndSearches) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "made.leq").string();
+  const std::string checkpoint = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
+  auto options = sized<leq_quantize_options>();
+  options.recipe = "auto";
+  options.samples = 1;
+  options.length = 16;
+  options.threads = 2;
+  std::vector<std::string> works;
+  options.user = &works;
+  options.on_progress = [](void* user, const char* work, std::int64_t,
+                           std::int64_t) -> std::int32_t {
+    auto& seen = *static_cast<std::vector<std::string>*>(user);
+    if (seen.empty() || seen.back() != work) seen.emplace_back(work);
+    return seen.back() == "search" ? 1 : 0;
+  };
+  leq_error error = no_error();
+  EXPECT_EQ(leq_quantize(checkpoint.c_str(), path.c_str(), &options, nullptr, &error),
+            LEQ_INTERRUPTED)
+      << error.text;
+  EXPECT_EQ(works, (std::vector<std::string>{"candidates", "search"}));
+  EXPECT_FALSE(std::filesystem::exists(path));
+  options.recipe = "q4";
+  options.target_bpw = 5;
+  EXPECT_EQ(leq_quantize(checkpoint.c_str(), path.c_str(), &options, nullptr, &error),
+            LEQ_BAD_SETTING);
+  EXPECT_EQ(std::string(error.setting), "target_bpw");
+}
+
 TEST(CApi, InspectIsJsonWithTheTensors) {
   const auto model = open_model();
   char* text = nullptr;

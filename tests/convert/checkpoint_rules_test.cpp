@@ -119,6 +119,40 @@ TEST(AddedTokens, WithoutWeightsAreLeftOut) {
   for (const Token id : read.encode("a [PAD] b", {})) EXPECT_LT(id, rows);
 }
 
+TEST(EndTokens, BeyondTheVocabularyAreLeftOutWithALine) {
+  const Checkpoint checkpoint;
+  const std::vector<Token> own = checkpoint.import().generation.end_tokens;
+  ASSERT_FALSE(own.empty());
+  const auto rows = checkpoint.read("config.json")["vocab_size"].get<std::int64_t>();
+  checkpoint.write("generation_config.json",
+                   Json{{"eos_token_id", Json::array({own[0], rows})}}.dump());
+  const ImportedModel model = checkpoint.import();
+  EXPECT_EQ(model.generation.end_tokens, std::vector<Token>{own[0]});
+  ASSERT_EQ(model.notes.size(), 1u);
+  EXPECT_NE(model.notes[0].find("end token " + std::to_string(rows)), std::string::npos);
+}
+
+// transformers 5 ignores clean_up_tokenization_spaces where the tokenizer is BPE, as all are here,
+// unless the second key forces it.
+TEST(CleanUpOfSpaces, IsIgnoredUnlessItIsForced) {
+  const Checkpoint checkpoint;
+  Json config = checkpoint.read("tokenizer_config.json");
+  config["clean_up_tokenization_spaces"] = true;
+  checkpoint.write("tokenizer_config.json", config.dump());
+  const Tokenizer read(checkpoint.import().tokenizer);
+  const std::string text = "The bear , the fox . Who ?";
+  EXPECT_EQ(read.decode(read.encode(text, {}), true), text);
+  config["clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"] = true;
+  checkpoint.write("tokenizer_config.json", config.dump());
+  try {
+    (void)checkpoint.import();
+    ADD_FAILURE() << "it is forced";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("clean_up_tokenization_spaces_for_bpe"),
+              std::string::npos);
+  }
+}
+
 Json llama_config() {
   return {{"model_type", "llama"},    {"hidden_size", 64},
           {"num_hidden_layers", 2},   {"vocab_size", 100},

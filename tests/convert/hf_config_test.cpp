@@ -167,5 +167,39 @@ TEST(HfConfig, SurvivesTheConfigWrittenIntoAFile) {
   EXPECT_EQ(config_from_json(config_to_json(config), "again"), config);
 }
 
+// What Muse Glimmer's keys may not say, by name.
+TEST(HfConfig, MuseGlimmerIsReadOrRefusedByKey) {
+  const auto path =
+      std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/families/muse-glimmer/config.json";
+  const std::string text = read_file(path, 1 << 20);
+  const auto with = [&](const char* key, const Json& value) {
+    Json config = parse_json(text, "config.json");
+    config["text_config"][key] = value;
+    try {
+      import_hf_config(config.dump(), "config.json");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const ModelConfig config = import_hf_config(text, "config.json");
+  EXPECT_EQ(config.logit_cap, (LogitCap{0.35355339059327373, 5}));
+  EXPECT_EQ(config.post_norm_eps, 1e-8f);
+  EXPECT_EQ(config.window(0), 8);
+  EXPECT_TRUE(config.layer(0).attention()->rotary);
+  EXPECT_EQ(config.window(1), 0);
+  EXPECT_FALSE(config.layer(1).attention()->rotary);
+  EXPECT_EQ(with("layer_types", nullptr), "");
+  EXPECT_EQ(with("layer_rope_theta", nullptr), "");
+  EXPECT_NE(
+      with("layer_rope_theta", Json::array({5e4, 0, 1e4, 5e4, 5e4, 0})).find("layer_rope_theta[2]"),
+      std::string::npos);
+  EXPECT_NE(with("layer_rope_theta", Json::array({0, 0})).find("a list of 6 numbers"),
+            std::string::npos);
+  EXPECT_NE(with("final_logit_softcapping", 0).find("final_logit_softcapping"), std::string::npos);
+  EXPECT_NE(with("post_norm_eps", 0).find("post_norm_eps"), std::string::npos);
+  EXPECT_NE(with("attn_logit_softcapping", 30).find("attn_logit_softcapping"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace leq

@@ -18,10 +18,13 @@
 namespace leq::packed {
 namespace {
 
+using test::add_llama;
 using test::IntegerWeight;
+using test::kWidth;
 using test::PackedFolder;
 using test::Parts;
 using test::random_integers;
+using test::small_llama;
 
 PackedSource open(PackedFolder& folder, const PackedOptions& options) {
   return PackedSource(open_safetensors(folder.write_tensors()), options);
@@ -443,40 +446,6 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
 }
 
 // ---- whole checkpoints
-
-constexpr int kWidth = 128, kHidden = 192, kVocab = 131;
-
-Json small_llama(const Json& quantization) {
-  return {{"model_type", "llama"},        {"hidden_size", kWidth},
-          {"intermediate_size", kHidden}, {"num_hidden_layers", 1},
-          {"num_attention_heads", 2},     {"num_key_value_heads", 1},
-          {"vocab_size", kVocab},         {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},         {"hidden_act", "silu"},
-          {"tie_word_embeddings", true},  {"quantization_config", quantization}};
-}
-
-// `parts` makes the tensors of a linear of N rows and K columns.
-void add_llama(PackedFolder& folder, const std::function<Parts(int n, int k)>& parts) {
-  const auto floats = [&](const std::string& name, std::vector<std::int64_t> shape) {
-    std::size_t count = 1;
-    for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
-    std::vector<float> values;
-    for (std::size_t i = 0; i < count; ++i) values.push_back(static_cast<float>(i % 9) / 8);
-    folder.add(name, {"BF16", shape, test::floats_as("BF16", values)});
-  };
-  const std::string at = "model.layers.0.";
-  floats("model.embed_tokens.weight", {kVocab, kWidth});
-  floats(at + "input_layernorm.weight", {kWidth});
-  floats(at + "post_attention_layernorm.weight", {kWidth});
-  floats("model.norm.weight", {kWidth});
-  folder.add(at + "self_attn.q_proj", parts(kWidth, kWidth));
-  folder.add(at + "self_attn.k_proj", parts(kWidth / 2, kWidth));
-  folder.add(at + "self_attn.v_proj", parts(kWidth / 2, kWidth));
-  folder.add(at + "self_attn.o_proj", parts(kWidth, kWidth));
-  folder.add(at + "mlp.gate_proj", parts(kHidden, kWidth));
-  folder.add(at + "mlp.up_proj", parts(kHidden, kWidth));
-  folder.add(at + "mlp.down_proj", parts(kWidth, kHidden));
-}
 
 // Converts with the checkpoint's own numbers; all of the file are those that the import reads.
 void expect_carried(PackedFolder& folder, const Json& quantization, const std::string& type,

@@ -82,9 +82,10 @@ TEST(Wrappers, AreReadUnderEveryPrefixAndLeaveTowersOut) {
     // Further: that both tables are kept, and that the split pattern is not Mistral's.
     ASSERT_EQ(model.notes.size(), 3u) << names.model;
     EXPECT_NE(model.notes[2].find("pattern"), std::string::npos) << model.notes[2];
-    EXPECT_EQ(model.notes[0],
-              "left out: 1 tensor of a head that guesses ahead, 2 tensors of a vision tower, 1 "
-              "tensor of its projector; the text model alone is run");
+    EXPECT_EQ(
+        model.notes[0],
+        "left out: 1 tensor of a head of multi-token prediction, 2 tensors of a vision tower, 1 "
+        "tensor of its projector; the text model alone is run");
     EXPECT_EQ(model.generation.end_tokens, (std::vector<Token>{5, 6}));
   }
 }

@@ -1,5 +1,5 @@
-// Integer matmuls on the emulator: int32 sums exactly, and floats equal to the bit to the formulas
-// of docs/numerics.md, under several schedules of lanes, warps, blocks and copies.
+// Integer matmuls on the emulator: floats equal to the bit to the formulas of docs/numerics.md,
+// under several schedules of lanes, warps, blocks and copies.
 #include "int_matmul_case.h"
 
 #include "cuda/kernels/matmul/int_matmul.h"
@@ -13,19 +13,12 @@ class IntMatmulTest : public testing::TestWithParam<IntCase> {
   ~IntMatmulTest() override { simt::schedule() = {}; }
 };
 
-TEST_P(IntMatmulTest, IntegersAreExact) {
-  const IntCase& c = GetParam();
-  const IntMatmulData data(c);
-  for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{5, simt::CopyLands::at_issue}}) {
-    simt::schedule() = schedule;
-    expect_exact_integers(c, data);
-  }
-}
-
 TEST_P(IntMatmulTest, ValuesFollowTheFormula) {
-  simt::schedule() = {3, simt::CopyLands::at_wait};
-  expect_values(GetParam());
+  for (const simt::Schedule& schedule : {simt::Schedule{3, simt::CopyLands::at_wait},
+                                         simt::Schedule{5, simt::CopyLands::at_issue}}) {
+    simt::schedule() = schedule;
+    expect_values(GetParam());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -129,13 +122,11 @@ class TileTest : public testing::TestWithParam<TileCase> {
   ~TileTest() override { simt::schedule() = {}; }
 };
 
-TEST_P(TileTest, IntegersAndValuesAreExact) {
+TEST_P(TileTest, ValuesFollowTheFormula) {
   const TileCase& c = GetParam();
-  const IntMatmulData data(c.matmul);
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
     simt::schedule() = schedule;
-    expect_exact_integers(c.matmul, data, launch_of(c));
     expect_values(c.matmul, launch_of(c));
   }
 }
@@ -185,8 +176,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, true, 128, 0, 33, 512, {127}, Finish::add}, GemmTile::large},
                     TileCase{{2, false, 128, 128, 129, 256, {40}, Finish::gelu}, GemmTile::large}));
 
-// 28,672 columns of the largest codes: the sums, up to 127 * 127 * 28,672, are exact and far from
-// overflowing. Every number of bits in the dot-product kernels, then in every tile.
+// 28,672 columns of the largest codes: sums, up to 127 * 127 * 28,672, are far from overflowing.
+// Every number of bits in the dot-product kernels, then in every tile.
 constexpr int kMostColumns = 28672;
 
 IntCase extreme(int bits, bool is_uint, int weight_group, int tokens, int rows) {
@@ -194,9 +185,7 @@ IntCase extreme(int bits, bool is_uint, int weight_group, int tokens, int rows) 
 }
 
 class ExtremeGemvTest : public testing::TestWithParam<IntCase> {};
-TEST_P(ExtremeGemvTest, SumsAreExact) {
-  expect_exact_integers(GetParam(), IntMatmulData(GetParam()));
-}
+TEST_P(ExtremeGemvTest, SumsAreExact) { expect_values(GetParam()); }
 INSTANTIATE_TEST_SUITE_P(Bits, ExtremeGemvTest,
                          testing::Values(extreme(8, false, 0, 1, 16), extreme(8, false, 0, 4, 8),
                                          extreme(8, true, 0, 2, 16), extreme(8, true, 128, 1, 16),
@@ -210,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Bits, ExtremeGemvTest,
 class ExtremeTileTest : public testing::TestWithParam<TileCase> {};
 TEST_P(ExtremeTileTest, SumsAreExact) {
   const TileCase& c = GetParam();
-  expect_exact_integers(c.matmul, IntMatmulData(c.matmul), launch_of(c));
+  expect_values(c.matmul, launch_of(c));
 }
 
 std::vector<TileCase> extreme_tiles() {

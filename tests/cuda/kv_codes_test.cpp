@@ -13,7 +13,7 @@ namespace {
 
 TEST(KvCodes, EachHasAPlaceOfItsOwnAndIsFoundThere) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {2, 4, 8}) {
+    for (const int bits : {2, 4}) {
       for (const int dims : {16, 20, 64, 80, 128}) {
         std::set<std::pair<int, int>> places;
         for (int slot = 0; slot < 64; ++slot) {
@@ -35,7 +35,7 @@ TEST(KvCodes, EachHasAPlaceOfItsOwnAndIsFoundThere) {
 
 TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {4, 8}) {
+    for (const int bits : {4}) {
       std::map<int, int> owners;  // of bytes
       for (int slot = 0; slot < 64; ++slot) {
         for (int c = 0; c < 32; ++c) {
@@ -51,7 +51,7 @@ TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
 // A block of 32 positions owns its words, at 2 bits too: each is one thread's.
 TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
-    for (const int bits : {2, 4, 8}) {
+    for (const int bits : {2, 4}) {
       for (const int dims : {48, 64, 128}) {
         std::map<int, int> owners;  // of words
         for (int slot = 0; slot < 64; ++slot) {

@@ -159,7 +159,7 @@ class PackedText {
     return side;
   }
 
-  // Numbers as they were appended, in f16 where they lie as such first, turned for int4.
+  // Numbers as they were appended, in f16 where they lie as such first.
   std::vector<double> appended(KvPart part, int sequence, int head) const {
     const bool keys = part == KvPart::keys;
     const KvScheme& scheme = kv_scheme(keys ? c_.keys : c_.values);
@@ -169,7 +169,6 @@ class PackedText {
       const float* const from = rows_[static_cast<std::size_t>(sequence)].data() + at * c_.width() +
                                 (c_.heads + (keys ? head : c_.kv_heads + head)) * d;
       std::vector<double> x(from, from + d);
-      if (scheme.rotated) turn(x);
       for (const double v : x) {
         const bool half = scheme.blocked() || scheme.type == KvType::f16;
         out.push_back(half ? f16_to_f32(f32_to_f16(static_cast<float>(v))) : v);
@@ -204,19 +203,6 @@ class PackedText {
   std::size_t bytes(KvPart part) const {
     return kv_page_bytes(part, part == KvPart::keys ? c_.keys : c_.values, c_.kv_heads,
                          c_.head_dim);
-  }
-  // x = H x / sqrt(n) in blocks of the largest power of two in d, by its definition.
-  static void turn(std::vector<double>& x) {
-    const std::size_t n = x.size() & (~x.size() + 1);
-    std::vector<double> y(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      for (std::size_t k = 0; k < n; ++k) {
-        const bool minus = std::popcount((i % n) & k) % 2 == 1;
-        y[i] += (minus ? -1.0 : 1.0) * x[i / n * n + k];
-      }
-      y[i] /= std::sqrt(static_cast<double>(n));
-    }
-    x = y;
   }
 
  private:
@@ -275,8 +261,6 @@ class PackedText {
     append.keys = keys;
     append.values = values;
     append.copied = copied;
-    append.rotates_keys = kv_scheme(c_.keys).rotated;
-    append.rotates_values = kv_scheme(c_.values).rotated;
     append.fault = {fault.data(), 1};
     write_late({qkv.bytes()});
     KvQuantizeArguments quantize = {batch, heads, keys, values, copied, true, 1};
@@ -295,7 +279,6 @@ class PackedText {
     a.keys = keys;
     a.values = values;
     a.copied = copied;
-    a.rotates_values = append.rotates_values;
     a.exact = c_.exact;
     const BoundedScratch scratch(a, c_.most_records);
     const DeviceArray<unsigned> tickets{std::vector<unsigned>(kTickets)};
@@ -371,7 +354,6 @@ class PackedText {
     const auto factor = static_cast<float>(1.0 / std::sqrt(static_cast<double>(d)));
     std::vector<double> q;
     for (int c = 0; c < d; ++c) q.push_back(from[c] * factor);
-    if (kv_scheme(c_.keys).rotated) turn(q);
     // int8 keys take the query in int8.
     if (c_.keys == KvType::int8) {
       double largest = 0;
@@ -413,11 +395,6 @@ class PackedText {
       }
     }
     for (double& x : out) x /= total;
-    if (kv_scheme(c_.values).rotated) {
-      turn(out);
-      const double all = *std::max_element(size.begin(), size.end());
-      std::fill(size.begin(), size.end(), all * std::sqrt(static_cast<double>(d)));
-    }
     near.out.insert(near.out.end(), out.begin(), out.end());
     for (const double x : size) near.size.push_back(x / total);
   }

@@ -151,6 +151,7 @@ class RopeAppend : public testing::TestWithParam<RopeCase> {
       a.q_eps = a.k_eps = kEps;
     }
     if (c.rotated) a.table = table.data();
+    a.rotary_dims = c.dims;
     if (!key_offset_.empty()) a.key_offset = offset.data();
     a.keys = {keys.data(), page_bytes(c.keys), c.keys};
     a.values = {values.data(), page_bytes(c.values), c.values};

@@ -92,7 +92,7 @@ TEST_P(ChatModels, ARegeneratedReplyIsAnotherAndRepeatable) {
 
 INSTANTIATE_TEST_SUITE_P(Templates, ChatModels,
                          testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny",
-                                         "qwen35-tiny"),
+                                         "qwen35-tiny", "qwen3moe-tiny"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase(name, '-');

@@ -256,7 +256,9 @@ INSTANTIATE_TEST_SUITE_P(Kv, Engines,
                                          EngineCase{"storyteller", KvType::simq4},
                                          EngineCase{"storyteller", KvType::simq2},
                                          EngineCase{"qwen35-tiny", KvType::f16},
-                                         EngineCase{"qwen35-tiny", KvType::int8}));
+                                         EngineCase{"qwen35-tiny", KvType::int8},
+                                         EngineCase{"qwen3moe-tiny", KvType::f16},
+                                         EngineCase{"qwen3moe-tiny", KvType::simq4}));
 
 class EngineRequests : public Engines {};
 INSTANTIATE_TEST_SUITE_P(Kv, EngineRequests,

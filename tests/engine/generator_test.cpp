@@ -117,7 +117,7 @@ TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
 
 INSTANTIATE_TEST_SUITE_P(Families, GreedyText,
                          testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
-                                         "qwen3-tiny", "qwen35-tiny"),
+                                         "qwen3-tiny", "qwen35-tiny", "qwen3moe-tiny"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::erase(name, '-');

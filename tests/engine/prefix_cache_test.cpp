@@ -253,7 +253,7 @@ class PrefixStates : public testing::Test {
       state_.append(sequence, count);
       fed += count;
       const float number = digest(std::span(tokens).first(static_cast<std::size_t>(fed)));
-      std::memcpy(states_.step_states(sequence).to, &number, sizeof number);
+      std::memcpy(states_.bytes_of(states_.step_states(sequence).to), &number, sizeof number);
       state_.commit();
       prefixes_.keep(sequence, std::span(tokens).first(static_cast<std::size_t>(fed)), false);
     }

@@ -124,7 +124,8 @@ INSTANTIATE_TEST_SUITE_P(Short, GoldenPerplexity,
                                            GoldenRun{"mistral-tiny", "hf-stride", 0},
                                            GoldenRun{"qwen2-tiny", "hf-stride", 0},
                                            GoldenRun{"qwen3-tiny", "hf-stride", 0},
-                                           GoldenRun{"qwen35-tiny", "hf-stride", 8}));
+                                           GoldenRun{"qwen35-tiny", "hf-stride", 8},
+                                           GoldenRun{"qwen3moe-tiny", "hf-stride", 8}));
 
 // Token counts of every golden text, without running a model.
 TEST(EncodeText, CountsEqualTheGoldenOnes) {

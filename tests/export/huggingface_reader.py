@@ -2,6 +2,7 @@
 torch and transformers; what needs compressed-tensors is left out without it."""
 
 import importlib.util
+import shutil
 import sys
 
 from exported import GREEDY, Work, check, finish, models, skip
@@ -52,6 +53,61 @@ def floats(work, source, *flags):
     check(tokenizer.chat_template == original.chat_template, f"{name}: chat template")
 
 
+def seeded(work, config, changes):
+    """A checkpoint of random weights with the storyteller's tokenizer."""
+    story = models()[0]
+    folder = work.folder / config
+    torch.manual_seed(1)
+    known = dict(vocab_size=transformers.AutoConfig.from_pretrained(story).vocab_size, hidden_size=64,
+                 num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+                 intermediate_size=96, max_position_embeddings=512, pad_token_id=0)
+    model = transformers.AutoModelForCausalLM.from_config(
+        transformers.AutoConfig.for_model(config, **{**known, **changes}))
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if value.ndim == 1:  # gains and biases that no default hides
+                value.add_(torch.randn_like(value) * 0.1)
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(story / name, folder)
+    return folder
+
+
+EXPERTS = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=48)
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=16,
+             linear_value_head_dim=16, linear_conv_kernel_dim=4)
+SHARED = dict(shared_expert_intermediate_size=48)
+OTHERS = {
+    "mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
+    "qwen3_moe": dict(EXPERTS, norm_topk_prob=True, mlp_only_layers=[1]),
+    "qwen3_5_text": DELTA,
+    "qwen3_5_moe_text": {**EXPERTS, **DELTA, **SHARED},
+    "qwen3_next": {**EXPERTS, **DELTA, **SHARED, "norm_topk_prob": True},
+    "ministral3": dict(rope_parameters={
+        "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "beta_fast": 32.0, "beta_slow": 1.0,
+        "original_max_position_embeddings": 64, "llama_4_scaling_beta": 0.1, "mscale": 1.0,
+        "mscale_all_dim": 1.0}),
+}
+
+
+def other_layers(work):
+    """Experts, Gated DeltaNet, sharper queries: random weights through leq and back."""
+    for config, changes in OTHERS.items():
+        try:
+            source = seeded(work, config, changes)
+        except (ValueError, KeyError) as unknown:
+            print("not in this transformers:", config, unknown)
+            continue
+        file = work.quantized(source, "--type", "f32")
+        model = load(work.exported(file, "--safetensors"))
+        ids = work.ids(model.config.vocab_size, LONG)
+        original = logits(transformers.AutoModelForCausalLM.from_pretrained(source), ids)
+        worst = np.abs(logits(model, ids) - original).max()
+        check(worst < TOLERANCE, f"{config}: logits of the checkpoint, off by {worst:.1e}")
+        worst = np.abs(work.leq(file, ids)[0] - original).max()
+        check(worst < TOLERANCE, f"{config}: logits of leq, off by {worst:.1e}")
+
+
 def compressed(work, source):
     for kind, act in (("int8", "none"), ("int4-g32", "none"), ("int8-g32", "none"),
                       ("int8", "row"), ("int4-g32", "row")):
@@ -74,9 +130,10 @@ def compressed(work, source):
 def main():
     transformers.logging.set_verbosity_error()
     work = Work(sys.argv)
-    for source in models():
+    for source in models("qwen35-tiny", "qwen3moe-tiny"):
         for kind in ("f32", "int4-g32"):
             floats(work, source, "--type", kind, "--act", "none")
+    other_layers(work)
     floats(work, models()[0], "--type", "uint3-g32", "--act", "none", "--smooth", "0.5")
     if importlib.util.find_spec("compressed_tensors") is None:
         print("not here: compressed-tensors")

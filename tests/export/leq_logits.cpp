@@ -1,5 +1,6 @@
-// What leq computes, for scripts that compare: leq_logits MODEL OUT COUNT ID... writes the logits of
-// all ids, f32 [ids][V], to OUT, and prints COUNT greedy ids that follow them. The KV cache is f32.
+// What leq computes, for scripts that compare: leq_logits MODEL OUT COUNT ID... writes the logits
+// of all ids, f32 [ids][V], to OUT, and prints COUNT greedy ids that follow them. The KV cache is
+// f32.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -35,8 +36,7 @@ void run(int argc, char** argv) {
   batch.add(0, ids.data(), std::ssize(ids), Batch::Want::all);
   const auto vocab = static_cast<std::size_t>(model.config().vocab);
   std::vector<float> logits(ids.size() * vocab);
-  backend->download(session.transformer().forward(batch, session.cache()), std::ssize(ids),
-                    logits);
+  backend->download(session.transformer().forward(batch, session.cache()), std::ssize(ids), logits);
   write_logits(argv[2], logits);
   std::vector<float> last(logits.end() - model.config().vocab, logits.end());
   for (int i = 0; i < count; ++i) {

@@ -51,8 +51,7 @@ TEST_P(OnnxCodes, AreTheFilesOwn) {
     ASSERT_EQ(std::ssize(scale), view.rows * ((view.columns + block - 1) / block));
     for (std::int64_t row = 0; row < view.rows; ++row) {
       for (std::int64_t k = 0; k < view.columns; ++k) {
-        ASSERT_EQ(codes.code(static_cast<std::size_t>(k * view.rows + row)),
-                  code_at(view, row, k))
+        ASSERT_EQ(codes.code(static_cast<std::size_t>(k * view.rows + row)), code_at(view, row, k))
             << name << ' ' << row << ' ' << k;
         const auto at = static_cast<std::size_t>(k / block * view.rows + row);
         ASSERT_EQ(scale[at], scale_at(view, row, k));
@@ -100,12 +99,12 @@ TEST_P(OnnxCodes, OfMatMulNBitsStandForTheSameNumbers) {
           const ReadTensor& zeros = graph.tensors.at(name + ".blocks.zeros");
           const auto first = static_cast<std::size_t>(row * zeros.dims[1]);
           const auto i = static_cast<std::size_t>(k / block);
-          const auto packed = static_cast<unsigned char>(zeros.bytes[first + (bits == 8 ? i : i / 2)]);
+          const auto packed =
+              static_cast<unsigned char>(zeros.bytes[first + (bits == 8 ? i : i / 2)]);
           zero = bits == 8 ? packed : packed >> (i % 2 * 4) & 15;
         }
         const float scale = scales[static_cast<std::size_t>(row * count + k / block)];
-        ASSERT_EQ(static_cast<float>(code - zero) * scale,
-                  row_values[static_cast<std::size_t>(k)]);
+        ASSERT_EQ(static_cast<float>(code - zero) * scale, row_values[static_cast<std::size_t>(k)]);
       }
     }
   }
@@ -209,7 +208,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"uint4-g64", ActChoice::none, "tensorrt", kAuto, 0, {"layers.0.q", "zero points"}},
         Refusal{"int4-g32", ActChoice::none, "tensorrt", kAuto, 0, {"layers.0.q", "64 or 128"}},
         Refusal{"int8-g64", ActChoice::none, "tensorrt", kAuto, 0, {"layers.0.q", "int8-g64"}},
-        Refusal{"int8", ActChoice::row, "tensorrt", kFile, 0, {"layers.0.q", "act row", "tensorrt"}},
+        Refusal{
+            "int8", ActChoice::row, "tensorrt", kFile, 0, {"layers.0.q", "act row", "tensorrt"}},
         Refusal{"int4-g64", ActChoice::none, "nnapi", kAuto, 8, {"layers.0.q", "8-bit"}},
         Refusal{"f32", ActChoice::none, "nnapi", kAuto, 8, {"layers.0.q", "f32", "nnapi"}},
         Refusal{"int8", ActChoice::g128, "nnapi", kAuto, 8, {"layers.0.q", "act g128", "nnapi"}},

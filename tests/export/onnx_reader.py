@@ -3,7 +3,7 @@ and onnxruntime."""
 
 import sys
 
-from exported import GREEDY, Work, check, finish, models, skip
+from exported import GREEDY, Work, check, finish, models, skip, smollm2
 
 try:
     import numpy as np
@@ -88,6 +88,9 @@ def shapes(work, model):
         got, _ = run(session(work.exported(file, *flags)), [ids])
         worst = np.abs(got[0] - want).max()
         check(worst < TOLERANCE, f"{model.name} {' '.join(flags)}: off by {worst:.1e}")
+        if "tensorrt" in flags:
+            broken = documented_rules(work.exported(file, *flags), "tensorrt")
+            check(not broken, f"{model.name}: rules of tensorrt {broken[:2] or ''}")
     short = work.ids(vocabulary, 9, seed=2)
     alone, _ = work.leq(file, short)
     pad = len(ids) - len(short)
@@ -96,6 +99,56 @@ def shapes(work, model):
     got, _ = run(session(work.exported(file)), [ids, [0] * pad + short], mask=mask)
     worst = max(np.abs(got[0] - want).max(), np.abs(got[1, pad:] - alone).max())
     check(worst < TOLERANCE, f"{model.name}: a batch with padding, off by {worst:.1e}")
+
+
+# ONNX Runtime's table of its NNAPI provider's operators, those that decoders may need.
+NNAPI = {"Add", "Cast", "Concat", "DequantizeLinear", "Div", "Exp", "Gather", "Identity", "MatMul", "Max", "Min",
+         "Mul", "Neg", "Pow", "QuantizeLinear", "ReduceMean", "Reshape", "Sigmoid", "Slice", "Softmax", "Split",
+         "Sqrt", "Squeeze", "Sub", "Tanh", "Transpose", "Unsqueeze"}
+
+
+def documented_rules(folder, target):
+    """What the documents of TensorRT and of the NNAPI provider ask of a quantized graph; returns what breaks
+    them."""
+    model = onnx.load(str(folder / "model.onnx"))
+    stored = {tensor.name: tensor for tensor in model.graph.initializer}
+    made = {name: node for node in model.graph.node for name in node.output}
+    broken = []
+    for node in model.graph.node:
+        told = {attribute.name: attribute for attribute in node.attribute}
+        if target == "nnapi" and (node.op_type not in NNAPI or node.domain):
+            broken.append(f"{node.name}: operator {node.op_type}")
+        if node.op_type not in ("QuantizeLinear", "DequantizeLinear"):
+            continue
+        codes, scale = stored.get(node.input[0]), stored.get(node.input[1])
+        zero = stored.get(node.input[2]) if len(node.input) > 2 else None
+        if scale is None:
+            broken.append(f"{node.name}: a scale that is computed")
+            continue
+        if zero is not None and onnx.numpy_helper.to_array(zero).any():
+            broken.append(f"{node.name}: a zero point")
+        block = told["block_size"].i if "block_size" in told else 0
+        is_int4 = codes is not None and codes.data_type == onnx.TensorProto.INT4
+        if codes is not None and not is_int4 and codes.data_type != onnx.TensorProto.INT8:
+            broken.append(f"{node.name}: codes of type {codes.data_type}")
+        if codes is None and (len(scale.dims) > 0 or block):
+            broken.append(f"{node.name}: inputs with more than one scale")
+        if codes is not None and (block not in (64, 128) if is_int4 else block or len(scale.dims) > 1):
+            broken.append(f"{node.name}: weights in blocks of {block}, scales {list(scale.dims)}")
+        if target == "nnapi" and int(np.prod(scale.dims)) != 1:
+            values = onnx.numpy_helper.to_array(scale, str(folder))
+            if (values != values.flat[0]).any():
+                broken.append(f"{node.name}: more than one scale")
+    # No float islands: with quantized inputs every product of a weight has both sides quantized.
+    quantizes = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    for node in model.graph.node:
+        sides = [made.get(name) for name in node.input]
+        if node.op_type != "MatMul" or not quantizes or "layers." not in node.name:
+            continue
+        kinds = [side is not None and side.op_type == "DequantizeLinear" for side in sides]
+        if kinds[1] and not kinds[0]:
+            broken.append(f"{node.name}: f32 inputs beside quantized weights")
+    return broken
 
 
 def quantized_inputs(work, model):
@@ -110,8 +163,12 @@ def quantized_inputs(work, model):
     ids = work.ids(graph.get_outputs()[0].shape[-1], LONG)
     want, _ = work.leq(file, ids)
     for flags in ([], ["--target", "tensorrt"], ["--target", "nnapi", "--tokens", str(LONG)]):
-        kl = work.divergence(want, run(session(work.exported(file, *flags)), [ids])[0][0])
+        folder = work.exported(file, *flags)
+        kl = work.divergence(want, run(session(folder), [ids])[0][0])
         check(kl < KL_TOLERANCE, f"{name}: stored scales {' '.join(flags)}, {kl:.5f} nats")
+        if flags:
+            broken = documented_rules(folder, flags[1])
+            check(not broken, f"{name}: rules of {flags[1]} {broken[:2] or ''}")
 
 
 def main():
@@ -125,6 +182,8 @@ def main():
     for kind in ("bf16", "nf4", "uint4-g32", "int3-g32", "int8-g64"):
         weights_alone(work, story, "--type", kind)
     weights_alone(work, story, "--type", "int4-g64", "--hadamard")
+    for model in smollm2():
+        weights_alone(work, model, "--type", "int4-g64")
     finish()
 
 

@@ -404,13 +404,17 @@ fs::path file_of(const Target& target, const fs::path& folder) {
   throw std::runtime_error(path.string() + ": no such file among the samples");
 }
 
-const Target& choose_target(Dice& dice, const std::vector<Target>& all) {
+const Target& choose_target(Dice& dice, const std::vector<Target>& all, const std::string& kind) {
+  const auto weight = [&](const Target& target) {
+    return kind.empty() || target.kind == kind ? static_cast<std::size_t>(target.weight) : 0;
+  };
   std::size_t sum = 0;
-  for (const Target& target : all) sum += static_cast<std::size_t>(target.weight);
+  for (const Target& target : all) sum += weight(target);
+  if (sum == 0) throw std::runtime_error("no file of kind \"" + kind + "\"");
   std::size_t at = dice.below(sum);
   for (const Target& target : all) {
-    if (at < static_cast<std::size_t>(target.weight)) return target;
-    at -= static_cast<std::size_t>(target.weight);
+    if (at < weight(target)) return target;
+    at -= weight(target);
   }
   return all.back();
 }
@@ -419,11 +423,12 @@ const Target& choose_target(Dice& dice, const std::vector<Target>& all) {
 
 Case make_case(const CasePlan& plan, std::uint64_t number, const fs::path& folder) {
   Dice dice(plan.seed, number);
-  const bool of_server = number % kServerEach == kServerEach - 1;
-  if (dice.chance(kWordsShare)) {
+  const bool any = plan.kind.empty();
+  const bool of_server = any && number % kServerEach == kServerEach - 1;
+  if (any && dice.chance(kWordsShare)) {
     return make_words_case(plan, number, folder, of_server ? Program::server : Program::tools);
   }
-  const Target& target = choose_target(dice, of_server ? server_targets() : targets());
+  const Target& target = choose_target(dice, of_server ? server_targets() : targets(), plan.kind);
   const Reader& reader = dice.of(target.readers);
   for (const std::string& name : target.copies) {
     fs::copy(plan.samples / name, folder / name, fs::copy_options::recursive);

@@ -24,6 +24,7 @@ struct CasePlan {
   Tools tools;
   std::filesystem::path samples;  // of make_samples
   std::uint64_t seed = 1;
+  std::string kind = {};  // of the damaged file ("gguf"); any kind of case unless told
 };
 
 // Makes the files of case `number` in `folder` (which must be empty) and says what to run there.

@@ -1,6 +1,6 @@
 // Runs numbered cases of hostile input (docs/hostile-input.md):
 //   hostile_cases [--cases N] [--chosen K] [--seed S] [--case N] [--jobs J] [--tools FOLDER]
-//   [--strict]
+//   [--strict] [--kind gguf]
 // All of the first N cases, or K of them chosen by the day's seed; one alone is repeated with its
 // command printed and its folder kept.
 #include <unistd.h>
@@ -37,6 +37,7 @@ struct Arguments {
   unsigned jobs = 2;
   fs::path tools = LEQ_TOOLS_DIR;
   bool strict = false;  // known failures fail
+  std::string kind;     // of the damaged file
 };
 
 Arguments read_arguments(int argc, char** argv) {
@@ -59,12 +60,14 @@ Arguments read_arguments(int argc, char** argv) {
       arguments.jobs = static_cast<unsigned>(std::stoul(value()));
     else if (word == "--tools")
       arguments.tools = value();
+    else if (word == "--kind")
+      arguments.kind = value();
     else if (word == "--strict")
       arguments.strict = true;
     else
       throw std::runtime_error(word +
                                ": expected --cases, --chosen, --seed, --case, --jobs, "
-                               "--tools or --strict");
+                               "--tools, --kind or --strict");
   }
   return arguments;
 }
@@ -125,6 +128,7 @@ class Run {
     plan_.tools.folder = arguments_.tools;
     plan_.samples = folder_ / "samples";
     plan_.seed = arguments_.seed;
+    plan_.kind = arguments_.kind;
     make_samples(plan_.tools, plan_.samples);
     calibrate();
   }

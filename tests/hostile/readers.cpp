@@ -40,7 +40,18 @@ std::vector<Reader> model_readers(const std::string& model) {
       {.tool = "leq-bench",
        .words = {"-m", model, "-p", "4", "-n", "2", "-r", "1", "-t", "1"},
        .reads_all = false},
-      {.tool = "leq-bench", .words = {"-m", model, "--load", "-t", "1"}, .reads_all = false}};
+      {.tool = "leq-bench", .words = {"-m", model, "--load", "-t", "1"}, .reads_all = false},
+      {.tool = "leq-export",
+       .words = {model, "-o", "."},
+       .outputs = {"model.onnx", "model.onnx.data"}},
+      {.tool = "leq-export",
+       .words = {model, "-o", ".", "--target", "genai"},
+       .outputs = {"model.onnx", "model.onnx.data", "genai_config.json", "tokenizer.json",
+                   "tokenizer_config.json", "chat_template.jinja"}},
+      {.tool = "leq-export",
+       .words = {model, "-o", ".", "--safetensors"},
+       .outputs = {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json",
+                   "tokenizer_config.json", "chat_template.jinja"}}};
 }
 
 Target model_target(const std::string& type, int weight) {
@@ -144,6 +155,21 @@ std::vector<Target> make_targets() {
   all.push_back(tokenizer_target("merges.txt", "llama", "merges.txt", Layout::text, {}, 4));
   all.push_back(
       tokenizer_target("tokenizer.model", "spm", "tokenizer.model", Layout::bytes, {}, 8));
+  for (const char* folder : {"gptq", "awq", "packed", "fp8"}) {
+    Target target =
+        checkpoint_target("quantized safetensors", folder, "model.safetensors", Layout::safetensors,
+                          {"/*/dtype", "/*/shape", "/*/data_offsets"}, 8);
+    target.readers.resize(2);
+    target.readers.push_back({.tool = "leq-quantize",
+                              .words = {folder, "-o", "out.leq", "-t", "1", "--no-gate"},
+                              .outputs = {"out.leq"},
+                              .talk = Talk::before});
+    all.push_back(target);
+    target = checkpoint_target("quantization_config", folder, "config.json", Layout::json,
+                               kConfigKeys, 3);
+    target.readers = all.back().readers;
+    all.push_back(target);
+  }
   const auto quantize_gguf = [](const Words& flags) {
     return Reader{.tool = "leq-quantize",
                   .words = joined({"model.gguf", "-o", "out.leq", "-t", "1", "--no-gate"}, flags),

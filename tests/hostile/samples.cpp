@@ -9,6 +9,7 @@
 
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "convert/packed_folder.h"
 #include "hostile/child.h"
 #include "hostile/folder_state.h"
 #include "reference/random_checkpoint.h"
@@ -280,6 +281,38 @@ std::string gguf_of(const fs::path& checkpoint) {
   return writer.bytes();
 }
 
+// Checkpoints that are quantized, a folder of each method.
+void make_packed(const fs::path& folder) {
+  using test::Parts;
+  const auto make = [&](const char* name, const Json& quantization, auto parts) {
+    test::PackedFolder packed;
+    test::add_llama(packed, parts);
+    fs::copy(packed.write(test::small_llama(quantization)), folder / name);
+  };
+  const auto codes = [](int n, int k) { return test::random_integers(n, k, 4, 64, false, 7); };
+  make("gptq", {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}},
+       [&](int n, int k) { return test::gptq_parts(codes(n, k), true); });
+  make("awq", {{"quant_method", "awq"}, {"bits", 4}, {"group_size", 64}, {"zero_point", true}},
+       [&](int n, int k) { return test::awq_parts(codes(n, k)); });
+  const Json weights = {
+      {"num_bits", 4}, {"type", "int"}, {"strategy", "group"}, {"group_size", 64}};
+  make("packed",
+       {{"quant_method", "compressed-tensors"},
+        {"format", "pack-quantized"},
+        {"config_groups", {{"group_0", {{"weights", weights}}}}}},
+       [&](int n, int k) { return test::pack_quantized_parts(codes(n, k), true); });
+  make("fp8", {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}}, [](int n, int k) {
+    std::string bytes;
+    for (int i = 0; i < n * k; ++i) bytes += static_cast<char>(i % 251 & 0xbf);
+    const std::int64_t rows = (n + 127) / 128, columns = (k + 127) / 128;
+    const std::vector<float> scales(static_cast<std::size_t>(rows * columns), 0.03125f);
+    Parts parts;
+    parts["weight"] = {"F8_E4M3", {n, k}, bytes};
+    parts["weight_scale_inv"] = {"F32", {rows, columns}, test::floats_as("F32", scales)};
+    return parts;
+  });
+}
+
 }  // namespace
 
 const std::string kListening = "listening on";
@@ -311,6 +344,7 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   write_bytes(folder / "sharded/chat_template.jinja", kChatMl);
   write_bytes(folder / "spm/tokenizer.model", sentencepiece_model());
   write_bytes(folder / "model.gguf", gguf_of(folder / "llama"));
+  make_packed(folder);
   write_bytes(folder / "text.txt", text_of(400, 1));
   write_bytes(folder / "choices.jsonl",
               "{\"context\": \"the\", \"choices\": [\"a\", \"bc\"], \"label\": 1}\n"
@@ -359,6 +393,7 @@ void make_samples(const Tools& tools, const fs::path& folder) {
   fs::create_directory(folder / "slots");
   maker.run("leq-run", {"-m", "int8.leq", "-p", "hello", "-n", "1", "--seed", "1", "-t", "1",
                         "--prompt-cache", "slots/story.bin"});
+  fs::create_directory(folder / "made");
   fs::create_directory(folder / "kept");
   write_bytes(folder / "answer.txt", maker.answer({"-m", "int8.leq", "--port", "0", "-t", "1",
                                                    "--slot-save-path", "kept"}));

@@ -232,7 +232,7 @@ TEST(Families, Qwen35WithExpertsAndASharedOne) {
     config["moe_intermediate_size"] = 40;
     config["shared_expert_intermediate_size"] = 56;
     test::RandomCheckpoint checkpoint(scratch_folder());
-    checkpoint.add_qwen3_5_moe(config, spelling);
+    checkpoint.add_qwen3_5(config, spelling);
     expect_same_function(checkpoint.write(config), 40);
   }
 }

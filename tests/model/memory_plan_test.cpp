@@ -62,33 +62,14 @@ TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
       EXPECT_EQ(memory.allocated(), 0u) << "the file is borrowed";
       const KvCache cache(backend->memory(), backend->layout(), kv_shape(model.config(), limits));
       EXPECT_EQ(memory.allocated(), plan.kv_bytes) << type;
-      const auto states = make_fixed_states(backend->memory(), model.config(), limits);
+      const auto states = make_fixed_states(backend->memory(), model.config(), limits,
+                                            place_of(model.config(), 0, 1).own());
       EXPECT_EQ(memory.allocated() - plan.kv_bytes, plan.state_bytes) << type;
       const Transformer transformer(model.config(), weights, *backend, forward_limits(limits));
       EXPECT_EQ(memory.allocated() - plan.kv_bytes - plan.state_bytes, plan.scratch_bytes) << type;
       EXPECT_EQ(plan.weight_bytes, model.file().file_bytes());
     }
   }
-}
-
-// A model that a device does not run is refused before anything is loaded there.
-TEST(MemoryPlan, RefusesHybridsOnGpusAndOverRanksByName) {
-  LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
-  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  const RunLimits limits = resolve_limits({}, model.config());
-  const auto text_of = [](const auto& act) {
-    try {
-      act();
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("nothing was thrown");
-  };
-  const auto gpu = make_layout({"cuda", 1});
-  EXPECT_NE(text_of([&] { MemoryPlanner(model, *gpu).plan(limits); }).find("on the CPU only"),
-            std::string::npos);
-  EXPECT_NE(text_of([&] { place_of(model.config(), 0, 2); }).find("Gated DeltaNet"),
-            std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,

@@ -19,6 +19,7 @@ RankStep some_step(const std::vector<std::int32_t>& pages) {
   step.copies = {-1, 0, 1};
   step.runs = {{.sequence = 4, .first_row = 0, .rows = 2, .first_position = 63, .pages = pages},
                {.sequence = 1, .first_row = 2, .rows = 1, .first_position = 0, .pages = pages}};
+  step.states = {{FixedStates::kZeros, 3}, {5, 2}};
   return step;
 }
 
@@ -32,6 +33,10 @@ TEST(RankCommand, AStepComesBackAsItWas) {
   EXPECT_EQ(step.batch.outputs, want.batch.outputs);
   EXPECT_EQ(step.positions, want.positions);
   EXPECT_EQ(step.copies, want.copies);
+  ASSERT_EQ(step.states.size(), 2u);
+  EXPECT_EQ(step.states[0].from, FixedStates::kZeros);
+  EXPECT_EQ(step.states[0].to, 3);
+  EXPECT_EQ(step.states[1].from, 5);
   ASSERT_EQ(step.runs.size(), 2u);
   EXPECT_EQ(step.runs[0].rows, 2);
   EXPECT_EQ(step.runs[0].first_position, 63);
@@ -48,6 +53,13 @@ TEST(RankCommand, CopiesOfPagesComeBackAsTheyWere) {
   EXPECT_EQ(std::get<PageCopy>(command).from, 3);
   EXPECT_EQ(std::get<PageCopy>(command).to, 8);
   EXPECT_TRUE(std::holds_alternative<RankEnd>(decode_command(encode(RankEnd()))));
+}
+
+TEST(RankCommand, StatesComeBackAsTheyWere) {
+  const RankCommand command =
+      decode_command(encode(StateTransfer{StateTransfer::Way::write, 12}));
+  EXPECT_EQ(std::get<StateTransfer>(command).way, StateTransfer::Way::write);
+  EXPECT_EQ(std::get<StateTransfer>(command).state, 12);
 }
 
 SequenceTransfer some_transfer() {
@@ -80,7 +92,8 @@ TEST(RankCommand, SavedSequencesThatContradictThemselvesAreRefused) {
 TEST(RankCommand, EveryTruncatedCommandIsRefused) {
   const std::vector<std::int32_t> pages = {9, 3};
   for (const auto& whole :
-       {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd()), encode(some_transfer())}) {
+       {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd()), encode(some_transfer()),
+        encode(StateTransfer{})}) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       EXPECT_THROW(decode_command(std::span(whole).first(size)), Error) << size;
     }

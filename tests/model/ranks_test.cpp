@@ -38,7 +38,7 @@ void run_batch(Session& session, const Batch& batch, std::vector<float>& all) {
   const auto rows = std::ssize(batch.outputs);
   const std::int64_t vocab = session.transformer().config().vocab;
   std::vector<float> logits(static_cast<std::size_t>(rows * vocab));
-  const Rows& found = session.transformer().forward(batch, session.cache());
+  const Rows& found = session.transformer().forward(batch, session.state());
   if (rows > 0) session.transformer().backend().download(found, rows, logits);
   all.insert(all.end(), logits.begin(), logits.end());
 }
@@ -63,19 +63,19 @@ std::vector<float> prompt_logits(Session& session, int tokens) {
 std::vector<float> forked_logits(Session& session) {
   const auto ids = ids_of(150, session.transformer().config().vocab, 2);
   std::vector<float> all;
-  KvCache& cache = session.cache();
+  const SequenceState state = session.state();
   Batch batch;
   batch.add(0, ids.data(), 40, Batch::Want::last);
   run_batch(session, batch, all);
-  cache.fork(0, 1);
-  cache.fork(0, 2);
+  state.fork(0, 1);
+  state.fork(0, 2);
   batch.clear();
   batch.add(0, ids.data() + 40, 3, Batch::Want::all);
   batch.add(1, ids.data() + 80, 30, Batch::Want::last);
   batch.add(2, ids.data() + 110, 1, Batch::Want::all);
   run_batch(session, batch, all);
-  (void)cache.truncate(1, 50);
-  cache.fork(1, 0);
+  (void)state.restore(1, 50);  // to its start, where there are fixed states
+  state.fork(1, 0);
   batch.clear();
   batch.add(0, ids.data() + 50, 20, Batch::Want::last);
   batch.add(1, ids.data() + 5, 2, Batch::Want::all);
@@ -163,7 +163,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"qwen2-tiny-kbias", "int8", KvType::simq4}, Case{"qwen3-tiny", "f32", KvType::f16},
         Case{"qwen3-tiny", "int8", KvType::int8}, Case{"qwen3-tiny", "uint2-g64", KvType::simq4},
         Case{"qwen3-tiny", "int8", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
-        Case{"qwen3moe-tiny", "int8", KvType::int8},
+        Case{"qwen3moe-tiny", "int8", KvType::int8}, Case{"qwen35-tiny", "f32", KvType::f32},
+        Case{"qwen35-tiny", "int8", KvType::f16},
         Case{"qwen3moe-tiny", "int8", KvType::f16, ActChoice::row},
         Case{"qwen3moe-tiny", "int4-g32", KvType::simq4}),
     case_name);
@@ -176,7 +177,9 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"mistral-tiny", "int8", KvType::simq4},
                                            Case{"qwen2-tiny", "int8", KvType::int8},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::simq4},
-                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4}),
+                                           Case{"qwen3-tiny", "int4-g128", KvType::simq4},
+                                           Case{"qwen35-tiny", "int8", KvType::f16},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // Experts of which each rank has a slice of the rows.
@@ -203,6 +206,85 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
     quantize_checkpoint(hf, path, options, [](auto, auto) {});
     const Model model(path, {});
     expect_one_rank(model, KvType::f16, {2, 3, 4});
+  }
+}
+
+// Gated DeltaNet with `group` value heads for each of `key_heads`, all of `dims` numbers.
+Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
+                const CheckpointOptions& options, int dims = 64) {
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
+  config["hidden_size"] = 192;
+  config["intermediate_size"] = 300;
+  config["num_hidden_layers"] = 4;
+  config["head_dim"] = 64;
+  config["max_position_embeddings"] = 192;
+  config["rms_norm_eps"] = 1e-6;
+  config["linear_num_key_heads"] = key_heads;
+  config["linear_num_value_heads"] = key_heads * group;
+  config["linear_key_head_dim"] = config["linear_value_head_dim"] = dims;
+  config["linear_conv_kernel_dim"] = 4;
+  config["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}};
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
+  const auto path = folder.path() / "hybrid.leq";
+  quantize_checkpoint(checkpoint.write(config), path, options, [](auto, auto) {});
+  return Model(path, {});
+}
+
+TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
+  struct Shape {
+    int key_heads, group, dims;
+  };
+  // The last one has panels that hold rows of q and of k: one rank has them all.
+  for (const Shape& shape : {Shape{4, 1, 64}, Shape{4, 2, 64}, Shape{3, 3, 64}, Shape{2, 2, 16}}) {
+    for (const auto& [type, act] :
+         {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
+          std::pair("int8", ActChoice::row), std::pair("int4-g128", ActChoice::automatic)}) {
+      SCOPED_TRACE(std::to_string(shape.key_heads) + " key heads of " + std::to_string(shape.dims) +
+                   ", ratio " + std::to_string(shape.group) + " " + type);
+      const test::TemporaryFolder folder;
+      CheckpointOptions options;
+      options.type = type;
+      options.act = act;
+      options.threads = 1;
+      const Model model = hybrid_of(folder, shape.key_heads, shape.group, options, shape.dims);
+      expect_one_rank(model, KvType::f16, {2, 3, 4});
+    }
+  }
+}
+
+// States of several ranks, their saved bytes, and the memory that they take.
+TEST(RanksOfHybrids, ShareStates) {
+  const test::TemporaryFolder folder;
+  CheckpointOptions options;
+  options.type = "int8";
+  options.threads = 1;
+  const Model model = hybrid_of(folder, 4, 2, options);
+  const RunLimits limits = limits_of(model, KvType::f16, 3);
+  test::RankedModel alone(model, 1, 1, limits);
+  const auto want = forked_logits(alone.session);
+  const auto saved = alone.session.state().save(2);
+  const auto ids = ids_of(9, model.config().vocab, 5);
+  const auto next = [&](Session& session, std::int32_t sequence) {
+    const auto logits = session.feed(sequence, ids);
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  const auto after = next(alone.session, 2);
+  for (const int count : {2, 3, 4}) {
+    SCOPED_TRACE(std::to_string(count) + " ranks");
+    test::RankedModel ranked(model, count, 1, limits);
+    EXPECT_TRUE(same_bits(want, forked_logits(ranked.session)));
+    EXPECT_EQ(ranked.session.state().save(2) == saved, true);
+    ranked.session.state().drop(0);
+    ranked.session.state().load(0, saved, "saved");
+    EXPECT_TRUE(same_bits(after, next(ranked.session, 0)));
+    const MemoryPlan &plan = ranked.session.plan(), &whole = alone.session.plan();
+    EXPECT_EQ(ranked.backend->memory().peak(),
+              plan.kv_bytes + plan.state_bytes + plan.scratch_bytes);
+    if (count != 3) {
+      EXPECT_EQ(plan.state_bytes, whole.state_bytes / static_cast<std::uint64_t>(count));
+    }
   }
 }
 
@@ -262,7 +344,7 @@ TEST(Ranks, GiveTheHiddenStatesOfOne) {
   std::vector<float> want(static_cast<std::size_t>(30 * model.config().width)), found = want;
   test::RankedModel alone(model, 1, 1, limits), ranked(model, 3, 1, limits);
   const auto hidden = [&](test::RankedModel& on, std::vector<float>& out) {
-    const Rows& rows = on.session.transformer().hidden(batch, on.session.cache());
+    const Rows& rows = on.session.transformer().hidden(batch, on.session.state());
     on.backend->download(rows, 30, out);
   };
   hidden(alone, want);
@@ -385,7 +467,7 @@ TEST_P(SavedByRanks, IsWhatOneRankSaves) {
     test::RankedModel writer(model, writers, 1, limits);
     (void)feed(writer.session, 1, 100, 7);  // so that page numbers differ
     (void)feed(writer.session, 0, 0, 90);
-    const auto bytes = writer.session.cache().save(0);
+    const auto bytes = writer.session.state().save(0);
     if (writers == 1) saved = bytes;
     EXPECT_EQ(bytes == saved, true) << writers << " ranks save other bytes";
     const auto logits = feed(writer.session, 0, 90, 3);
@@ -395,7 +477,7 @@ TEST_P(SavedByRanks, IsWhatOneRankSaves) {
   for (const int readers : {1, 2, 3, 8}) {
     test::RankedModel reader(model, readers, 1, limits);
     (void)feed(reader.session, 0, 50, 30);
-    reader.session.cache().load(1, saved, "the saved sequence");
+    reader.session.state().load(1, saved, "the saved sequence");
     EXPECT_EQ(reader.session.cache().length(1), 90);
     EXPECT_TRUE(same_bits(want, feed(reader.session, 1, 90, 3))) << readers << " ranks";
   }
@@ -408,7 +490,9 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"mistral-tiny", "int8", KvType::f16},
                                            Case{"qwen2-tiny", "int8", KvType::int4},
                                            Case{"qwen2-tiny-kbias", "int8", KvType::int8},
-                                           Case{"qwen3-tiny", "int8", KvType::simq2}),
+                                           Case{"qwen3-tiny", "int8", KvType::simq2},
+                                           Case{"qwen35-tiny", "int8", KvType::f16},
+                                           Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
 // What the leader refuses is no end, as with steps.

@@ -1,4 +1,4 @@
-"""What the Python package gives is what the tools give, to the bit; and what it refuses."""
+"""The Python package: replies, numbers, files, and what it refuses."""
 
 import gc
 import json
@@ -7,7 +7,6 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -15,89 +14,7 @@ import warnings
 
 import leq
 import numpy
-
-SOURCE = pathlib.Path(os.environ["LEQ_SOURCE"])
-TOOLS = pathlib.Path(os.environ["LEQ_TOOLS"])
-STORY = SOURCE / "examples/storyteller"
-WORK = tempfile.TemporaryDirectory()
-PATH = pathlib.Path(WORK.name) / "story.leq"
-PROMPT = "Once upon a time"
-
-
-def tool(name, *words):
-    return subprocess.run([TOOLS / name, *map(str, words)], check=True, capture_output=True,
-                          text=True).stdout
-
-
-def setUpModule():
-    tool("leq-quantize", STORY, "-o", PATH, "--type", "int8")
-
-
-def tearDownModule():
-    WORK.cleanup()
-
-
-def open_model(**options):
-    return leq.Model(PATH, **{"threads": 2, "context": 1024, **options})
-
-
-class SameAsTheTools(unittest.TestCase):
-    def test_text_of_leq_run(self):
-        with open_model() as model:
-            for settings, flags in (({"temperature": 0}, ["--temp", 0]), ({"seed": 7}, ["-s", 7]),
-                                    ({"seed": 8, "top_k": 5, "repeat_penalty": 1.2},
-                                     ["-s", 8, "--top-k", 5, "--repeat-penalty", 1.2])):
-                expected = tool("leq-run", "-m", PATH, "-p", PROMPT, "-n", 48, "--no-display-prompt",
-                                *flags)
-                self.assertEqual(model.generate(PROMPT, max_tokens=48, **settings).text.strip(),
-                                 expected.strip())
-
-    def test_perplexity_of_leq_perplexity(self):
-        text = (STORY / "heldout.txt").read_text()
-        with open_model() as model:
-            found = model.perplexity(text, window=128, chunks=4)
-        expected = json.loads(tool("leq-perplexity", "-m", PATH, "-f", STORY / "heldout.txt", "-c", 128,
-                                   "--chunks", 4, "-o", "json"))
-        self.assertEqual(found.ppl, expected["ppl"])
-        self.assertEqual(found.nll, expected["nll"])
-        self.assertEqual(found.stderr, expected["stderr"])
-        self.assertEqual(found.scored, expected["scored"])
-
-    def test_file_of_leq_quantize(self):
-        made = pathlib.Path(WORK.name) / "python.leq"
-        steps, lines = [], []
-        result = leq.quantize(STORY, made, type="int8", threads=2,
-                              progress=lambda work, done, total: steps.append((done, total)),
-                              say=lines.append)
-        self.assertEqual(made.read_bytes(), PATH.read_bytes())
-        self.assertEqual(steps[-1][0], steps[-1][1])
-        self.assertEqual(result["file_bytes"], made.stat().st_size)
-        self.assertIsNone(result["kl"])
-
-    def test_inspect_of_leq_inspect(self):
-        self.assertEqual(leq.inspect(PATH), json.loads(tool("leq-inspect", PATH, "--json")))
-
-    def test_tokens_of_leq_inspect(self):
-        text = "Once upon a time, there was \U0001f600 é"
-        file = pathlib.Path(WORK.name) / "text"
-        file.write_text(text)
-        with open_model() as model:
-            ids = model.tokenizer.encode(text, add_special_tokens=False, parse_special=False)
-            self.assertEqual(ids, json.loads(tool("leq-inspect", PATH, "--tokenize", file)))
-            self.assertEqual(model.tokenizer.decode(ids).strip(), text)
-
-    def test_divergence_of_leq_perplexity(self):
-        text = STORY / "heldout.txt"
-        base, base_file = pathlib.Path(WORK.name) / "f32.leq", pathlib.Path(WORK.name) / "base.kl"
-        tool("leq-quantize", STORY, "-o", base, "--type", "f32")
-        measure = ["-f", text, "-c", 128, "--chunks", 2, "--kl-divergence-base", base_file, "-o", "json"]
-        tool("leq-perplexity", "-m", base, *measure)
-        expected = json.loads(tool("leq-perplexity", "-m", PATH, *measure, "--kl-divergence"))
-        with open_model() as model, leq.Model(base, context=256, threads=2) as f32:
-            found = model.kl(f32, text.read_text(), window=128, chunks=2)
-        # The file of the base holds rounded distributions.
-        self.assertAlmostEqual(found.kl_mean, expected["kl_mean"], delta=1e-6)
-        self.assertEqual(found.ppl, expected["ppl"])
+from story import PATH, PROMPT, STORY, WORK, open_model, setUpModule, tearDownModule  # noqa: F401
 
 
 class Replies(unittest.TestCase):
@@ -117,10 +34,14 @@ class Replies(unittest.TestCase):
 
     def test_a_stream_joins_to_the_reply(self):
         with open_model() as model:
-            with model.stream(PROMPT, max_tokens=24, seed=1) as stream:
+            with model.stream(PROMPT, max_tokens=24, seed=1, logprobs=1) as stream:
                 pieces = list(stream)
-            whole = model.generate(PROMPT, max_tokens=24, seed=1)
+            whole = model.generate(PROMPT, max_tokens=24, seed=1, logprobs=1)
             self.assertEqual("".join(piece.text for piece in pieces), whole.text)
+            self.assertEqual(sum((piece.tokens for piece in pieces), []), whole.tokens)
+            self.assertEqual(sum((piece.logprobs for piece in pieces), []), whole.logprobs[:24])
+            for piece in pieces:
+                self.assertTrue(whole.text.encode()[piece.offset:].startswith(piece.text.encode()))
             self.assertEqual(stream.reply.tokens, whole.tokens)
 
     def test_a_closed_or_collected_stream_is_cancelled(self):
@@ -259,6 +180,20 @@ class Numbers(unittest.TestCase):
         self.assertGreater(leq.plan_memory(PATH, context=1024)["kv_bytes"], plan["kv_bytes"])
 
 
+class Files(unittest.TestCase):
+    def test_bytes_are_a_model(self):
+        with leq.Model(PATH.read_bytes(), context=512) as model, open_model() as other:
+            self.assertEqual(model.generate(PROMPT, max_tokens=8, temperature=0).text,
+                             other.generate(PROMPT, max_tokens=8, temperature=0).text)
+        self.assertRaises(leq.InputError, leq.Model, b"no model")
+
+    def test_lines_for_people_go_to_logging(self):
+        with self.assertLogs("leq", "INFO") as logged:
+            leq.quantize(STORY, pathlib.Path(WORK.name) / "logged.leq", type="int4-g64", method="gptq",
+                         samples=1, length=32)
+        self.assertTrue(logged.output)
+
+
 class Refusals(unittest.TestCase):
     def test_errors_are_of_their_kind(self):
         cut = pathlib.Path(WORK.name) / "cut.leq"
@@ -279,6 +214,11 @@ class Refusals(unittest.TestCase):
                     (leq.InputError, ValueError, lambda: model.generate("a", stop=object())),
                     (leq.UsageError, RuntimeError, lambda: model.rewind(10)),
                     (leq.SettingError, ValueError, lambda: model.perplexity("a", windw=3)),
+                    (leq.InputError, ValueError, lambda: model.check_receipt("{}")),
+                    (leq.SettingError, ValueError,
+                     lambda: model.generate("a", grammar='root ::= "a"', receipt=True)),
+                    (leq.SettingError, ValueError,
+                     lambda: leq.quantize(STORY, "/tmp/x.leq", recipe="q4", target_bpw=4)),
                     (leq.Error, ValueError, lambda: leq.quantize("/nowhere", "/tmp/x.leq"))):
                 with self.assertRaises(kind) as caught:
                     call()

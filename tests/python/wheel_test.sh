@@ -18,5 +18,6 @@ module=$(find "$work/venv" -name '_leq*.so')
 symbols=$(nm -D --defined-only "$module" | awk '{print $3}' | tr '\n' ' ')
 [ "$symbols" = "PyInit__leq " ] || { echo "python: the extension shows $symbols"; exit 1; }
 cd "$work"
-LEQ_SOURCE=$source LEQ_TOOLS=$1/tools PYTHONDONTWRITEBYTECODE=1 "$work/venv/bin/python" "$source/tests/python/page_test.py"
-LEQ_SOURCE=$source LEQ_TOOLS=$1/tools PYTHONDONTWRITEBYTECODE=1 "$work/venv/bin/python" "$source/tests/python/test_leq.py"
+for test in page_test test_leq tools_test async_test; do
+  LEQ_SOURCE=$source LEQ_TOOLS=$1/tools PYTHONDONTWRITEBYTECODE=1 "$work/venv/bin/python" "$source/tests/python/$test.py"
+done

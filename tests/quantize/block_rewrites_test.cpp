@@ -182,7 +182,7 @@ TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
       {"moe_intermediate_size", 40}, {"shared_expert_intermediate_size", 56}};
   for (const auto& [key, size] : sizes) config[key] = size;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  checkpoint.add_qwen3_5_moe(config, test::RandomCheckpoint::Experts::stacked);
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
   const auto source = checkpoint.write(config);
   std::vector<Token> ids;
   for (int i = 0; i < 24; ++i) ids.push_back((i * 7 + 3) % 90);

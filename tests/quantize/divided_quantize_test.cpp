@@ -9,6 +9,8 @@
 
 #include "base/error.h"
 #include "comm/thread_ranks.h"
+#include "convert/import.h"
+#include "convert/packed_folder.h"
 #include "convert/quantize_checkpoint.h"
 #include "quantize/pipeline/tensor_bytes.h"
 #include "reference/random_checkpoint.h"
@@ -21,6 +23,19 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   const Json config = test::small_config("qwen2", "Qwen2ForCausalLM");
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, {.qkv_bias = true});
+  return checkpoint.write(config);
+}
+
+// Of five experts two for each token, in one of two layers.
+std::filesystem::path experts_in(const std::filesystem::path& folder) {
+  Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
+  config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 72;
+  config["mlp_only_layers"] = {1};
+  test::RandomCheckpoint checkpoint(folder);
+  checkpoint.add_llama(config,
+                       {.qk_norm = true, .experts = test::RandomCheckpoint::Experts::single});
   return checkpoint.write(config);
 }
 
@@ -73,6 +88,7 @@ struct Way {
   const char* type;
   std::int64_t windows = 5;
   ActChoice act = ActChoice::automatic;
+  bool experts = false;
 };
 
 class DividedQuantize : public testing::TestWithParam<Way> {};
@@ -80,7 +96,7 @@ class DividedQuantize : public testing::TestWithParam<Way> {};
 TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
   const Way& way = GetParam();
   const test::TemporaryFolder folder;
-  const auto source = checkpoint_in(folder.path() / "hf");
+  const auto source = way.experts ? experts_in(folder / "hf") : checkpoint_in(folder / "hf");
   CheckpointOptions options = options_of(way.method, way.type, way.windows);
   options.act = way.act;
   quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
@@ -94,6 +110,40 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
     EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
   }
 }
+// A checkpoint of GPTQ, whose codes are carried over, or quantized again within a bound of memory.
+TEST(DividedPacked, WritesTheFileOfOneRank) {
+  const test::TemporaryFolder folder;
+  test::PackedFolder packed;
+  test::add_llama(packed, [](int n, int k) {
+    return test::gptq_parts(test::random_integers(n, k, 4, 64, false, 31), true);
+  });
+  const auto source =
+      packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
+  CheckpointOptions own;
+  own.threads = 1;
+  keep_types(import_checkpoint(source), own);
+  for (const CheckpointOptions& options : {own, options_of("gptq", "int4-g32", 3)}) {
+    quantize_checkpoint(source, folder / "1.leq", options, [](auto, auto) {});
+    for (const int count : {2, 3}) {
+      for (const std::string& error : quantize_on(count, source, folder / "n.leq", options, {})) {
+        EXPECT_EQ(error, "");
+      }
+      EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true) << count;
+    }
+  }
+  CheckpointOptions bounded = options_of("gptq", "int4-g32", 3);
+  bounded.max_ram = std::uint64_t{1} << 30;
+  quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
+  EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true);
+  bounded.max_ram = 1 << 20;
+  try {
+    quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
+    FAIL() << "1 MiB is too little";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::no_memory);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                          testing::Values(Way{"absmax", "int8"}, Way{"absmax", "int8-tensor"},
                                          Way{"absmax", "f16"}, Way{"rtn", "int4-g64"},
@@ -101,11 +151,16 @@ INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,
                                          Way{"gptq+", "int3-g64"}, Way{"smoothquant", "int8"},
                                          Way{"smoothquant", "int8", 7, ActChoice::tensor},
                                          Way{"awq", "uint4-g64"}, Way{"zeroquant+", "int4-g64"},
-                                         Way{"billm", "b1"}, Way{"gptq", "int8-tensor"}),
+                                         Way{"billm", "b1"}, Way{"gptq", "int8-tensor"},
+                                         Way{"absmax", "int8", 5, ActChoice::automatic, true},
+                                         Way{"gptq", "int4-g32", 7, ActChoice::automatic, true},
+                                         Way{"smoothquant", "int8", 5, ActChoice::automatic, true},
+                                         Way{"awq", "uint4-g64", 6, ActChoice::automatic, true}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.method) + "_" +
                                               item.param.type + "_" +
-                                              std::to_string(item.param.windows);
+                                              std::to_string(item.param.windows) +
+                                              (item.param.experts ? "_experts" : "");
                            std::ranges::replace_if(
                                name, [](char c) { return std::isalnum(c) == 0; }, '_');
                            return name;

@@ -37,6 +37,20 @@ TEST(GateReport, HoldsTheNumberAgainstTheRecipesLimit) {
   EXPECT_EQ(gate_report(sample(0.1), nullptr).find('\n'), std::string::npos);
 }
 
+TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
+  GateResult gate = sample(0.1);
+  EXPECT_EQ(gate_report(gate, nullptr).find("other texts"), std::string::npos);
+  gate.text = built_in_gate_text().name;
+  EXPECT_NE(gate_report(gate, nullptr).find("built-in text (other texts: up to 2.5 times as much)"),
+            std::string::npos);
+}
+
+// Advice names what was measured to lose less (bench/results/quality-smollm2.md).
+TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
+  const std::string failed = gate_report(sample(0.06), &require_recipe("q4"));
+  EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q8")) << failed;
+}
+
 TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
   EXPECT_EQ(distance_report(sample(0.05)),
             "distance    KL 0.05000 nats from the checkpoint, same first choice 97.5 %, 2 windows "

@@ -59,6 +59,9 @@ class NaiveTransformer {
     for (const auto& state : x) {
       logits.push_back(
           linear(norm(state, "final_norm"), c_.tied ? "token_embedding" : "head", c_.vocab));
+      if (const auto& [scale, cap] = c_.logit_cap; cap > 0) {
+        for (double& logit : logits.back()) logit = cap * std::tanh(scale * logit / cap);
+      }
     }
     return logits;
   }
@@ -87,6 +90,10 @@ class NaiveTransformer {
   }
 
   std::vector<double> norm(std::vector<double> x, const std::string& name) const {
+    return norm(std::move(x), name, c_.norm_eps);
+  }
+
+  std::vector<double> norm(std::vector<double> x, const std::string& name, double eps) const {
     const auto& gain = tensor(name);
     const auto n = static_cast<double>(x.size());
     double mean = 0, square = 0;
@@ -98,10 +105,16 @@ class NaiveTransformer {
       square += v * v / n;
     }
     for (std::size_t i = 0; i < x.size(); ++i) {
-      x[i] = x[i] / std::sqrt(square + c_.norm_eps) * gain[i];
+      x[i] = x[i] / std::sqrt(square + eps) * gain[i];
       if (c_.norm == NormKind::layer) x[i] += tensor(name + ".bias")[i];
     }
     return x;
+  }
+
+  // stream += y, normed where the model norms what its sublayers add.
+  void add(std::vector<double> y, const std::string& post_norm, std::vector<double>& stream) const {
+    if (c_.post_norm_eps > 0) y = norm(std::move(y), post_norm, c_.post_norm_eps);
+    for (std::size_t i = 0; i < y.size(); ++i) stream[i] += y[i];
   }
 
   // Angle per position of pair i, and the factor on cosine and sine.
@@ -211,8 +224,7 @@ class NaiveTransformer {
         mixed[i] /= 1 + std::exp(-gates[t][i]);
       }
       if (on_input) on_input(at + "o", mixed);
-      const auto y = linear(mixed, at + "o", c_.width);
-      for (std::size_t i = 0; i < y.size(); ++i) x[t][i] += y[i];
+      add(linear(mixed, at + "o", c_.width), at + "attention_post_norm", x[t]);
     }
   }
 
@@ -321,8 +333,7 @@ class NaiveTransformer {
         up[i] *= divided->second[i];
       }
       if (on_input) on_input(at + "down", up);
-      const auto y = linear(up, at + "down", c_.width);
-      for (std::size_t i = 0; i < y.size(); ++i) state[i] += y[i];
+      add(linear(up, at + "down", c_.width), at + "mlp_post_norm", state);
     }
   }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,12 @@ inline Json small_config(const std::string& type = "llama",
 
 class RandomCheckpoint {
  public:
-  explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7)
-      : folder_(std::move(folder)), random_(seed) {
+  // by_name: each tensor's numbers follow from its name, so that another program can have them too
+  // (mtp_vectors.py).
+  enum class Numbers { normal, by_name };
+  explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7,
+                            Numbers numbers = Numbers::normal)
+      : folder_(std::move(folder)), random_(seed), numbers_(numbers) {
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
@@ -45,7 +50,17 @@ class RandomCheckpoint {
     std::int64_t count = 1;
     for (const std::int64_t size : shape) count *= size;
     std::vector<float> values;
-    for (std::int64_t i = 0; i < count; ++i) values.push_back(offset + scale * random_.normal());
+    std::uint64_t x = 0xcbf29ce484222325;  // FNV-1a
+    for (const char byte : name) x = (x ^ static_cast<unsigned char>(byte)) * 0x100000001b3;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (numbers_ == Numbers::normal) {
+        values.push_back(offset + scale * random_.normal());
+        continue;
+      }
+      x = x * 6364136223846793005 + 1442695040888963407;
+      const double u = static_cast<double>(x >> 40) / (1 << 23) - 1;
+      values.push_back(static_cast<float>(double{offset} + double{scale} * u));
+    }
     add_values(name, std::move(shape), values);
   }
 
@@ -55,6 +70,17 @@ class RandomCheckpoint {
     data_.insert(data_.end(), values.begin(), values.end());
     header_[name] = {
         {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
+  }
+
+  // The numbers of a tensor that was added, to be changed.
+  std::span<float> values_of(const std::string& name) {
+    const auto at = header_[name]["data_offsets"].get<std::vector<std::size_t>>();
+    return std::span(data_).subspan(at[0] / 4, (at[1] - at[0]) / 4);
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const auto& [name, entry] : header_.items()) all.push_back(name);
+    return all;
   }
 
   // Every tensor whose name begins with `from` begins with `to` instead.
@@ -109,15 +135,14 @@ class RandomCheckpoint {
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
   }
 
-  // As Qwen 3.5 with experts: Gated DeltaNet but for every fourth layer, a shared expert in all.
-  void add_qwen3_5_moe(const Json& config, Experts spelling) {
+  // As Qwen 3.5: Gated DeltaNet but for every fourth layer, or another interval; with experts a
+  // shared one in all.
+  void add_qwen3_5(const Json& config, Experts spelling, int attention_interval = 4) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
-    const std::int64_t width = get("hidden_size"), dim = get("head_dim");
-    const std::int64_t heads = get("num_attention_heads"), kv_heads = get("num_key_value_heads");
+    const std::int64_t width = get("hidden_size");
     const std::int64_t keys = get("linear_num_key_heads") * get("linear_key_head_dim");
     const std::int64_t value_heads = get("linear_num_value_heads");
     const std::int64_t values = value_heads * get("linear_value_head_dim");
-    const std::int64_t shared = get("shared_expert_intermediate_size");
     add("model.embed_tokens.weight", {get("vocab_size"), width}, 1.0f);
     for (int l = 0; l < get("num_hidden_layers"); ++l) {
       const std::string at = "model.layers." + std::to_string(l) + ".";
@@ -125,13 +150,8 @@ class RandomCheckpoint {
         add(at + name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
       };
       add(at + "input_layernorm.weight", {width}, 0.1f);
-      if (l % 4 == 3) {
-        linear("self_attn.q_proj", 2 * heads * dim, width);
-        linear("self_attn.k_proj", kv_heads * dim, width);
-        linear("self_attn.v_proj", kv_heads * dim, width);
-        add(at + "self_attn.q_norm.weight", {dim}, 0.1f);
-        add(at + "self_attn.k_norm.weight", {dim}, 0.1f);
-        linear("self_attn.o_proj", width, heads * dim);
+      if ((l + 1) % attention_interval == 0) {
+        add_gated_attention(config, at);
       } else {
         linear("linear_attn.in_proj_qkv", 2 * keys + values, width);
         linear("linear_attn.in_proj_z", values, width);
@@ -144,6 +164,11 @@ class RandomCheckpoint {
         linear("linear_attn.out_proj", width, values);
       }
       add(at + "post_attention_layernorm.weight", {width}, 0.1f);
+      if (spelling == Experts::none) {
+        add_gated_mlp(config, at);
+        continue;
+      }
+      const std::int64_t shared = get("shared_expert_intermediate_size");
       add_experts(config, at, spelling);
       linear("mlp.shared_expert.gate_proj", shared, width);
       linear("mlp.shared_expert.up_proj", shared, width);
@@ -152,6 +177,45 @@ class RandomCheckpoint {
     }
     add("model.norm.weight", {width}, 0.1f);
     add("lm_head.weight", {get("vocab_size"), width}, 0.3f);
+  }
+
+  // A head of multi-token prediction, as Qwen 3.5 has it, with a dense MLP.
+  void add_mtp(const Json& config) {
+    const auto width = config.at("hidden_size").get<std::int64_t>();
+    const std::string at = "mtp.layers.0.";
+    for (const char* norm : {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"}) {
+      add("mtp." + std::string(norm) + ".weight", {width}, 0.1f);
+    }
+    add_linear("mtp.fc", width, 2 * width);
+    add(at + "input_layernorm.weight", {width}, 0.1f);
+    add_gated_attention(config, at);
+    add(at + "post_attention_layernorm.weight", {width}, 0.1f);
+    add_gated_mlp(config, at);
+  }
+
+  void add_linear(const std::string& name, std::int64_t n, std::int64_t k) {
+    add(name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
+  }
+
+  // Of Qwen 3.5: a gate for each query.
+  void add_gated_attention(const Json& config, const std::string& at) {
+    const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
+    const std::int64_t width = get("hidden_size"), dim = get("head_dim");
+    const std::int64_t heads = get("num_attention_heads"), kv_heads = get("num_key_value_heads");
+    add_linear(at + "self_attn.q_proj", 2 * heads * dim, width);
+    add_linear(at + "self_attn.k_proj", kv_heads * dim, width);
+    add_linear(at + "self_attn.v_proj", kv_heads * dim, width);
+    add(at + "self_attn.q_norm.weight", {dim}, 0.1f);
+    add(at + "self_attn.k_norm.weight", {dim}, 0.1f);
+    add_linear(at + "self_attn.o_proj", width, heads * dim);
+  }
+
+  void add_gated_mlp(const Json& config, const std::string& at) {
+    const auto width = config.at("hidden_size").get<std::int64_t>();
+    const auto hidden = config.at("intermediate_size").get<std::int64_t>();
+    add_linear(at + "mlp.gate_proj", hidden, width);
+    add_linear(at + "mlp.up_proj", hidden, width);
+    add_linear(at + "mlp.down_proj", width, hidden);
   }
 
   static bool is_dense(const Json& config, int layer) {
@@ -242,6 +306,7 @@ class RandomCheckpoint {
  private:
   std::filesystem::path folder_;
   Random random_;
+  Numbers numbers_;
   Json header_ = Json::object();
   std::vector<float> data_;
 };

@@ -323,7 +323,7 @@ def locked(tools):
 def choose(tools, shots):
     """Two models: the choice is in the heading, is sent, and is kept."""
     with tempfile.TemporaryDirectory(prefix="leq-page-") as folder, Served(tools) as one:
-        shutil.copy(one.model, pathlib.Path(folder) / "second.leq")
+        shutil.copy(one.model[1], pathlib.Path(folder) / "second.leq")
         with Served(tools, "--models-dir", folder, "-n", "8") as served:
             browser = Browser()
             try:

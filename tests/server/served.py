@@ -17,24 +17,37 @@ def skip(reason):
 
 
 class Served:
-    """with Served(tools, "--api-key", "k") as served: ... served.url"""
+    """with Served(tools, "--api-key", "k") as served: ... served.url
 
-    def __init__(self, tools, *flags):
+    The model is storyteller.leq; types=("int8", "int4"): a folder of one model of each type, served
+    by --models-dir."""
+
+    def __init__(self, tools, *flags, types=None):
         self.tools = pathlib.Path(tools)
         self.flags = flags
+        self.types = types
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="leq-served-")
-        self.model = pathlib.Path(self.folder.name) / "storyteller.leq"
-        subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", self.model,
-                        "--type", "int8", "--method", "rtn"], check=True, capture_output=True)
+        folder = pathlib.Path(self.folder.name)
+        if self.types is None:
+            self.model = ("-m", self.quantized(folder / "storyteller.leq", "int8"))
+        else:
+            for kind in self.types:
+                self.quantized(folder / f"{kind}.leq", kind)
+            self.model = ("--models-dir", folder)
         self.start("--port", "0")
         return self
+
+    def quantized(self, path, kind):
+        subprocess.run([self.tools / "leq-quantize", SOURCE / "examples/storyteller", "-o", path,
+                        "--type", kind, "--method", "rtn"], check=True, capture_output=True)
+        return path
 
     def start(self, *flags):
         """A new process; returns once it listens."""
         self.process = subprocess.Popen(
-            [self.tools / "leq-server", "-m", self.model, "-t", "2", *self.flags, *flags],
+            [self.tools / "leq-server", *self.model, "-t", "2", *self.flags, *flags],
             stderr=subprocess.PIPE, text=True)
         self.log = []
         for line in self.process.stderr:

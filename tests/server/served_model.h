@@ -23,13 +23,13 @@ inline const Model& story_model() {
   return model;
 }
 
-inline RunLimits story_limits(int sequences) {
+inline RunLimits story_limits(int sequences, const Model& model = story_model()) {
   RunLimits limits;
   limits.sequences = sequences;
   limits.context = 1024 * sequences;
   limits.sequence_context = 1024;
   limits.output_tokens = sequences + kMaxDraftTokens;
-  return resolve_limits(limits, story_model().config());
+  return resolve_limits(limits, model.config());
 }
 
 inline SamplingSettings story_sampling() {
@@ -49,9 +49,9 @@ class ServedModel {
   explicit ServedModel(int sequences = 4, const ServerOptions& options = story_options(),
                        const Model& model = story_model(), int ranks = 1)
       : backend_(make_backend({.device = "cpu", .threads = 2})),
-        followers_(model, follower_backends(ranks, 1, chosen_isa()), story_limits(sequences),
+        followers_(model, follower_backends(ranks, 1, chosen_isa()), story_limits(sequences, model),
                    {.threads = ranks + 1}),
-        session_(model, *backend_, story_limits(sequences), followers_.leader()),
+        session_(model, *backend_, story_limits(sequences, model), followers_.leader()),
         server_(std::make_unique<Server>(model, session_, options)) {}
 
   Server& server() { return *server_; }

@@ -1,11 +1,14 @@
-"""Mixed clients for a while: streams, streams that are cut off, schemas, several choices, embeddings,
-slots, bodies that are none. The server's memory stays what it was once it was warm, and in the end it
-has as many threads and descriptors as in the beginning. LEQ_SOAK_SECONDS says how long (8)."""
+"""Mixed clients of all APIs for a while: streams, streams that are cut off, schemas, tools, several
+choices, embeddings, slots, bodies that are none. The server's memory stays what it was once it was
+warm, and in the end it has few threads and as many descriptors as in the beginning. The same then for a
+folder of two models in the memory of one, which come and go. LEQ_SOAK_SECONDS says how long each takes
+(8), LEQ_SOAK_CLIENTS how many ask at once (32)."""
 
 import http.client
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import threading
@@ -14,7 +17,7 @@ import time
 from served import Served, check
 
 SECONDS = float(os.environ.get("LEQ_SOAK_SECONDS", "8"))
-CLIENTS = 6
+CLIENTS = int(os.environ.get("LEQ_SOAK_CLIENTS", "32"))
 # Between a third of the time and its end. What grows with each request would be far beyond it:
 # thousands are answered, and the smallest has a body of some hundred bytes.
 MOST_GROWTH = 0.05
@@ -43,44 +46,73 @@ def text(dice, **more):
     return "/v1/completions", {"prompt": words(dice, 200), "max_tokens": dice.randint(1, 60), **more}
 
 
+PARAMETERS = {"type": "object", "properties": {"x": {"type": "integer"}}}
+
+
 def tool(name):
-    return {"type": "function", "function": {"name": name, "parameters": {
-        "type": "object", "properties": {"x": {"type": "integer"}}}}}
+    return {"type": "function", "function": {"name": name, "parameters": PARAMETERS}}
+
+
+def response(dice, **more):
+    return "/v1/responses", {"instructions": words(dice, 9), "input": words(dice, 60),
+                             "max_output_tokens": dice.randint(16, 40), **more}
+
+
+def message(dice, path="/v1/messages", **more):
+    return path, {"system": words(dice, 9), "messages": [{"role": "user", "content": words(dice, 60)}],
+                  **more}
 
 
 # What is asked, how often, and the statuses that are right.
-KINDS = [
+OF_ANY_SERVER = [
     (4, lambda dice: text(dice, stream=True), {200}),
     (3, lambda dice: chat(dice, stream=True, stream_options={"include_usage": True}), {200}),
     (2, lambda dice: chat(dice, n=3, logprobs=True, top_logprobs=3), {200}),
     (2, lambda dice: chat(dice, response_format={"type": "json_schema", "json_schema": {
         "schema": schema(dice)}}), {200}),
     (1, lambda dice: chat(dice, tools=[tool("f"), tool("g")], tool_choice="required"), {200}),
+    (3, lambda dice: response(dice, stream=True), {200}),
+    (1, lambda dice: response(dice, tool_choice="required", tools=[
+        {"type": "function", "name": "f", "parameters": PARAMETERS}]), {200}),
+    (3, lambda dice: message(dice, stream=True, max_tokens=dice.randint(1, 40)), {200}),
+    (1, lambda dice: message(dice, max_tokens=40, tool_choice={"type": "any"}, tools=[
+        {"name": "f", "input_schema": PARAMETERS}]), {200}),
+    (1, lambda dice: message(dice, "/v1/messages/count_tokens"), {200}),
+    (1, lambda dice: ("/v1/rerank", {"query": words(dice, 9),
+                                     "documents": [words(dice, 30), words(dice, 90)]}), {200}),
     (1, lambda dice: ("/v1/embeddings", {"input": [words(dice, 30), words(dice, 300)]}), {200}),
+    (1, lambda dice: message(dice, max_tokens=9, temperature=-1), {400}),
+    (1, lambda dice: text(dice, temperature=-1), {400}),
+    (1, lambda dice: ("/v1/completions", "[" * dice.randint(1, 3000)), {400}),
+    (1, lambda dice: ("/nowhere", {}), {404}),
+]
+OF_ONE_MODEL = OF_ANY_SERVER + [
     (1, lambda dice: ("/completion", {"prompt": words(dice, 20), "id_slot": dice.randint(0, 3),
                                       "n_predict": 3}), {200}),
     (1, lambda dice: (f"/slots/{dice.randint(0, 3)}?action={dice.choice(['save', 'restore'])}",
                       {"filename": f"slot-{dice.randint(0, 5)}"}), {200, 400}),
     (1, lambda dice: (f"/slots/{dice.randint(0, 3)}?action=erase", {}), {200}),
-    (1, lambda dice: text(dice, temperature=-1), {400}),
-    (1, lambda dice: ("/v1/completions", "[" * dice.randint(1, 3000)), {400}),
-    (1, lambda dice: ("/nowhere", {}), {404}),
 ]
+MODELS = ("int8", "int4")
 
 
 class Client(threading.Thread):
-    def __init__(self, number, port, end):
+    def __init__(self, number, served, end):
         super().__init__()
         self.dice = random.Random(number)
-        self.port = port
+        self.port = served.port
+        self.models = served.types
+        self.kinds = OF_ONE_MODEL if served.types is None else OF_ANY_SERVER
         self.end = end
         self.answered = self.cut = 0
         self.wrong = []
 
     def run(self):
         while time.monotonic() < self.end and not self.wrong:
-            _, make, right = self.dice.choices(KINDS, [kind[0] for kind in KINDS])[0]
+            _, make, right = self.dice.choices(self.kinds, [kind[0] for kind in self.kinds])[0]
             path, body = make(self.dice)
+            if self.models is not None and isinstance(body, dict):
+                body["model"] = self.dice.choice(self.models)
             try:
                 self.ask(path, body if isinstance(body, str) else json.dumps(body), right)
             except (http.client.HTTPException, OSError) as error:
@@ -120,9 +152,9 @@ def settled(pid):
     raise AssertionError(f"threads and descriptors come and go: {known}")
 
 
-def work(port, seconds, first):
+def work(served, seconds, first):
     end = time.monotonic() + seconds
-    clients = [Client(first + i, port, end) for i in range(CLIENTS)]
+    clients = [Client(first + i, served, end) for i in range(CLIENTS)]
     for client in clients:
         client.start()
     for client in clients:
@@ -132,16 +164,53 @@ def work(port, seconds, first):
     return sum(client.answered for client in clients), sum(client.cut for client in clients)
 
 
+def get(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection.request("GET", path)
+    answer = connection.getresponse().read()
+    connection.close()
+    return answer
+
+
+def memory_of_models(port):
+    """Bytes that each model takes once it is loaded."""
+    for model in MODELS:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"model": model, "prompt": "a", "max_tokens": 1}), {"Content-Type": "application/json"})
+        check(connection.getresponse().status == 200, f"{model} is loaded")
+        connection.close()
+    return [one["status"]["memory_bytes"] for one in json.loads(get(port, "/v1/models"))["data"]]
+
+
+def soak(served):
+    pid = served.process.pid
+    answered, cut = work(served, SECONDS / 3, 0)
+    before, warm = settled(pid), resident_kb(pid)
+    more = work(served, SECONDS * 2 / 3, CLIENTS)
+    after, end = settled(pid), resident_kb(pid)
+    print(f"{answered + more[0]} answered, {cut + more[1]} cut off in {SECONDS:.0f} s; resident "
+          f"{warm} kB after {SECONDS / 3:.0f} s, {end} kB at the end; threads and descriptors "
+          f"{before}, {after}")
+    check(more[0] > 20, "enough was asked")
+    check(after[0] < 3 * CLIENTS + 16, f"no more threads than requests at once: {after[0]}")
+    check(after[1] == before[1], f"descriptors are {before[1]} again: {after[1]}")
+    check(end - warm < max(MOST_GROWTH * warm, MOST_GROWTH_KB), "memory is what it was")
+
+
+FLAGS = ("-np", "4", "-c", "4096", "--max-queue", "256")
 with tempfile.TemporaryDirectory(prefix="leq-soak-") as folder:
-    with Served(sys.argv[1], "-np", "4", "-c", "4096", "--slot-save-path", folder) as served:
-        pid = served.process.pid
-        answered, cut = work(served.port, SECONDS / 3, 0)
-        before, warm = settled(pid), resident_kb(pid)
-        more = work(served.port, SECONDS * 2 / 3, CLIENTS)
-        after, end = settled(pid), resident_kb(pid)
-        print(f"{answered + more[0]} answered, {cut + more[1]} cut off in {SECONDS:.0f} s; resident "
-              f"{warm} kB after {SECONDS / 3:.0f} s, {end} kB at the end; threads and descriptors "
-              f"{before}, {after}")
-        check(more[0] > 20, "enough was asked")
-        check(after == before, f"threads and descriptors are {before} again: {after}")
-        check(end - warm < max(MOST_GROWTH * warm, MOST_GROWTH_KB), "memory is what it was")
+    with Served(sys.argv[1], *FLAGS, "--slot-save-path", folder) as served:
+        soak(served)
+with Served(sys.argv[1], *FLAGS, types=MODELS) as served:
+    takes = memory_of_models(served.port)
+    served.stop(15)
+    budget = max(takes) + min(takes) // 2
+    served.start("--port", "0", "--models-memory", str(budget))
+    soak(served)
+    numbers = get(served.port, "/metrics").decode()
+    drops = int(re.search(r"^leq:model_unloads_total (\d+)", numbers, re.M).group(1))
+    used = int(re.search(r"^leq:models_memory_bytes (\d+)", numbers, re.M).group(1))
+    print(f"models of {takes} bytes in {budget}: {drops} were unloaded for others")
+    check(drops > 2, "models come and go")
+    check(used <= budget, "within the memory of one")

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "server/calling_model.h"
+#include "shared_data.h"
 
 namespace leq::test {
 namespace {
@@ -101,6 +102,27 @@ INSTANTIATE_TEST_SUITE_P(Styles, ToolCallsOf,
                          testing::Values(std::pair{"<tool_call>", false},
                                          std::pair{"[TOOL_CALLS]", true}),
                          [](const auto& one) { return one.param.second ? "mistral" : "hermes"; });
+
+// Qwen 3.5's template takes a system message at the beginning alone, and wants a question.
+TEST(RefusingTemplate, IsTheClientsError) {
+  LEQ_SHARED_OR_SKIP(path, "data/chat/templates/Qwen3.5-4B.jinja");
+  const CallingModel model({.name = "caller-refuses", .chat_template = read_file(path, 1 << 20)});
+  const auto ask = [&](const char* messages) {
+    return model.served().post("/v1/chat/completions",
+                               std::string(R"({"max_tokens":2,"messages":)") + messages + "}");
+  };
+  const auto late =
+      ask(R"([{"role":"user","content":"Hi"},{"role":"system","content":"Be brief."}])");
+  EXPECT_EQ(late.status, 400);
+  EXPECT_NE(late.body.find("System message must be at the beginning"), std::string::npos)
+      << late.body;
+  const auto none = ask(R"([{"role":"system","content":"Be brief."}])");
+  EXPECT_EQ(none.status, 400);
+  EXPECT_NE(none.body.find("No user query found"), std::string::npos) << none.body;
+  EXPECT_EQ(
+      ask(R"([{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}])").status,
+      200);
+}
 
 }  // namespace
 }  // namespace leq::test

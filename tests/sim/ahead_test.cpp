@@ -165,7 +165,7 @@ TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
 // some.
 TEST_P(StepsAhead, ForEveryKindOfCache) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
-  for (const KvType kv : {KvType::f32, KvType::int8, KvType::int4, KvType::simq4}) {
+  for (const KvType kv : {KvType::f32, KvType::int8, KvType::simq4}) {
     SCOPED_TRACE(kv_type_name(kv));
     Rig rig = this->rig(folder, "int8");
     rig.context = 128;

@@ -39,13 +39,13 @@ class Engine {
 
   // Logits [ids][V] of one sequence from its start, in chunks; past `prompt` ids one by one.
   std::vector<float> logits(const std::vector<Token>& ids, std::size_t chunk, std::size_t prompt) {
-    session->cache().clear(0);
+    session->state().drop(0);
     std::vector<float> out(ids.size() * vocab());
     for (std::size_t first = 0; first < ids.size();) {
       const std::size_t count = first < prompt ? std::min(chunk, prompt - first) : 1;
       Batch batch;
       batch.add(0, ids.data() + first, static_cast<std::int64_t>(count), Batch::Want::all);
-      const Rows& rows = session->transformer().forward(batch, session->cache());
+      const Rows& rows = session->transformer().forward(batch, session->state());
       backend->download(rows, static_cast<std::int64_t>(count),
                         std::span(out).subspan(first * vocab(), count * vocab()));
       first += count;

@@ -60,8 +60,7 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
   const auto backend = make_backend({.device = "sim", .threads = 1});
   const auto layout = make_layout({.device = "cuda"});
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const KvType kv : {KvType::simq2, KvType::simq4, KvType::int4, KvType::simq8, KvType::int8,
-                          KvType::f16, KvType::f32}) {
+  for (const KvType kv : {KvType::simq2, KvType::simq4, KvType::int8, KvType::f16, KvType::f32}) {
     const RunLimits limits = limits_of(model, kv, 300);
     const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
     const Session session(model, *backend, limits);
@@ -80,6 +79,26 @@ INSTANTIATE_TEST_SUITE_P(Models, SimMemory,
                            std::ranges::replace(name, '-', '_');
                            return name;
                          });
+
+TEST(SimMemoryOf, PlansOfHybridsAndExpertsAreExact) {
+  for (const char* name : {"qwen35-tiny", "qwen3moe-tiny"}) {
+    LEQ_SHARED_OR_SKIP(folder, std::string("models/") + name);
+    const auto layout = make_layout({.device = "cuda"});
+    for (const char* type : {"int8", "int4-g64"}) {
+      const auto backend = make_backend({.device = "sim", .threads = 1});
+      const Model model(test::quantized(folder, type), {.mode = LoadMode::map});
+      RunLimits limits = limits_of(model, KvType::int8, 300);
+      limits.sequences = 2;
+      limits = resolve_limits(limits, model.config());
+      const MemoryPlan planned = MemoryPlanner(model, *layout).plan(limits);
+      Session session(model, *backend, limits);
+      EXPECT_EQ(backend->memory().allocated(), planned.total()) << name << " " << type;
+      session.feed(0, std::vector<Token>(80, 7));
+      session.feed(1, std::vector<Token>{3, 4});
+      EXPECT_EQ(backend->memory().peak(), planned.total()) << name << " " << type;
+    }
+  }
+}
 
 TEST(SimMemoryOf, ASecondSessionHasAllTheRoomOfTheFirst) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
@@ -113,6 +132,24 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   }
 }
 
+TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
+  const auto layout = make_layout({.device = "cuda"});
+  const auto refused = [&](KvPart part, KvType type) {
+    try {
+      (void)layout->page_bytes(part, type, 2, 64);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  for (const KvType type : {KvType::int4, KvType::simq8}) {
+    for (const KvPart part : {KvPart::keys, KvPart::values}) {
+      EXPECT_NE(refused(part, type).find("use int8 or simq4"), std::string::npos)
+          << kv_type_name(type);
+    }
+  }
+}
+
 // A session that can be stopped on one device and go on elsewhere.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
@@ -134,35 +171,68 @@ struct Player {
   std::optional<Session> session;
 };
 
-// Across a page's end, so that a whole page and a part of one travel.
-TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
-  LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
-  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+std::vector<Token> prompt_of(const std::filesystem::path& folder, std::size_t length) {
   const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
   const auto ids = golden.at("prompts")[0].at("ids").get<std::vector<Token>>();
   std::vector<Token> prompt;
-  while (prompt.size() < 69) prompt.push_back(ids[prompt.size() % ids.size()]);
-  for (const KvType kv : {KvType::f16, KvType::int8, KvType::int4, KvType::simq4}) {
+  while (prompt.size() < length) prompt.push_back(ids[prompt.size() % ids.size()]);
+  return prompt;
+}
+
+// Across a page's end, so that a whole page and a part of one travel; and with fixed states.
+TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
+  for (const auto& [name, kv] : {std::pair{"qwen3-tiny", KvType::f16},
+                                 {"qwen3-tiny", KvType::int8},
+                                 {"qwen3-tiny", KvType::simq4},
+                                 {"qwen35-tiny", KvType::f16}}) {
+    LEQ_SHARED_OR_SKIP(folder, std::string("models/") + name);
+    const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+    const std::vector<Token> prompt = prompt_of(folder, 69);
     Player cpu("cpu", model, kv), sim("sim", model, kv);
     for (const auto& [from, to] : {std::pair{&cpu, &sim}, {&sim, &cpu}}) {
-      from->session->cache().clear(0);
+      from->session->state().drop(0);
       from->session->feed(0, std::span(prompt).first(prompt.size() - 1));
-      const std::vector<std::byte> saved = from->session->cache().save(0);
-      to->session->cache().load(0, saved, "saved");
-      EXPECT_EQ(to->session->cache().save(0), saved) << "what was loaded is what is there";
+      const std::vector<std::byte> saved = from->session->state().save(0);
+      to->session->state().load(0, saved, "saved");
+      EXPECT_EQ(to->session->state().save(0), saved) << "what was loaded is what is there";
       EXPECT_EQ(to->continue_from(prompt.back(), 6), from->continue_from(prompt.back(), 6))
-          << kv_type_name(kv);
+          << name << " " << kv_type_name(kv);
     }
   }
+}
+
+// States on the device are kept, gone back to and shared as those of the CPU are.
+TEST(FixedStatesOnADevice, AreRestoredAndForked) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
+  const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
+  const std::vector<Token> prompt = prompt_of(folder, 20);
+  const auto backend = make_backend({"sim", 1});
+  RunLimits limits = limits_of(model, KvType::f16, 256);
+  limits.sequences = 2;
+  Session session(model, *backend, resolve_limits(limits, model.config()));
+  const SequenceState state = session.state();
+  const auto feed = [&](std::int32_t sequence, std::size_t first, std::size_t count) {
+    const auto logits = session.feed(sequence, std::span(prompt).subspan(first, count));
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  feed(0, 0, 12);
+  state.checkpoint(0);
+  const std::vector<float> want = feed(0, 12, 8);
+  ASSERT_EQ(state.restore(0, 15), 12) << "the checkpoint before it";
+  EXPECT_EQ(feed(0, 12, 8), want);
+  ASSERT_EQ(state.restore(0, 12), 12);
+  state.fork(0, 1);
+  feed(0, 3, 5);
+  EXPECT_EQ(feed(1, 12, 8), want) << "the fork has the state as it was";
 }
 
 // Where attention is exact, keys and values of every layer are the CPU's, and so are their codes.
 TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
-  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq8},
-                                     {KvType::simq8, KvType::int4},
-                                     {KvType::int4, KvType::simq2}}) {
+  for (const auto& [keys, values] : {std::pair{KvType::simq4, KvType::simq2},
+                                     {KvType::simq2, KvType::int8},
+                                     {KvType::int8, KvType::simq4}}) {
     RunLimits limits = limits_of(model, keys, values, 256);
     limits.kv_recent = 20;
     std::vector<std::byte> of_cpu;

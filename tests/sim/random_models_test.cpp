@@ -103,7 +103,7 @@ const Shape kShapes[] = {
      0,
      "int8",
      {kSimq4, kSimq4}},
-    {"HeadsOf64WithAWindowInSimq4AndSimq8",
+    {"HeadsOf64WithAWindowInSimq4AndSimq2",
      "mistral",
      "MistralForCausalLM",
      128,
@@ -113,8 +113,8 @@ const Shape kShapes[] = {
      200,
      60,
      "int8",
-     {kSimq4, KvType::simq8}},
-    {"HeadsOf36InInt4AndSimq4",
+     {kSimq4, KvType::simq2}},
+    {"HeadsOf36InInt8AndSimq4",
      "llama",
      "LlamaForCausalLM",
      144,
@@ -124,7 +124,7 @@ const Shape kShapes[] = {
      200,
      0,
      "int8",
-     {KvType::int4, kSimq4}},
+     {KvType::int8, kSimq4}},
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 

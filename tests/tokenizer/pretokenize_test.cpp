@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
+
 #include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "convert/tokenizer_parts.h"
 
 namespace leq::test {
 namespace {
@@ -154,6 +160,26 @@ TEST(Pattern, QuotedLiteralsMatchThemselves) {
               (Pieces{"1", "2"}))
         << literal;
   }
+}
+
+// By the oracle of tests/tokenizer/oracle/patterns.py: letters with marks, words by case.
+TEST(PreTokenizer, WordsOfQwen35AndTekkenAreThoseOfTokenizers) {
+  const auto path = std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/patterns.json";
+  const Json all = parse_json(read_file(path, 1 << 22), "patterns.json");
+  TokenizerSpec qwen;
+  set_pretokenizer(qwen, "qwen35");
+  const std::map<std::string, std::vector<PreTokenizer>> steps = {
+      {"qwen35", qwen.pre_tokenizers},
+      {"tekken", {split_by(std::string(kTekkenPattern), Behavior::isolated)}}};
+  std::size_t compared = 0;
+  for (const auto& [name, cases] : all.items()) {
+    for (const Json& one : cases) {
+      EXPECT_EQ(cut(steps.at(name), one["text"].text()), one["words"].get<Pieces>())
+          << name << ": " << one["text"].text();
+      ++compared;
+    }
+  }
+  EXPECT_GT(compared, 300u);
 }
 
 }  // namespace

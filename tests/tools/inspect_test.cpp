@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "tools/small_models.h"
 
 namespace leq::test {
@@ -42,6 +46,44 @@ TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
       EXPECT_EQ(tensor.at("bytes"), total);
     }
   }
+}
+
+// The number behind `word` in a text.
+double number_behind(const std::string& text, const std::string& word) {
+  const std::size_t found = text.find(word);
+  EXPECT_NE(found, std::string::npos) << word << " in " << text;
+  return found == std::string::npos ? -1 : std::strtod(text.c_str() + found + word.size(), nullptr);
+}
+
+// leq-quantize and the table of leq-inspect tell losses as percents of a norm; "error" and "loss"
+// of the JSON are squares, as docs/leq-format.md says.
+TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
+  const TemporaryFolder folder;
+  RandomCheckpoint checkpoint(folder / "checkpoint");
+  checkpoint.add_llama(small_llama_config(), {});
+  const std::string source = checkpoint.write(small_llama_config()).string();
+  const std::string path = folder / "small.leq";
+  const ToolRun made = run_program("leq-quantize", {source, "-o", path, "--type", "int4-g32"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  double worst = 0;
+  const Json report = inspect(path);
+  for (const Json& tensor : report.at("tensors")) {
+    worst = std::max(worst, tensor.at("error").get<double>());
+  }
+  const double percent = 100 * std::sqrt(worst);
+  EXPECT_GT(percent, 2);
+  EXPECT_LT(percent, 20);
+  EXPECT_NEAR(number_behind(made.err, "worst error "), percent, 0.0051);
+  const ToolRun table = run_program("leq-inspect", {path});
+  double most = 0;
+  for (const auto line : split(table.out, "\n")) {
+    // Before the checksum at a line's end: the error.
+    if (line.find("]") == std::string::npos || line.find("int4") == std::string::npos) continue;
+    const std::string text(line.substr(0, line.find_last_of(' ')));
+    const std::string trimmed(trim(text));
+    most = std::max(most, std::strtod(trimmed.substr(trimmed.find_last_of(' ')).c_str(), nullptr));
+  }
+  EXPECT_NEAR(most, percent, 0.00051) << table.out;
 }
 
 TEST(Inspect, TotalsAddUp) {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "convert/quantize_checkpoint.h"
 #include "models_fixture.h"
+#include "reference/mtp_checkpoint.h"
 #include "shared_data.h"
 #include "tools/process.h"
 
@@ -71,6 +73,34 @@ TEST_F(RunDraft, WhatCannotDraftIsRefused) {
   EXPECT_TRUE(says(missing, "-md")) << missing.err;
   const Finished both = run({"-md", coarse_, "--speculate", "off"});
   EXPECT_TRUE(says(both, "-md and --speculate off contradict each other")) << both.err;
+}
+
+// The model's own head of multi-token prediction, alone and on several ranks.
+TEST_F(RunDraft, AHeadInTheFileChangesNoToken) {
+  CheckpointOptions options;
+  options.type = "int8";
+  options.threads = 1;
+  const fs::path model = folder_ / "mtp.leq";
+  quantize_checkpoint(test::write_mtp_checkpoint(folder_ / "hf", true, true), model, options,
+                      [](auto, auto) {});
+  const auto write = [&](std::vector<std::string> words) {
+    std::vector<std::string> command = {LEQ_TOOLS_DIR "/leq-run", "-m", model, "-p", "abcdefg"};
+    command.insert(command.end(), {"-s", "5", "-n", "60", "-no-cnv", "-v"});
+    command.insert(command.end(), words.begin(), words.end());
+    return test::run(command, "");
+  };
+  const Finished plain = write({"--speculate", "off", "-t", "1"});
+  ASSERT_EQ(plain.status, 0) << plain.err;
+  const Finished drafted = write({"--speculate", "mtp", "-t", "1"});
+  EXPECT_EQ(drafted.out, plain.out) << drafted.err;
+  EXPECT_TRUE(says(drafted, "of the draft model's")) << drafted.err;
+  for (const char* how : {"auto", "mtp"}) {
+    const Finished ranks = write({"--speculate", how, "-t", "2", "--tp", "2"});
+    EXPECT_EQ(ranks.out, plain.out) << ranks.err;
+  }
+  const Finished none = run({"--speculate", "mtp"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_TRUE(says(none, "has no head of multi-token prediction")) << none.err;
 }
 
 TEST_F(RunDraft, APromptIsKeptInAFile) {

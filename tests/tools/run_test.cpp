@@ -219,6 +219,7 @@ TEST_F(Run, ErrorsAreOneLineAndStatusOne) {
   expect_error(tell({"-f", folder_ / "none.txt"}), "none.txt");
   expect_error(tell({}, ""), "standard input");
   expect_error(tell({"-cnv", "--chat-template", "klingon"}), "chatml");
+  expect_error(tell({"-p", "hi", "--chat-template", "klingon"}), "chatml");
 }
 
 TEST_F(Run, AModelWithoutATemplateDoesNotChat) {

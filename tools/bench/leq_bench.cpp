@@ -18,6 +18,7 @@
 #include "eval/limits/limits.h"
 #include "model/ranks.h"
 #include "model/tensor_list.h"
+#include "runtime/ranks.h"
 #include "tools/bench/breakdown.h"
 #include "tools/bench/load.h"
 #include "tools/bench/model.h"
@@ -80,7 +81,9 @@ class Bench {
     check_gpu_layers(options_, model.config().layer_count());
     for (const RunSetting& setting : settings_) {
       const int place = processes_ == nullptr ? 0 : mpi_local_rank();
-      const auto backend = rank_backend(options_, threads_of_leader(setting), place, setting.ranks);
+      const DeviceOptions device = device_options(options_, threads_of_leader(setting));
+      std::unique_ptr<Backend> backend;
+      naming_gpu_layers(options_, [&] { backend = rank_backend(device, place, setting.ranks); });
       backend->record_steps(options_.flag("graph"));
       for (const BenchTest& test : tests_) run(model, model_name, *backend, setting, test);
     }
@@ -116,7 +119,8 @@ class Bench {
     }
     std::unique_ptr<ThreadFollowers> followers;
     if (setting.ranks > 1 && processes_ == nullptr) {
-      followers = model.followers(follower_backends(options_, setting.threads, setting.ranks),
+      const DeviceOptions device = device_options(options_, setting.threads);
+      followers = model.followers(follower_backends(device, setting.ranks, options_.flag("graph")),
                                   limits, thread_rank_options(setting.threads, setting.ranks));
     }
     Communicator& ranks = processes_ != nullptr  ? *processes_
@@ -349,8 +353,13 @@ Table speculation_table(const Options& options) {
         draft_session.reset(new Session(
             draft->make_session(*backend, draft_limits(session.limits(), draft->config()))));
       }
-      bench_speculation(model, session, draft ? draft->name() + " " + draft->scheme() : "",
-                        draft_session.get(), test, table);
+      if (draft_session == nullptr) {
+        draft_session = model.make_mtp_session(*backend, session.limits());
+      }
+      const std::string drafter = draft           ? draft->name() + " " + draft->scheme()
+                                  : draft_session ? "mtp"
+                                                  : "";
+      bench_speculation(model, session, drafter, draft_session.get(), test, table);
     }
   }
   return table;
@@ -367,7 +376,9 @@ void check_sweep_of_ranks(const Options& options) {
 // Null where mpirun started none.
 std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) {
-    if (ranks_are_processes(options, static_cast<int>(ranks))) return make_mpi_rank({});
+    if (ranks_are_processes(static_cast<int>(ranks), device_name(options))) {
+      return make_mpi_rank({});
+    }
   }
   return nullptr;
 }

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "base/progress.h"
+#include "engine/draft_model.h"
 #include "model/memory_fit.h"
 #include "tools/common/model_path.h"
 
@@ -13,6 +14,7 @@ BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t cont
     const SyntheticSpec spec = parse_synthetic(name);
     ThreadPool pool(0);
     synthetic_.emplace(spec, context, pool);
+    if (config().mtp) mtp_ = mtp_model(config());
     name_ = "synthetic:" + spec.shape;
     if (spec.layers > 0) name_ += ":layers=" + std::to_string(spec.layers);
     scheme_ = scheme_name(spec.type);
@@ -22,6 +24,7 @@ BenchModel::BenchModel(const std::string& name, LoadMode mode, std::int64_t cont
   LoadOptions load;
   load.mode = mode;
   file_.emplace(name, load);
+  if (config().mtp) mtp_ = mtp_model(config());
   name_ = std::filesystem::path(name).filename().string();
   scheme_ = file_->type();
 }
@@ -59,6 +62,15 @@ Session BenchModel::make_session(Backend& backend, const RunLimits& wanted,
   const RunLimits limits = limits_on(backend, wanted, place);
   if (file_) return Session(*file_, backend, limits, ranks);
   return Session(config(), bind(backend, limits, place), weight_bytes(), backend, limits, ranks);
+}
+
+std::unique_ptr<Session> BenchModel::make_mtp_session(Backend& backend,
+                                                      const RunLimits& limits) const {
+  if (!mtp_) return nullptr;
+  const auto find = [&](std::string_view tensor) {
+    return file_ ? file_->file().find(tensor) : synthetic_->find(tensor);
+  };
+  return leq::make_mtp_session(find, name_, *mtp_, backend, draft_limits(limits, *mtp_));
 }
 
 void BenchModel::follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const {

@@ -27,6 +27,9 @@ class BenchModel {
   // Throws Error where a GPU has no room for the limits. Of several ranks the session leads.
   Session make_session(Backend& backend, const RunLimits& wanted,
                        Communicator& ranks = one_rank()) const;
+  // Of the model's head of multi-token prediction beside a session with `limits`; null where it has
+  // none.
+  std::unique_ptr<Session> make_mtp_session(Backend& backend, const RunLimits& limits) const;
   // What another rank does, until the leader's session ends; `wanted` as the leader has it.
   void follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const;
   // The other ranks as threads, a backend for each.
@@ -42,6 +45,7 @@ class BenchModel {
   std::string scheme_;
   std::optional<Model> file_;
   std::optional<SyntheticModel> synthetic_;
+  std::optional<ModelConfig> mtp_;
 };
 
 // A placeholder text for each id of a model without a tokenizer.

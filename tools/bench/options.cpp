@@ -54,8 +54,8 @@ ToolSpec tool_spec() {
        .value_name = "FILE",
        .help = "a .leq file, or synthetic:SHAPE:TYPE with SHAPE gpt2-124m, llama-110m, "
                "tinyllama-1.1b, llama-7b, llama-13b, mistral-7b, qwen2.5-1.5b, qwen3-14b, "
-               "mixtral-8x7b or qwen3-30b-a3b; may be "
-               "given several times",
+               "qwen3.5-0.8b, qwen3.5-9b, qwen3.6-35b-a3b, qwen3-30b-a3b, mixtral-8x7b or "
+               "ministral-8b; may be given several times",
        .group = "Model"},
       {.name = "mmap",
        .fallback = "auto",

@@ -93,13 +93,32 @@ std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& t
   return all;
 }
 
+// A head of multi-token prediction reads hidden states: zeros, for its time.
+const Rows& forward(Session& session, const Batch& batch) {
+  Transformer& transformer = session.transformer();
+  if (!transformer.config().reads_hidden) return transformer.forward(batch, session.state());
+  const std::vector<float> zeros(batch.tokens.size() *
+                                 static_cast<std::size_t>(transformer.config().width));
+  return transformer.forward(batch, session.state(), zeros);
+}
+
+void feed(Session& session, std::span<const Token> tokens) {
+  const auto chunk = static_cast<std::size_t>(session.limits().batch_tokens);
+  for (; !tokens.empty(); tokens = tokens.subspan(std::min(chunk, tokens.size()))) {
+    Batch batch;
+    batch.add(0, tokens.data(), std::ssize(tokens.first(std::min(chunk, tokens.size()))),
+              Batch::Want::none);
+    (void)forward(session, batch);
+  }
+}
+
 // Seconds of a step that feeds so many tokens and draws after each, after a prompt.
 double step_seconds(Session& session, const std::vector<Token>& prompt, std::int64_t rows,
                     int runs) {
   const SequenceState state = session.state();
   Transformer& transformer = session.transformer();
   state.drop(0);
-  (void)session.advance(0, prompt);
+  feed(session, prompt);
   state.only_checkpoint(0);
   std::vector<SampleRequest> requests(static_cast<std::size_t>(rows));
   std::vector<Token> drawn(requests.size()), tokens(requests.size(), prompt.back());
@@ -108,7 +127,7 @@ double step_seconds(Session& session, const std::vector<Token>& prompt, std::int
   std::vector<double> seconds;
   for (int run = -1; run < runs; ++run) {
     const Stopwatch watch;
-    transformer.backend().sample(transformer.forward(batch, state), requests, drawn);
+    transformer.backend().sample(forward(session, batch), requests, drawn);
     if (run >= 0) seconds.push_back(watch.seconds());
     (void)state.restore(0, std::ssize(prompt));
   }
@@ -151,9 +170,10 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
-  // Each of three engines keeps its text's pages.
+  // Each of three engines keeps its text's pages, and of recurrent models some that are partly full
+  // beside them.
   limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
-  limits.context = 3 * round_up(limits.sequence_context, kPageTokens);
+  limits.context = 6 * round_up(limits.sequence_context, kPageTokens);
   limits.output_tokens = 1 + kMaxDraftTokens;
   limits.batch_tokens = std::max<std::int64_t>(limits.batch_tokens, 2 * kMaxDraftTokens);
   return limits;
@@ -163,7 +183,10 @@ void bench_speculation(const BenchModel& model, Session& session, const std::str
                        Session* draft, const SpeculationTest& test, Table& table) {
   std::vector<Mode> modes = {{"off", {.speculate = false}},
                              {"found", {.max_draft_tokens = test.max_draft_tokens}}};
-  if (draft != nullptr) {
+  if (draft != nullptr && draft->transformer().config().reads_hidden) {
+    modes.push_back(
+        {"mtp", {.find_drafts = false, .draft = draft, .max_draft_tokens = test.max_draft_tokens}});
+  } else if (draft != nullptr) {
     modes.push_back({"drafted", {.draft = draft, .max_draft_tokens = test.max_draft_tokens}});
   }
   const std::optional<Tokenizer> numbers =

@@ -97,16 +97,16 @@ NumaMode numa_mode(const Options& options) {
   return NumaMode::off;
 }
 
-std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
-  return rank_backend(options, threads, 0, 1);
+DeviceOptions device_options(const Options& options, int threads) {
+  return {device_name(options),
+          threads,
+          {memory_cap(options), arithmetic_of(options)},
+          numa_mode(options)};
 }
 
-std::unique_ptr<Backend> rank_backend(const Options& options, int threads, int rank, int ranks) {
-  const std::string name = device_name(options);
-  const GpuOptions gpu = {memory_cap(options), arithmetic_of(options), rank, ranks};
-  const DeviceOptions device = {name, threads, gpu, numa_mode(options)};
+std::unique_ptr<Backend> chosen_backend(const Options& options, int threads) {
   std::unique_ptr<Backend> backend;
-  naming_gpu_layers(options, [&] { backend = make_backend(device); });
+  naming_gpu_layers(options, [&] { backend = make_backend(device_options(options, threads)); });
   return backend;
 }
 

@@ -25,10 +25,10 @@ Arithmetic arithmetic_of(const Options& options);
 Option numa_option(const std::string& group);
 NumaMode numa_mode(const Options& options);
 
+DeviceOptions device_options(const Options& options, int threads);
+
 // Throws Error naming the option where this build or this machine has no such device.
 std::unique_ptr<Backend> chosen_backend(const Options& options, int threads);
-// The same for one of `ranks` ranks, which of devices has its own; `threads` are its own too.
-std::unique_ptr<Backend> rank_backend(const Options& options, int threads, int rank, int ranks);
 
 // Calls `work`; where that finds no device and -ngl was what asked for it, the error names -ngl.
 void naming_gpu_layers(const Options& options, const std::function<void()>& work);

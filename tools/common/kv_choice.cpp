@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "runtime/run_limits.h"
 
 namespace leq {
 namespace {
@@ -73,14 +74,12 @@ std::vector<Option> kv_detail_options(const std::string& group) {
 }
 
 void choose_kv(const Options& options, const Model& model, RunLimits& limits) {
-  const auto type = [&](std::string_view name, Setting setting, KvType fallback) {
-    return options.given(name) ? parse_kv_type(options.text(name), setting) : fallback;
+  const auto type = [&](std::string_view name, Setting setting) -> std::optional<KvType> {
+    if (!options.given(name)) return std::nullopt;
+    return parse_kv_type(options.text(name), setting);
   };
-  KvEvidence made_for;
-  made_for.key_type = made_for.value_type = default_kv_type(model.type());
-  made_for = model.kv_evidence().value_or(made_for);
-  limits.key_type = type("cache-type-k", Setting{"key_type"}, made_for.key_type);
-  limits.value_type = type("cache-type-v", Setting{"value_type"}, made_for.value_type);
+  choose_kv_types(type("cache-type-k", Setting{"key_type"}),
+                  type("cache-type-v", Setting{"value_type"}), model, limits);
   choose_kv_details(options, limits);
 }
 
@@ -99,30 +98,6 @@ void choose_kv_details(const Options& options, RunLimits& limits) {
   if (const auto kept = number_of(options, "ctx-checkpoints")) limits.kept_states = *kept;
   limits.kv_sinks = number_of(options, "kv-sink");
   limits.kv_recent = number_of(options, "kv-residual");
-}
-
-std::string kv_text(const RunLimits& limits) {
-  std::string text = "keys " + std::string(kv_type_name(limits.key_type)) + ", values " +
-                     std::string(kv_type_name(limits.value_type));
-  if (!limits.kv_layers.empty()) text += ", layers " + kv_layers_text(limits.kv_layers);
-  const KvResidual residual = kv_residual(limits);
-  if (!residual.copies()) return text;
-  return text + " (f16: the first " + std::to_string(residual.sinks) + " and the newest " +
-         std::to_string(residual.recent) + "; blocks of " + std::to_string(residual.block) + ")";
-}
-
-std::string beyond_evidence(const Model& model, const RunLimits& limits) {
-  if (!model.kv_evidence()) return "";
-  const KvEvidence& evidence = *model.kv_evidence();
-  RunLimits measured;
-  measured.key_type = evidence.key_type;
-  measured.value_type = evidence.value_type;
-  const bool same = kv_text(limits) == kv_text(measured);
-  if (same && limits.context <= evidence.context) return "";
-  const std::string what =
-      same ? "a context of " + with_commas(limits.context) + " positions" : kv_text(limits);
-  return what + ": not what this file was made for (" + kv_text(measured) + ", " +
-         with_commas(evidence.context) + " positions, KL " + fixed(evidence.kl, 5) + ")";
 }
 
 std::string wide_keys_text(const KvShape& shape, const RunLimits& limits) {

@@ -23,12 +23,6 @@ void choose_kv(const Options& options, const Model& model, RunLimits& limits);
 // The same for types that `limits` have already.
 void choose_kv_details(const Options& options, RunLimits& limits);
 
-// What a file's evidence does not cover of these limits, in a line; empty where it has none or all
-// is covered.
-std::string beyond_evidence(const Model& model, const RunLimits& limits);
-
-// "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
-std::string kv_text(const RunLimits& limits);
 // "layers 0 and 27: keys f16, their biases are large"; empty where all layers are alike.
 std::string wide_keys_text(const KvShape& shape, const RunLimits& limits);
 // "simq4 s4 r32 b32", "int8": for reports that are compared.

@@ -1,20 +1,15 @@
 #include "tools/common/model_setup.h"
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
-#include <thread>
-#include <utility>
 
 #include "base/error.h"
 #include "base/progress.h"
-#include "base/text.h"
-#include "comm/mpi_ranks.h"
 #include "engine/draft_model.h"
-#include "model/memory_fit.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
+#include "tools/common/reply_options.h"
 
 namespace leq {
 namespace {
@@ -33,21 +28,8 @@ int resolve_threads(const Options& options) {
   return threads;
 }
 
-// The leader tells of an error, and its end ends all processes: only where it does not, another
-// tells.
-constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
-
-[[noreturn]] void follow_process(const Model& model, ModelSetup& setup, const RunLimits& limits) {
-  try {
-    follow(model, *setup.backend, limits, *setup.processes);
-  } catch (const Error&) {
-    std::this_thread::sleep_for(kTimeForTheLeader);
-    throw;
-  }
-  throw FollowedToTheEnd();
-}
-
 RunLimits wanted_limits(const Options& options, const Model& model, const AdjustLimits& adjust) {
+  check_gpu_layers(options, model.config().layer_count());
   RunLimits limits;
   choose_kv(options, model, limits);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
@@ -55,112 +37,19 @@ RunLimits wanted_limits(const Options& options, const Model& model, const Adjust
   return limits;
 }
 
-// What a run needs beside the file, which decides whether the file is read or mapped.
-std::uint64_t memory_beside(const Options& options, const AdjustLimits& adjust, Backend& backend) {
-  const Model probe(options.text("model"), {.mode = LoadMode::map});
-  const RunLimits wanted = wanted_limits(options, probe, adjust);
-  const MemoryPlan plan =
-      MemoryPlanner(probe, backend.layout()).plan(resolve_limits(wanted, probe.config()));
-  return plan.kv_bytes + plan.state_bytes + plan.scratch_bytes;
-}
-
-// Of a draft model beside a model with these limits.
-std::uint64_t draft_bytes(const Model& draft, const RunLimits& limits, Backend& backend) {
-  return MemoryPlanner(draft, backend.layout()).plan(draft_limits(limits, draft.config())).total();
-}
-
-// As fit_limits, with room for the draft model.
-FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model& draft,
-                      Backend& backend) {
-  const RunLimits whole = resolve_limits(wanted, model.config());
-  std::optional<DeviceRoom> room = backend.memory().room();
-  if (!room) return {whole, ""};
-  const std::uint64_t taken = draft_bytes(draft, whole, backend);
-  room->bytes -= std::min(room->bytes, taken);
-  try {
-    return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
-  } catch (const Error& error) {
-    throw Error(std::string(error.marked()) + "; -md: the draft model takes " + human_bytes(taken) +
-                    " more",
-                error.kind());
-  }
-}
-
-LoadOptions load_options(const Options& options, const AdjustLimits& adjust, Backend& backend,
-                         std::uint64_t draft_bytes) {
-  LoadOptions load;
-  load.lock = options.flag("mlock");
+RuntimeOptions runtime_options(const Options& options, const AdjustLimits& adjust) {
+  RuntimeOptions runtime;
+  runtime.file = options.text("model");
+  runtime.device = device_options(options, resolve_threads(options));
+  runtime.record_steps = options.flag("graph");
+  runtime.ranks = rank_count(options);
+  runtime.load.lock = options.flag("mlock");
   if (options.given("mmap")) {
-    load.mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
-  } else if (backend.memory().room()) {
-    load.mode = LoadMode::map;  // read once, on the way to the device
-  } else {
-    load.memory_needed_beside = memory_beside(options, adjust, backend) + draft_bytes;
+    runtime.load.mode = options.flag("mmap") ? LoadMode::map : LoadMode::read;
   }
-  return load;
-}
-
-void load(const Options& options, const AdjustLimits& adjust,
-          const std::optional<std::filesystem::path>& draft, int ranks, ModelSetup& setup) {
-  check_model_file("-m", options.text("model"));
-  const int threads =
-      setup.processes != nullptr ? setup.threads : threads_of_rank(setup.threads, 0, ranks);
-  const bool in_threads = setup.processes == nullptr && ranks > 1;
-  setup.backend =
-      rank_backend(options, threads, setup.processes == nullptr ? 0 : mpi_local_rank(), ranks);
-  std::vector<std::unique_ptr<Backend>> others;
-  if (in_threads) others = follower_backends(options, setup.threads, ranks);
-  setup.backend->record_steps(options.flag("graph"));
-  std::uint64_t beside = 0;
-  if (draft) {
-    check_model_file("-md", *draft);
-    setup.draft_model = std::make_unique<Model>(*draft, LoadOptions{});
-    beside = setup.draft_model->file().file_bytes();
-  }
-  LoadOptions how = load_options(options, adjust, *setup.backend, beside);
-  std::optional<Progress> line;  // on a terminal, while a large file is read
-  how.progress = [&](std::uint64_t done, std::uint64_t total) {
-    if (!line) line.emplace("loading", static_cast<std::int64_t>(total), "bytes");
-    line->update(static_cast<std::int64_t>(done));
-  };
-  setup.model = std::make_unique<Model>(options.text("model"), how);
-  if (line) line->clear();
-  const Model& model = *setup.model;
-  check_gpu_layers(options, model.config().layer_count());
-  const RunLimits wanted = wanted_limits(options, model, adjust);
-  if (draft) {
-    require_same_vocabulary(model.tokenizer(), model.file().name(), setup.draft_model->tokenizer(),
-                            setup.draft_model->file().name());
-  }
-  std::vector<Backend*> all = {setup.backend.get()};
-  for (const auto& other : others) all.push_back(other.get());
-  FittedLimits fitted =
-      draft ? fit_both(wanted, model, *setup.draft_model, *setup.backend)
-      : setup.processes != nullptr
-          ? fit_limits(wanted, model, *setup.backend,
-                       place_of(model.config(), setup.processes->rank(), setup.processes->size()))
-          : fit_limits(wanted, model, all);
-  setup.note = std::move(fitted.note);
-  if (const std::string beyond = beyond_evidence(model, fitted.limits); !beyond.empty()) {
-    setup.note += (setup.note.empty() ? "" : "\n") + beyond;
-  }
-  if (setup.processes != nullptr) {
-    if (!setup.processes->leads()) follow_process(model, setup, fitted.limits);
-    setup.session =
-        std::make_unique<Session>(model, *setup.backend, fitted.limits, *setup.processes);
-  } else if (in_threads) {
-    setup.followers = std::make_unique<ThreadFollowers>(model, std::move(others), fitted.limits,
-                                                        thread_rank_options(setup.threads, ranks));
-    setup.session =
-        std::make_unique<Session>(model, *setup.backend, fitted.limits, setup.followers->leader());
-  } else {
-    setup.session = std::make_unique<Session>(model, *setup.backend, fitted.limits);
-  }
-  if (draft) {
-    setup.draft_session =
-        std::make_unique<Session>(*setup.draft_model, *setup.backend,
-                                  draft_limits(fitted.limits, setup.draft_model->config()));
-  }
+  runtime.limits = [&](const Model& model) { return wanted_limits(options, model, adjust); };
+  runtime.drafts_by_mtp = [&](const Model& model) { return drafts_by_mtp(options, model); };
+  return runtime;
 }
 
 }  // namespace
@@ -168,28 +57,29 @@ void load(const Options& options, const AdjustLimits& adjust,
 std::uint64_t planned_bytes(const Options& options, const AdjustLimits& adjust,
                             std::uint64_t most) {
   check_model_file("-m", options.text("model"));
-  const Model probe(options.text("model"), {.mode = LoadMode::map});
-  const std::string device = device_name(options);
-  const auto layout = make_layout({device, resolve_threads(options)});
-  const MemoryPlanner planner(probe, *layout);
-  const RunLimits wanted = wanted_limits(options, probe, adjust);
-  if (device == "cpu") return planner.plan(resolve_limits(wanted, probe.config())).total();
-  return planner.plan(planner.fit(wanted, DeviceRoom{most}, device).limits).total();
+  const RuntimeOptions runtime = runtime_options(options, adjust);
+  const Model header(runtime.file, {.mode = LoadMode::map});
+  const RuntimePlan plan = plan_runtime(header, runtime.limits(header), runtime.device, most);
+  if (!drafts_by_mtp(options, header)) return plan.memory.total();
+  const auto layout = make_layout(runtime.device);
+  return plan.memory.total() + plan_mtp(header, plan.limits, *layout).total();
 }
 
-ModelSetup set_up_model(const Options& options, const AdjustLimits& adjust,
-                        const std::optional<std::filesystem::path>& draft) {
-  ModelSetup setup;
-  setup.threads = resolve_threads(options);
-  const int ranks = rank_count(options);
-  if (ranks_are_processes(options, ranks)) setup.processes = make_mpi_rank({});
-  try {
-    load(options, adjust, draft, ranks, setup);
-  } catch (const Error& error) {
-    if (setup.processes == nullptr) throw;
-    throw setup.processes->abort(rank_error(*setup.processes, error));
-  }
-  return setup;
+Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
+                     const std::optional<std::filesystem::path>& draft) {
+  RuntimeOptions wanted = runtime_options(options, adjust);
+  check_model_file("-m", options.text("model"));
+  if (draft) check_model_file("-md", *draft);
+  wanted.draft = draft;
+  std::optional<Progress> line;  // on a terminal, while a large file is read
+  wanted.load.progress = [&](std::uint64_t done, std::uint64_t total) {
+    if (!line) line.emplace("loading", static_cast<std::int64_t>(total), "bytes");
+    line->update(static_cast<std::int64_t>(done));
+    if (done == total) line->clear();
+  };
+  Runtime runtime;
+  naming_gpu_layers(options, [&] { runtime = open_runtime(wanted); });
+  return runtime;
 }
 
 }  // namespace leq

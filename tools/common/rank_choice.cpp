@@ -1,10 +1,7 @@
 #include "tools/common/rank_choice.h"
 
-#include <optional>
-
 #include "base/error.h"
-#include "comm/mpi_ranks.h"
-#include "model/ranks.h"
+#include "comm/thread_ranks.h"
 #include "tools/common/device_choice.h"
 
 namespace leq {
@@ -32,34 +29,6 @@ int rank_count(const Options& options) {
   const std::int64_t ranks = options.integer("tp");
   check_ranks(options, ranks);
   return static_cast<int>(ranks);
-}
-
-bool ranks_are_processes(const Options& options, int ranks) {
-  const std::optional<int> processes = mpi_processes();
-  if (!processes || (*processes == 1 && ranks > 1)) return false;
-  require(*processes == ranks, "--tp ", ranks, ": mpirun started ", *processes,
-          " processes, expected as many");
-  require(ranks == 1 || !options.declares("device") || !device_name(options).starts_with("sim"),
-          "--tp ", ranks,
-          ": ranks on emulated GPUs are threads of one process; start it without mpirun");
-  return ranks > 1;
-}
-
-std::vector<std::unique_ptr<Backend>> follower_backends(const Options& options, int threads,
-                                                        int ranks) {
-  std::vector<std::unique_ptr<Backend>> backends;
-  for (int rank = 1; rank < ranks; ++rank) {
-    const int own = threads_of_rank(threads, rank, ranks);
-    backends.push_back(rank_backend(options, own, rank, ranks));
-    backends.back()->record_steps(!options.declares("graph") || options.flag("graph"));
-  }
-  return backends;
-}
-
-ThreadRankOptions thread_rank_options(int threads, int ranks) {
-  ThreadRankOptions options;
-  for (int rank = 0; rank < ranks; ++rank) options.threads += threads_of_rank(threads, rank, ranks);
-  return options;
 }
 
 }  // namespace leq

@@ -64,16 +64,33 @@ GivenSampling read_sampling(const Options& options) {
   return given;
 }
 
+bool speculates(const Options& options) {
+  const bool some = !options.declares("draft-max") || options.integer("draft-max") > 0;
+  return some && options.text("speculate") != "off";
+}
+
+bool finds_drafts(const Options& options) { return options.text("speculate") != "mtp"; }
+
+bool drafts_by_mtp(const Options& options, const Model& model) {
+  if (!options.declares("speculate")) return false;
+  const std::string& how = options.text("speculate");
+  require(how != "mtp" || model.mtp() != nullptr, "--speculate mtp: ", model.file().name(),
+          " has no head of multi-token prediction; use --speculate auto");
+  const bool other = options.declares("model-draft") && options.given("model-draft");
+  return speculates(options) && how != "ngram" && !other && model.mtp() != nullptr;
+}
+
 std::vector<Option> speculation_options(const std::string& group) {
   return {
       {.name = "speculate",
        .kind = Kind::text,
        .value_name = "HOW",
        .fallback = "auto",
-       .help = "propose tokens that followed the same text earlier, check several in one step, "
-               "where that is faster; changes no token",
+       .help = "propose tokens and check several in one step, where that is faster; changes no "
+               "token. ngram: what followed the same text earlier; mtp: by the model's head of "
+               "multi-token prediction; auto: both",
        .group = group,
-       .choices = {"auto", "ngram", "off"}},
+       .choices = {kSpeculations.begin(), kSpeculations.end()}},
       {.name = "model-draft",
        .spellings = "-md --spec-draft-model",
        .kind = Kind::text,

@@ -15,9 +15,9 @@
 #include "base/mapping_watch.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "runtime/runtime.h"
 #include "tools/common/completion.h"
 #include "tools/common/manual.h"
-#include "tools/common/model_setup.h"
 #include "tools/common/options.h"
 #include "tools/common/setting_flags.h"
 
@@ -107,7 +107,7 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     require(std::cout.good() && std::ferror(stdout) == 0,
             "stdout: cannot write all of the output (is the disk full?)");
     return status;
-  } catch (const FollowedToTheEnd&) {
+  } catch (const FollowerDone&) {
     return 0;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);

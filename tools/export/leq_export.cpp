@@ -86,7 +86,8 @@ ToolSpec tool_spec() {
   ToolSpec tool;
   tool.name = "leq-export";
   tool.summary = "writes a .leq file as an ONNX model or a Hugging Face folder";
-  tool.usage = {"model.leq -o DIR [--target genai]", "model.leq -o DIR --safetensors | --compressed-tensors"};
+  tool.usage = {"model.leq -o DIR [--target genai]",
+                "model.leq -o DIR --safetensors | --compressed-tensors"};
   tool.max_positionals = 1;
   tool.options = output_options();
   for (Option& option : graph_options()) tool.options.push_back(std::move(option));
@@ -134,6 +135,7 @@ int run(const Options& options) {
   LoadOptions load;
   load.mode = LoadMode::map;
   const Model model(path, load);
+  model.file().verify([](std::uint64_t, std::uint64_t) {});  // damage would be harder to find there
   const ExportedFolder written = export_as(options, model);
   for (const std::string& note : written.notes) std::cerr << "note        " << note << '\n';
   std::cerr << "wrote       " << printable(options.text("output"), kMostPathBytes) << ", "

@@ -7,11 +7,13 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
+#include "engine/draft_model.h"
 #include "format/loaded_file.h"
 #include "model/memory_fit.h"
 #include "model/ranks.h"
 #include "platform/make_backend.h"
 #include "report/table.h"
+#include "runtime/run_limits.h"
 
 namespace leq {
 namespace {
@@ -61,6 +63,12 @@ MemoryPlan joined(const std::vector<MemoryPlan>& plans, const FitDevice& device)
   return all;
 }
 
+void add_mtp(const MemoryPlan& mtp, MemoryPlan& plan) {
+  plan.weight_bytes += mtp.weight_bytes;
+  plan.kv_bytes += mtp.kv_bytes;
+  plan.scratch_bytes += mtp.scratch_bytes;
+}
+
 // What has to fit: GPUs have memory of their own each.
 std::uint64_t largest_part(const FitReport& report) {
   if (!report.on_gpu() || report.ranks.empty()) return report.plan.total();
@@ -74,7 +82,7 @@ const char* where_free(const FitReport& report) {
 
 }  // namespace
 
-FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device) {
+FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice& device, bool mtp) {
   const auto layout = make_layout({device.device, device.threads, device.gpu});
   const MemoryPlanner planner(model, *layout);
   FitReport report;
@@ -86,10 +94,17 @@ FitReport plan_fit(const Model& model, const RunLimits& wanted, const FitDevice&
     report.ranks = plan_ranks(model, report.limits, report.threads, device);
     report.plan = joined(report.ranks, device);
   }
+  MemoryPlan head;
+  if (mtp) {
+    head = plan_mtp(model, report.limits, *layout);
+    add_mtp(head, report.plan);
+    if (!report.ranks.empty()) add_mtp(head, report.ranks.front());
+  }
   report.available_bytes = available_for(device);
   if (!report.available_bytes || device.ranks > 1) return report;
-  report.largest_context =
-      planner.largest_context(wanted, model.config().context, *report.available_bytes);
+  report.largest_context = planner.largest_context(
+      wanted, model.config().context,
+      *report.available_bytes - std::min(*report.available_bytes, head.total()));
   return report;
 }
 

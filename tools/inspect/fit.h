@@ -35,7 +35,8 @@ struct FitDevice {
 };
 
 // Throws Error where the limits do not fit the model, and where a device without a cap is not here.
-FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device);
+// `mtp`: the model's head of multi-token prediction drafts, on the first rank.
+FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device, bool mtp);
 std::string fit_text(const FitReport& report);
 Json fit_json(const FitReport& report);
 

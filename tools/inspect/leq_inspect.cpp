@@ -9,12 +9,14 @@
 #include "base/text.h"
 #include "engine/engine.h"
 #include "model/model_report.h"
+#include "runtime/run_limits.h"
 #include "tools/common/device_choice.h"
 #include "tools/common/kv_choice.h"
 #include "tools/common/model_options.h"
 #include "tools/common/model_path.h"
 #include "tools/common/options.h"
 #include "tools/common/rank_choice.h"
+#include "tools/common/reply_options.h"
 #include "tools/inspect/fit.h"
 #include "tools/inspect/receipt.h"
 #include "tools/inspect/tokenize.h"
@@ -32,8 +34,9 @@ std::vector<Option> fit_options() {
                      .kind = OptionKind::text,
                      .value_name = "HOW",
                      .fallback = "auto",
-                     .help = "leq-run's: draft tokens take rows of logits",
-                     .choices = {"auto", "ngram", "off"}});
+                     .help = "leq-run's: draft tokens take rows of logits, and a head of "
+                             "multi-token prediction has a cache of its own",
+                     .choices = {kSpeculations.begin(), kSpeculations.end()}});
   for (Option& option : options) option.group = kFit;
   return options;
 }
@@ -89,8 +92,8 @@ RunLimits limits_of(const Options& options, const Model& model) {
   RunLimits limits;
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
-  limits.output_tokens =
-      limits.sequences + (options.text("speculate") == "off" ? 0 : kMaxDraftTokens);
+  limits.output_tokens = reply_rows(
+      limits.sequences, options.text("speculate") == "off" ? Drafting::off : Drafting::from_text);
   limits.batch_tokens = std::min(options.integer("batch-size"), options.integer("ubatch-size"));
   choose_kv(options, model, limits);
   return limits;
@@ -147,7 +150,8 @@ int run(const Options& options) {
   if (options.flag("fit")) {
     FitReport report;
     naming_gpu_layers(options, [&] {
-      report = plan_fit(model, limits_of(options, model), fit_device(options, model));
+      report = plan_fit(model, limits_of(options, model), fit_device(options, model),
+                        drafts_by_mtp(options, model));
     });
     std::cout << (json ? fit_json(report).dump(2) + '\n' : fit_text(report));
   } else if (json) {

@@ -38,7 +38,7 @@ int answer_choices(const Options& options) {
             "leave one of them out");
   }
   const ChoiceTask task = read_choice_file(options.text("choices"), options.integer("questions"));
-  const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
+  const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
     limits.context = options.given("window") ? options.integer("window")
                                              : std::min(model.config().context, kLongestQuestion);
     limits.output_tokens = kOutputRows;

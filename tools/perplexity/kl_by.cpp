@@ -8,6 +8,7 @@
 #include "eval/measure_divergence.h"
 #include "eval/part_divergence.h"
 #include "report/table.h"
+#include "tools/common/device_choice.h"
 
 namespace leq {
 namespace {
@@ -28,7 +29,7 @@ Row table_row(const PartRow& part) {
 
 }  // namespace
 
-void print_kl_by(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+void print_kl_by(const Options& options, const Runtime& setup, const PerplexityRun& run,
                  const DivergenceBaseReader& base, const DivergenceKey& key) {
   require(options.given("kl-from"), "--kl-by: needs --kl-from FILE, the unquantized model");
   require(device_name(options) == "cpu", "--kl-by: runs on the CPU; add -dev cpu");

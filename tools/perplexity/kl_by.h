@@ -10,7 +10,7 @@ namespace leq {
 
 // Prints a row for each part of setup's model: KL divergence from the model of `base` where this
 // part alone is quantized, in nats; the worst first.
-void print_kl_by(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+void print_kl_by(const Options& options, const Runtime& setup, const PerplexityRun& run,
                  const DivergenceBaseReader& base, const DivergenceKey& key);
 
 }  // namespace leq

@@ -127,7 +127,7 @@ ProtocolRequest request_from(const Options& options) {
 std::int64_t longest_window(const Model& model) { return model.config().context; }
 
 // Everything of a report that is known before the run.
-PerplexityReport start_report(const Options& options, const ModelSetup& setup,
+PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
   report.model = std::filesystem::path(options.text("model")).filename().string();
@@ -149,7 +149,7 @@ struct Found {
   std::optional<DivergenceResult> divergence;
 };
 
-Found measure(const Options& options, const ModelSetup& setup, const PerplexityRun& run,
+Found measure(const Options& options, const Runtime& setup, const PerplexityRun& run,
               const PerplexityReport& report, const DivergenceBaseReader* base) {
   ThreadPool pool(setup.threads);
   Session& session = *setup.session;
@@ -172,7 +172,7 @@ Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
 }
 
 // Runs with a line of progress that shows what accumulates.
-Found measure_with_progress(const Options& options, const ModelSetup& setup, PerplexityRun run,
+Found measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
                             const PerplexityReport& report, const DivergenceBaseReader* base) {
   run.window_bos = window_bos(run.protocol, setup.model->tokenizer());
   Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
@@ -246,7 +246,7 @@ int perplexity(const Options& options) {
   require(options.given("file"), "-f: missing; give a text, or questions with --choices");
   const ProtocolRequest request = request_from(options);
   const std::unique_ptr<DivergenceBaseReader> base = open_base(options);
-  const ModelSetup setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
+  const Runtime setup = set_up_model(options, [&](const Model& model, RunLimits& limits) {
     limits.context = resolve_protocol(request, longest_window(model)).window;
     limits.output_tokens = kOutputRows;
   });

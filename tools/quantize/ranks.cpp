@@ -10,7 +10,8 @@
 #include "comm/mpi_ranks.h"
 #include "comm/thread_ranks.h"
 #include "model/ranks.h"
-#include "tools/common/model_setup.h"
+#include "runtime/ranks.h"
+#include "runtime/runtime.h"
 #include "tools/common/rank_choice.h"
 
 namespace leq {
@@ -31,7 +32,7 @@ void run_as_process(const QuantizeJob& job) {
   const std::unique_ptr<Communicator> ranks = make_mpi_rank({});
   if (!ranks->leads()) {
     run_job(follower_of(job, *ranks, job.checkpoint.threads));
-    throw FollowedToTheEnd();
+    throw FollowerDone();
   }
   QuantizeJob own = job;
   own.checkpoint.ranks = ranks.get();
@@ -73,7 +74,7 @@ class Followers {
 void run_job_on_ranks(const Options& options, const QuantizeJob& job) {
   const int count = rank_count(options);
   require_divisible(job, count);  // before there are ranks that would each say so
-  if (ranks_are_processes(options, count)) return run_as_process(job);
+  if (ranks_are_processes(count, "cpu")) return run_as_process(job);
   if (count == 1) {
     run_job(job);
     return;

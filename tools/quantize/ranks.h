@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// Under mpirun the processes that do not lead throw FollowedToTheEnd once they have done their
+// Under mpirun the processes that do not lead throw FollowerDone once they have done their
 // part. Throws Error as run_job does, and where --tp does not fit.
 void run_job_on_ranks(const Options& options, const QuantizeJob& job);
 

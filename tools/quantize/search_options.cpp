@@ -9,7 +9,6 @@
 namespace leq {
 namespace {
 
-constexpr double kRecipeBits = 4.25;           // a weight of --recipe auto
 constexpr std::int64_t kManyEvaluations = 64;  // worth a learned policy
 
 // The text that KL is measured on.
@@ -132,7 +131,7 @@ SearchedBits searched_bits(const Options& options, const CheckpointOptions& chec
     require(!options.given(flag), "--", flag, " needs --fit");
   }
   if (options.given("recipe") && !options.given("target-bpw") && !options.given("target-size")) {
-    request.target_bpw = kRecipeBits;
+    request.target_bpw = kAutoBits;
   }
   return bits;
 }

@@ -15,11 +15,13 @@
 #include "engine/chat_session.h"
 #include "engine/generator.h"
 #include "engine/receipt.h"
+#include "runtime/run_limits.h"
 #include "tools/common/interrupt.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_path.h"
 #include "tools/common/model_setup.h"
 #include "tools/common/plan_lines.h"
+#include "tools/common/reply_options.h"
 #include "tools/common/setting_flags.h"
 #include "tools/run/chat.h"
 #include "tools/run/many.h"
@@ -84,7 +86,7 @@ Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* f
 // A run with everything chosen.
 struct Run {
   const RunArgs& args;
-  const ModelSetup& setup;
+  const Runtime& setup;
   const SamplingChoice& sampling;
   Generator& generator;
   const Ending& ending;
@@ -93,7 +95,7 @@ struct Run {
 };
 
 // Printed once nothing can be refused any more, so that an error stands alone.
-void report_start(const RunArgs& args, const ModelSetup& setup, const SamplingChoice& sampling) {
+void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoice& sampling) {
   note(model_line(*setup.model));
   if (setup.draft_model) note("draft " + model_line(*setup.draft_model));
   if (!setup.note.empty()) note(with_flags(setup.note));
@@ -257,15 +259,17 @@ int run_with(const Options& options) {
   check_model_file("-m", options.text("model"));  // before a prompt is waited for
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
-  const auto adjust = [&](const Model&, RunLimits& limits) {
+  const auto adjust = [&](const Model& model, RunLimits& limits) {
     limits.context = options.integer("ctx-size");
     limits.sequences = static_cast<int>(options.integer("parallel"));
     if (args.many) limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-    // A draft model drafts for several at once.
-    const int drafting = args.draft_model ? std::min(limits.sequences, 4) : 1;
-    limits.output_tokens = limits.sequences + (args.speculate ? drafting * kMaxDraftTokens : 0);
+    const Drafting drafting = !args.speculate ? Drafting::off
+                              : args.draft_model || drafts_by_mtp(options, model)
+                                  ? Drafting::by_model
+                                  : Drafting::from_text;
+    limits.output_tokens = reply_rows(limits.sequences, drafting);
   };
-  const ModelSetup setup = set_up_model(options, adjust, args.draft_model);
+  const Runtime setup = set_up_model(options, adjust, args.draft_model);
   const Model& model = *setup.model;
   (void)model.tokenizer();  // its error names what to do
   const bool chats = !args.many && wants_chat(args, prompt, model);
@@ -285,6 +289,7 @@ int run_with(const Options& options) {
   if (args.dry_breakers) choice.settings.dry_breakers = *args.dry_breakers;
   const Ending ending = ending_for(args, model, format ? &*format : nullptr);
   const EngineOptions engine = {.speculate = args.speculate,
+                                .find_drafts = args.find_drafts,
                                 .draft = setup.draft_session.get(),
                                 .max_draft_tokens = args.max_draft_tokens};
   if (args.many) {

@@ -292,7 +292,8 @@ RunArgs read_args(const Options& options) {
   args.many = args.jsonl || options.integer("parallel") > 1;
   args.max_draft_tokens = options.integer("draft-max");
   const std::string& speculate = options.text("speculate");
-  args.speculate = speculate != "off" && args.max_draft_tokens > 0;
+  args.speculate = speculates(options);
+  args.find_drafts = finds_drafts(options);
   if (options.given("model-draft")) {
     require(speculate == "auto", "-md and --speculate ", speculate,
             " contradict each other: leave one out");

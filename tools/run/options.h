@@ -45,6 +45,7 @@ struct RunArgs {
   bool many = false;   // the prompt file holds a prompt in each line
   bool jsonl = false;  // their replies as JSON, one a line
   bool speculate = true;
+  bool find_drafts = true;
   std::optional<std::filesystem::path> draft_model;
   std::int64_t max_draft_tokens = 0;  // in one step
 

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "runtime/ranks.h"
 #include "server/server.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_setup.h"
@@ -101,7 +102,7 @@ int serve_from(Server& server, const Options& options, const ServerOptions& want
 int run_with_one(const Options& options, ServerOptions wanted) {
   std::optional<std::filesystem::path> draft;
   if (options.given("model-draft")) draft = options.text("model-draft");
-  const ModelSetup setup = set_up_model(options, server_limits(options), draft);
+  const Runtime setup = set_up_model(options, server_limits(options), draft);
   finish_host_options(options, setup, wanted);
   Server server(*setup.model, *setup.session, wanted);
   const RunLimits& limits = setup.session->limits();
@@ -126,7 +127,8 @@ int run_with(const Options& options) {
   const bool has_folder = options.given("models-dir");
   require(has_folder || options.given("model"),
           "missing option -m, --model FILE or --models-dir DIR; see leq-server --help");
-  require(!ranks_are_processes(options, rank_count(options)), "--tp ", options.integer("tp"),
+  require(!ranks_are_processes(rank_count(options), device_name(options)), "--tp ",
+          options.integer("tp"),
           ": the server's ranks are threads of one process; start it without mpirun");
   ServerOptions wanted = read_server_options(options);
   wanted.say = [](const std::string& line) { note(with_flags(line)); };

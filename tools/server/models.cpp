@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "format/gguf_source.h"
 #include "format/loaded_file.h"
+#include "runtime/run_limits.h"
 #include "tools/common/model_file.h"
 #include "tools/common/model_path.h"
 #include "tools/common/rank_choice.h"
@@ -18,17 +19,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool drafts(const Options& options) {
-  return options.text("speculate") != "off" && options.integer("draft-max") > 0;
-}
-
-RunLimits wanted_limits(const Options& options, RunLimits limits) {
+RunLimits wanted_limits(const Options& options, const Model& model, RunLimits limits) {
   limits.context = options.integer("ctx-size");
   limits.sequences = static_cast<int>(options.integer("parallel"));
   // One may take what others do not need.
   limits.sequence_context = std::numeric_limits<std::int64_t>::max();
-  const int drafting = options.given("model-draft") ? std::min(limits.sequences, 4) : 1;
-  limits.output_tokens = limits.sequences + (drafts(options) ? drafting * kMaxDraftTokens : 0);
+  const Drafting drafting = !speculates(options) ? Drafting::off
+                            : options.given("model-draft") || drafts_by_mtp(options, model)
+                                ? Drafting::by_model
+                                : Drafting::from_text;
+  limits.output_tokens = reply_rows(limits.sequences, drafting);
   return limits;
 }
 
@@ -60,13 +60,16 @@ Options with_model(const Options& options, const fs::path& file) {
 }  // namespace
 
 AdjustLimits server_limits(const Options& options) {
-  return [options](const Model&, RunLimits& limits) { limits = wanted_limits(options, limits); };
+  return [options](const Model& model, RunLimits& limits) {
+    limits = wanted_limits(options, model, limits);
+  };
 }
 
-void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host) {
+void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host) {
   host.sampling =
       choose_sampling(read_sampling(options), setup.model->generation().sampling).settings;
-  host.engine.speculate = drafts(options);
+  host.engine.speculate = speculates(options);
+  host.engine.find_drafts = finds_drafts(options);
   host.engine.max_draft_tokens = options.integer("draft-max");
   host.engine.draft = setup.draft_session.get();
 }
@@ -111,7 +114,7 @@ ModelLoader folder_loader(const Options& options, const HostOptions& host,
     RunnableModel runnable;
     runnable.options = host;
     with_model_files(with_model(options, file), [&](const Options& one) {
-      auto setup = std::make_shared<ModelSetup>(set_up_model(one, server_limits(one)));
+      auto setup = std::make_shared<Runtime>(set_up_model(one, server_limits(one)));
       if (!setup->note.empty()) host.say(setup->note);
       finish_host_options(one, *setup, runnable.options);
       runnable.model = setup->model.get();

@@ -12,7 +12,7 @@ namespace leq::server_tool {
 AdjustLimits server_limits(const Options& options);
 
 // Sampling and the engine, by what the model says of itself.
-void finish_host_options(const Options& options, const ModelSetup& setup, HostOptions& host);
+void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host);
 
 // Of --models-dir and its companions. Throws Error where they contradict other options.
 PoolOptions pool_options(const Options& options, const HostOptions& host);

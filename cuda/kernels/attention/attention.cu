@@ -19,14 +19,10 @@ void launch_type(const AttentionArguments& a, const AttentionPlan& plan, rt::Str
   switch (a.keys.type) {
     case KvType::int8:
       return launch_tensor_attention<KvType::int8, KvType::int8>(a, plan, stream);
-    case KvType::int4:
-      return launch_packed_attention<4, false, 0>(a, plan, stream);
-    case KvType::simq8:
-      return launch_packed_attention<8, true, 0>(a, plan, stream);
     case KvType::simq4:
-      return launch_packed_attention<4, true, 64>(a, plan, stream);
+      return launch_packed_attention<4, 64>(a, plan, stream);
     case KvType::simq2:
-      return launch_packed_attention<2, true, 32>(a, plan, stream);
+      return launch_packed_attention<2, 32>(a, plan, stream);
     default:
       return launch_tensor_attention<KvType::f16, KvType::f16>(a, plan, stream);
   }
@@ -41,7 +37,15 @@ void launch_runs(const AttentionArguments& a, AttentionRuns which, rt::Stream& s
   launch_type(a, plan, stream);
 }
 
-void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
+}  // namespace
+
+bool makes_codes(const AttentionArguments& a) {
+  const int group = a.heads.group;
+  return on_tensor_cores(a) && group <= kFewestQueries && group * a.heads.head_dim % 128 == 0;
+}
+
+void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
+  if (a.batch.tokens <= 0) return;
   if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
   // A row of generation beside a prompt: each in its own shape, or it would walk its whole context
   // in one block. Rows' numbers do not depend on it.
@@ -49,20 +53,6 @@ void launch_rows(const AttentionArguments& a, rt::Stream& stream) {
   if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
   launch_runs(a, AttentionRuns::single, stream);
   launch_runs(a, AttentionRuns::longer, stream);
-}
-
-}  // namespace
-
-bool makes_codes(const AttentionArguments& a) {
-  const int group = a.heads.group;
-  return on_tensor_cores(a) && !a.rotates_values && group <= kFewestQueries &&
-         group * a.heads.head_dim % 128 == 0;
-}
-
-void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0) return;
-  launch_rows(a, stream);
-  if (a.rotates_values) launch_rotate_heads(a.out, a.batch.tokens, a.heads, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_scores.cuh"
 #include "cuda/kernels/attention/attention_values.cuh"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

@@ -26,10 +26,8 @@ struct PackedSide {
     return reinterpret_cast<const std::uint16_t*>(page.numbers +
                                                   j % kKvPageTokens * page.row_bytes);
   }
-  // Codes of a side without copies are read by all.
   __device__ __forceinline__ CodedPositions coded(int query) const {
-    return {pages.codes.blocked() ? a.copied.residual : KvResidual(),
-            block.position + query / block.heads};
+    return {a.copied.residual, block.position + query / block.heads};
   }
 };
 
@@ -52,19 +50,6 @@ __device__ __forceinline__ float score_block(const PackedSide& side, const float
   return score;
 }
 
-// Keys along tokens: fma(s, sum q u, m * sum q).
-__device__ __forceinline__ float score_token(const PackedSide& side, const float* q, float sum,
-                                             int j) {
-  const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
-  const PackedHead head = side.codes_at(j);
-  float score = 0;
-#pragma unroll 1
-  for (int c = 0; c < dims; ++c) {
-    score = fmaf(q[c], head.code(KvPart::keys, side.pages.codes.bits, dims, slot, c), score);
-  }
-  return fmaf(ptx::f16_to_f32(head.scales[slot]), score, ptx::f16_to_f32(head.minima[slot]) * sum);
-}
-
 __device__ __forceinline__ float score_copy(const PackedSide& side, const float* q, int j) {
   const std::uint16_t* const key = side.copy_at(j);
   float score = 0;
@@ -79,7 +64,6 @@ __device__ __forceinline__ float score_copy(const PackedSide& side, const float*
 template <int queries>
 __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
   const PackedSide side = {work.a, work.block, work.a.keys, work.a.copied.keys};
-  const bool blocked = side.pages.codes.blocked();
 #pragma unroll 1
   for (int q = 0; q < work.block.queries(); ++q) {
     const float* const query = work.query + q * work.layout.query_stride;
@@ -87,27 +71,9 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
     const Positions own = work.seen_in(q, seen);
 #pragma unroll 1
     for (int j = own.first + static_cast<int>(threadIdx.x); j < own.last; j += kAttentionThreads) {
-      const float score = !coded.holds(j) ? score_copy(side, query, j)
-                          : blocked       ? score_block(side, query, j)
-                                          : score_token(side, query, work.facts->code_sum[q], j);
+      const float score = coded.holds(j) ? score_block(side, query, j) : score_copy(side, query, j);
       work.scores[q * kSpanTokens + j % kSpanTokens] = score;
     }
-  }
-  __syncthreads();
-}
-
-// The sum of the query's numbers, by 16 lanes, for keys along tokens.
-template <int queries>
-__device__ void sum_queries(const Work<queries>& work) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  for (int q = static_cast<int>(threadIdx.x / 32); q < work.block.queries();
-       q += kAttentionThreads / 32) {
-    float sum = 0;
-    for (int c = lane; lane < 16 && c < work.a.heads.head_dim; c += 16) {
-      sum += work.query[q * work.layout.query_stride + c];
-    }
-    sum = sixteen_total(sum);
-    if (lane == 0) work.facts->code_sum[q] = sum;
   }
   __syncthreads();
 }
@@ -176,7 +142,6 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   if (block.seen.empty()) return;
   const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
-  if (a.keys.codes.packed() && !a.keys.codes.blocked()) sum_queries(work);
   for (int index = block.first_span(); index <= block.last_span(); ++index) {
     const Positions span = span_positions(index), seen = block.seen_in(span);
     if (a.keys.codes.packed()) {

@@ -3,11 +3,11 @@
 // is the rule's, exact or of the tensor cores.
 #pragma once
 
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/attention_block.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/rows/output_codes.cuh"
-#include "cuda/intrinsics/ptx.h"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

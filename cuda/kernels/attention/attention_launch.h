@@ -61,16 +61,12 @@ void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
 // Both of one packed type, head_dim a multiple of 16 up to kPackedDims; `plan` and scratch as
 // below.
 inline constexpr int kPackedDims = 128;
-template <int bits, bool blocked, int group>
+template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 
 // Of every block on tensor cores: so many heads of a kv head are one block's.
 inline constexpr int kFewestQueries = 16;
-
-// The rows' heads rotated back.
-void launch_rotate_heads(const FloatRows& rows, std::int64_t tokens, const AttentionHeads& heads,
-                         rt::Stream& stream);
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
 // split blocks leave records (o, m, l) of spans in scratch, [T][H][spans][d + 2], which the last of

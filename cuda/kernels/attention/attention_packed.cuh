@@ -1,4 +1,4 @@
-// Attention on the tensor cores over packed codes (int4, simq8, simq4, simq2), as
+// Attention on the tensor cores over packed codes (simq4, simq2), as
 // attention_tensor.cuh over f16 and int8. Within a span a block walks the tiles that some query
 // reads as codes, then those of f16 copies: sinks and what is not closed. What a query does not
 // read of a tile weighs nothing there, so its numbers depend on its position and its sequence
@@ -8,8 +8,7 @@
 // minima belong to places of the sum (channels of keys, positions of values). With t = a s, rounded
 // to f16:
 //   sum a b = sum t u + sum a m
-// The first sum takes codes as operands, the second is the same for all columns that share m. Keys
-// of int4 have their scale and minimum by column: s sum a u + m sum a.
+// The first sum takes codes as operands, the second is the same for all columns that share m.
 #pragma once
 
 #include <algorithm>
@@ -27,27 +26,6 @@ __device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const 
   multiply(z, a, minima.near, minima.far);
 }
 
-// Sums of the queries' numbers, in all eight columns: what minima of columns are multiplied by.
-template <class Shape>
-__device__ __forceinline__ void add_numbers(const std::uint32_t (&a)[4], float (&z)[4]) {
-  constexpr std::uint32_t kOnes = 0x3c003c00u;
-  multiply(z, a, kOnes, kOnes);
-}
-
-// Once, where queries stay: after hold_queries.
-template <class Shape>
-__device__ __forceinline__ void hold_sums(WarpRows<Shape>& warp) {
-#pragma unroll
-  for (int i = 0; i < Shape::kRowTiles; ++i) {
-    float z[4] = {};
-#pragma unroll
-    for (int step = 0; step < WarpRows<Shape>::kSteps; ++step) {
-      add_numbers<Shape>(warp.queries[i][step], z);
-    }
-    for (int half = 0; half < 2; ++half) warp.facts[i][half] = {0.0f, z[2 * half]};
-  }
-}
-
 // A warp's keys of a tile are one half of 32 or fewer, or two, each within one block.
 template <class Shape>
 inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
@@ -56,32 +34,17 @@ using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
 // Sums of codes' f16 numbers become scores. z: what all keys of a half share.
 template <class Shape>
-__device__ __forceinline__ void finish_scores(const TileOperands<Shape>& tile,
-                                              const std::uint16_t* ends, const KeyShifts<Shape>& z,
-                                              const WarpRows<Shape>& warp,
+__device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
 #pragma unroll
   for (int j = 0; j < Shape::kKeyTiles; ++j) {
     const float unit = code_unit<Shape::kBits>(j % 2);
-    float2 scale = {}, minimum = {};
-    if constexpr (!Shape::kBlocked) {
-      const std::uint16_t* const of_keys = ends + warp.first_key + 8 * j + tile.lane % 4 * 2;
-      scale = two_halves(of_keys);
-      scale = {scale.x * unit, scale.y * unit};
-      minimum = two_halves(of_keys + PackedMemory<Shape>::kKeyEnds);
-    }
 #pragma unroll
     for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
         float& score = scores[i][j][k];
-        if constexpr (Shape::kBlocked) {
-          score = fmaf(score, unit, z[i][j * kKeyHalves<Shape> / Shape::kKeyTiles][k]);
-        } else {
-          const float sum = Shape::kShares ? warp.facts[i][k / 2].y : z[i][0][k];
-          score = fmaf(k % 2 == 0 ? scale.x : scale.y, score,
-                       (k % 2 == 0 ? minimum.x : minimum.y) * sum);
-        }
+        score = fmaf(score, unit, z[i][j * kKeyHalves<Shape> / Shape::kKeyTiles][k]);
       }
     }
   }
@@ -125,28 +88,20 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       std::uint32_t folded[kTiles][4];
-      if constexpr (Shape::kBlocked) {
-        // A tile is one block, or two.
-        const int row = warp.first_key + 32 * h >= block ? tile.dims : 0;
-        UnitEnds scales, minima;
-        if constexpr (wide) {
-          const std::uint16_t* const of_block = ends + row;
-          scales = TwoUnitEnds(of_block, step / 2, tile.lane).unit[step % 2];
-          minima = TwoUnitEnds(of_block + Memory::kKeyEnds, step / 2, tile.lane).unit[step % 2];
-        } else {
-          const KeyEnds of_block(ends + row, tile.dims, tile.lane);
-          scales = of_block.of(step, 0);
-          minima = of_block.of(step, Memory::kKeyEnds);
-        }
-#pragma unroll
-        for (int i = 0; i < kTiles; ++i) fold_operand(a[i], scales, minima, z[i][h], folded[i]);
+      // A tile is one block, or two.
+      const int row = warp.first_key + 32 * h >= block ? tile.dims : 0;
+      UnitEnds scales, minima;
+      if constexpr (wide) {
+        const std::uint16_t* const of_block = ends + row;
+        scales = TwoUnitEnds(of_block, step / 2, tile.lane).unit[step % 2];
+        minima = TwoUnitEnds(of_block + Memory::kKeyEnds, step / 2, tile.lane).unit[step % 2];
       } else {
-#pragma unroll
-        for (int i = 0; i < kTiles; ++i) {
-          for (int k = 0; k < 4; ++k) folded[i][k] = a[i][k];
-          if (!Shape::kShares && h == 0) add_numbers<Shape>(a[i], z[i][h]);
-        }
+        const KeyEnds of_block(ends + row, tile.dims, tile.lane);
+        scales = of_block.of(step, 0);
+        minima = of_block.of(step, Memory::kKeyEnds);
       }
+#pragma unroll
+      for (int i = 0; i < kTiles; ++i) fold_operand(a[i], scales, minima, z[i][h], folded[i]);
 #pragma unroll
       for (int u = 0; u < kUnits; ++u) {
         const int at = h * kUnits + u, s16 = warp.first_key / 16 + at;
@@ -164,7 +119,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
       }
     }
   }
-  finish_scores<Shape>(tile, ends, z, warp, scores);
+  finish_scores<Shape>(z, scores);
 }
 
 // Weights times a tile's values. Sums are those of codes' f16 numbers until settle_codes.
@@ -228,8 +183,8 @@ struct ReadPositions {
   CodedPositions coded;
   bool codes;
 
-  __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvResidual& residual, int query,
-                                           bool codes_)
+  __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvResidual& residual,
+                                           int query, bool codes_)
       : seen(block.seen_by(query)),
         coded(residual, block.position + query / block.heads),
         codes(codes_) {}
@@ -272,7 +227,9 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
     score_codes<Shape, false>(memory, operands, ends, a.keys.codes.block, warp, scores);
   }
   if (!codes || !whole.holds(tile)) {
-    const auto read = [&](int query) { return ReadPositions(block, a.copied.residual, query, codes); };
+    const auto read = [&](int query) {
+      return ReadPositions(block, a.copied.residual, query, codes);
+    };
     hide_unseen(read, tile, warp, scores);
   }
   TileWeights<Shape> weights;
@@ -342,7 +299,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if constexpr (Shape::kShares) {
     __syncthreads();
     hold_queries<Shape>(memory, warp);
-    if constexpr (!Shape::kBlocked) hold_sums(warp);
   }
   const WholeTiles whole = coded_tiles(a, block, warp);
   Joined<Shape> joined;
@@ -392,22 +348,22 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   complete_queries<TensorJoin>(a, plan, block);
 }
 
-template <int bits, bool blocked, int group, int dims>
+template <int bits, int group, int dims>
 struct PackedShapes {
   // As TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
   // Two groups to a warp's columns leave too few registers for 32 queries.
   static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
-  using Prompt = PackedShape<bits, blocked, group, dims, 4, kPromptColumns, kPromptTiles, 1,
-                             dims <= 64 ? 2 : 1>;
-  using Generation = PackedShape<bits, blocked, group, dims, 1, 4, 1, bits == 8 ? 2 : 3, 3>;
+  using Prompt =
+      PackedShape<bits, group, dims, 4, kPromptColumns, kPromptTiles, 1, dims <= 64 ? 2 : 1>;
+  using Generation = PackedShape<bits, group, dims, 1, 4, 1, 3, 3>;
   static_assert(PackedMemory<Prompt>::kBytes <= kSharedEverywhere);
   static_assert(PackedMemory<Generation>::kBytes <= kSharedEverywhere);
 };
 
-template <int bits, bool blocked, int group, int dims>
+template <int bits, int group, int dims>
 void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
-  using Shapes = PackedShapes<bits, blocked, group, dims>;
+  using Shapes = PackedShapes<bits, group, dims>;
   // Half a block of a prompt's queries is worth its tiles.
   const std::int64_t heads = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
@@ -422,11 +378,11 @@ void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::S
   }
 }
 
-template <int bits, bool blocked, int group>
+template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream) {
-  if (a.heads.head_dim <= 64) return launch_packed<bits, blocked, group, 64>(a, plan, stream);
-  launch_packed<bits, blocked, group, kPackedDims>(a, plan, stream);
+  if (a.heads.head_dim <= 64) return launch_packed<bits, group, 64>(a, plan, stream);
+  launch_packed<bits, group, kPackedDims>(a, plan, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,8 +1,8 @@
 // Scores of a span and their softmax, by a block of the attention kernel.
 #pragma once
 
-#include "cuda/kernels/attention/attention_work.cuh"
 #include "cuda/intrinsics/float_math.cuh"
+#include "cuda/kernels/attention/attention_work.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -3,7 +3,7 @@
 
 namespace leq::LEQ_GPU {
 
-template void launch_packed_attention<2, true, 32>(const AttentionArguments&, const AttentionPlan&,
-                                                   rt::Stream&);
+template void launch_packed_attention<2, 32>(const AttentionArguments&, const AttentionPlan&,
+                                             rt::Stream&);
 
 }  // namespace leq::LEQ_GPU

@@ -6,10 +6,10 @@
 
 #include <algorithm>
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/attention_join.cuh"
 #include "cuda/kernels/attention/attention_launch.h"
 #include "cuda/kernels/attention/attention_tile_values.cuh"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

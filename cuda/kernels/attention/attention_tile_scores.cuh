@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "cuda/kernels/attention/attention_tiles.cuh"
 #include "cuda/intrinsics/float_math.cuh"
+#include "cuda/kernels/attention/attention_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -2,10 +2,10 @@
 // values on their way. A tile is what one page holds of one kv head.
 #pragma once
 
-#include "cuda/kernels/attention/attention_block.cuh"
-#include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/kernels/attention/attention_block.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
 
 namespace leq::LEQ_GPU {
 

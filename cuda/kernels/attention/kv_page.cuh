@@ -2,9 +2,9 @@
 // writes them.
 #pragma once
 
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/kv_encode.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -99,8 +99,8 @@ __device__ void write_codes(const QuantizedBlock& block) {
 }
 
 template <KvPart part>
-__device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLayer& layer, const AttentionRun& run,
-                     int first, float* memory) {
+__device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLayer& layer,
+                               const AttentionRun& run, int first, float* memory) {
   KvPages pages = part == KvPart::keys ? a.keys : a.values;
   KvPages copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
   pages.base = part == KvPart::keys ? layer.keys : layer.values;
@@ -143,11 +143,13 @@ __global__ void __launch_bounds__(kBlockThreads)
   ptx::wait_for_predecessor();
   const AttentionRun& run = a.batch.runs[static_cast<int>(blockIdx.x) / blocks_of_run];
   const KvResidual& residual = a.copied.residual;
-  const auto quantized = [&](int length) { return max(length - residual.recent, 0) & -residual.block; };
+  const auto quantized = [&](int length) {
+    return max(length - residual.recent, 0) & -residual.block;
+  };
   const int begin = quantized(run.first_position), end = quantized(run.first_position + run.rows);
   const int whole = min(run.first_position & -residual.block, end);
-  const int first =
-      (a.whole_before ? begin : whole) + static_cast<int>(blockIdx.x) % blocks_of_run * residual.block;
+  const int first = (a.whole_before ? begin : whole) +
+                    static_cast<int>(blockIdx.x) % blocks_of_run * residual.block;
   if (first >= (a.whole_before ? whole : end)) return;
   const KvQuantizeLayer& layer = a.layers[blockIdx.z / 2];
   if (blockIdx.z % 2 == 0) {

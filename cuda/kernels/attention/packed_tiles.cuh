@@ -10,20 +10,19 @@
 
 namespace leq::LEQ_GPU {
 
-// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group 0: a whole
-// head shares a scale of values.
-template <int bits, bool blocked, int group, int dims, int row_warps, int column_warps,
-          int row_tiles, int stages, int blocks>
+// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group:
+// channels that share a scale of values.
+template <int bits, int group, int dims, int row_warps, int column_warps, int row_tiles, int stages,
+          int blocks>
 struct PackedShape
     : TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks> {
   using Wide =
       TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
   static constexpr int kBits = bits, kCodeStages = stages;
-  static constexpr bool kBlocked = blocked;
   // A weight times a scale has room in f16 whatever the values are: scales reach
   // 2 * 65504 / (2^bits - 1).
-  static constexpr float kWeightBits = bits == 8 ? 6.0f : bits == 4 ? 2.0f : 0.0f;
-  static constexpr int kGroup = group == 0 ? dims : group;
+  static constexpr float kWeightBits = bits == 4 ? 2.0f : 0.0f;
+  static constexpr int kGroup = group;
   static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
   static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
   // Of the group that a warp's columns begin in, one of its shifts has so many of 16 columns.
@@ -62,8 +61,8 @@ struct PackedMemory {
   using Wide = TileMemory<Shape>;
   static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of one side
   static constexpr int kStageBytes = 2 * kCodes;
-  // Scales, then minima; keys along channels have at most two blocks to a tile.
-  static constexpr int kKeyEnds = Shape::kBlocked ? 2 * Shape::kDims : kTile;
+  // Scales, then minima; of keys at most two blocks to a tile.
+  static constexpr int kKeyEnds = 2 * Shape::kDims;
   static constexpr int kValueEnds = Shape::kGroups * kTile;
   static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
   static constexpr int kEndBytes = kValueEndsAt + 2 * kValueEnds * 2;
@@ -316,20 +315,12 @@ struct LaneWords {
       }
     }
   }
-  template <int bits, KvPart part>
-  __device__ __forceinline__ UnitOperand unit(int first, int s16) const {
-    UnitWords<bits> own;
-#pragma unroll
-    for (int n = 0; n < kv_unit_words(bits); ++n) own[n] = words[first + n];
-    return unit_of_words<bits, part>(own, s16);
-  }
 };
 
 // What a lane has of 16 keys of a head as wide as the shape.
 template <class Shape>
 struct KeyWords {
-  static constexpr int kBits = Shape::kBits, kEach = kv_unit_words(kBits);
-  static constexpr int kCount = Shape::kDims / 16 * kEach;
+  static constexpr int kBits = Shape::kBits, kCount = Shape::kDims / 16;
   LaneWords<kCount, 4> lane_words;
 
   __device__ __forceinline__ void load(const TileOperands<Shape>& tile, int s16) {
@@ -337,7 +328,7 @@ struct KeyWords {
     lane_words.load(tile.template words<KvPart::keys>() + row * (32 * kCount), tile.lane);
   }
   __device__ __forceinline__ UnitOperand unit(int s16, int step) const {
-    return lane_words.template unit<kBits, KvPart::keys>(step * kEach, s16);
+    return unit_of_word<kBits, KvPart::keys>(lane_words.words[step], s16);
   }
 };
 
@@ -351,8 +342,8 @@ struct ValueWords {
     lane_words.load(tile.template words<KvPart::values>() + c16 * (32 * kBits), tile.lane);
   }
   __device__ __forceinline__ UnitOperand unit(int step, int c) const {
-    const int in_unit = step / kv_word_units(kBits) * kv_unit_words(kBits);
-    return lane_words.template unit<kBits, KvPart::values>(c * kBits + in_unit, step);
+    const int word = c * kBits + step / kv_word_units(kBits);
+    return unit_of_word<kBits, KvPart::values>(lane_words.words[word], step);
   }
 };
 

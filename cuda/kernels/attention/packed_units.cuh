@@ -4,17 +4,17 @@
 // (code_unit), so nothing is subtracted from codes and nothing taken off their sums.
 #pragma once
 
+#include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/kernels/attention/kv_page.cuh"
 #include "cuda/layout/kv_codes.h"
-#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 
 // Of columns 8 n ... of a unit: what a sum of codes' f16 numbers is multiplied by.
 template <int bits>
 __device__ constexpr float code_unit(int n) {
-  constexpr int kHigher = bits == 8 ? 0 : bits;  // lowest bit of a code in its half of a word
-  return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << kHigher);
+  // The lowest bit of a code in its half of a word is `bits` for the upper columns.
+  return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << bits);
 }
 
 // Of 16 positions x 16 channels what a lane holds: b[n][k] is the register for columns 8 n ... of
@@ -23,34 +23,23 @@ struct UnitOperand {
   std::uint32_t b[2][2];
 };
 
-// A lane's words of a unit (cuda/layout/kv_codes.h): at 8 bits two, at 2 bits one for two units.
-template <int bits>
-using UnitWords = std::uint32_t[kv_unit_words(bits)];
-
-// s16: the unit's place among positions.
+// Of a lane's word of a unit (cuda/layout/kv_codes.h), at 2 bits of two. s16: the unit's place
+// among positions.
 template <int bits, KvPart part>
-__device__ __forceinline__ UnitOperand unit_of_words(const UnitWords<bits>& words, int s16) {
+__device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) {
   UnitOperand unit;
-  if constexpr (bits == 8) {
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-      unit.b[n][0] = ptx::select_bytes(words[n], 0, 0x4140u);
-      unit.b[n][1] = ptx::select_bytes(words[n], 0, 0x4342u);
-    }
+  constexpr std::uint32_t kLow = bits == 4 ? 0x000f000fu : 0x00030003u, kHigh = kLow << bits;
+  constexpr bool kBytesAlongSum = bits == 4 && part == KvPart::values;
+  const std::uint32_t word = bits == 2 ? own >> 8 * (s16 % 2) : own;
+  const std::uint32_t next = word >> (kBytesAlongSum ? 8 : 4);
+  unit.b[0][0] = word & kLow;
+  unit.b[0][1] = next & kLow;
+  if constexpr (bits == 4 && part == KvPart::keys) {
+    unit.b[1][0] = next & kHigh;
+    unit.b[1][1] = word >> 8 & kHigh;
   } else {
-    constexpr std::uint32_t kLow = bits == 4 ? 0x000f000fu : 0x00030003u, kHigh = kLow << bits;
-    constexpr bool kBytesAlongSum = bits == 4 && part == KvPart::values;
-    const std::uint32_t word = bits == 2 ? words[0] >> 8 * (s16 % 2) : words[0];
-    const std::uint32_t next = word >> (kBytesAlongSum ? 8 : 4);
-    unit.b[0][0] = word & kLow;
-    unit.b[0][1] = next & kLow;
-    if constexpr (bits == 4 && part == KvPart::keys) {
-      unit.b[1][0] = next & kHigh;
-      unit.b[1][1] = word >> 8 & kHigh;
-    } else {
-      unit.b[1][0] = word & kHigh;
-      unit.b[1][1] = next & kHigh;
-    }
+    unit.b[1][0] = word & kHigh;
+    unit.b[1][1] = next & kHigh;
   }
   return unit;
 }
@@ -59,12 +48,7 @@ __device__ __forceinline__ UnitOperand unit_of_words(const UnitWords<bits>& word
 template <int bits, KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int dims, int s16,
                                                      int c16, int lane) {
-  UnitWords<bits> own;
-#pragma unroll
-  for (int n = 0; n < kv_unit_words(bits); ++n) {
-    own[n] = words[kv_lane_word(part, bits, dims, s16, c16, n, lane)];
-  }
-  return unit_of_words<bits, part>(own, s16);
+  return unit_of_word<bits, part>(words[kv_lane_word(part, bits, dims, s16, c16, lane)], s16);
 }
 
 // Scales, or minima, of a lane's places along the sum of a unit: two neighbours, and those 8 on.

@@ -3,31 +3,18 @@
 // docs/numerics.md.
 #include <cmath>
 
-#include "cuda/kernels/attention/hadamard.cuh"
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/attention/kv_encode.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
+#include "cuda/kernels/rows/head_norm.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-__device__ void norm_head(float* x, int dims, const float* gain, float eps, unsigned lane) {
-  float squares[8] = {};  // of lanes `lane`, 32 apart
-#pragma unroll 1
-  for (int first = static_cast<int>(lane); first < dims; first += 256) {
-    for (int i = 0; i < 8; ++i) {
-      const int k = first + 32 * i;
-      if (k < dims) squares[i] = fmaf(x[k], x[k], squares[i]);
-    }
-  }
-  const float r = 1.0f / sqrtf(norm_lanes_sum(squares) / static_cast<float>(dims) + eps);
-  for (int k = static_cast<int>(lane); k < dims; k += 32) x[k] = (x[k] * r) * gain[k];
-  __syncwarp();
-}
 
-// Pairs (i, i + d/2).
+// Pairs (i, i + r/2) of the first r numbers.
 __device__ void rope_head(float* x, int dims, const float* table, unsigned lane) {
   const int half = dims / 2;
   for (int i = static_cast<int>(lane); i < half; i += 32) {
@@ -38,23 +25,15 @@ __device__ void rope_head(float* x, int dims, const float* table, unsigned lane)
   __syncwarp();
 }
 
-// A lane's smallest and largest number of a head.
-struct LaneEnds {
-  float low = INFINITY, high = -INFINITY;
-
-  __device__ LaneEnds(const float* x, int dims, unsigned lane) {
-    for (int c = static_cast<int>(lane); c < dims; c += 32) {
-      low = fminf(low, clamped(x[c]));
-      high = fmaxf(high, clamped(x[c]));
-    }
-  }
-};
-
 // u8 codes.
 __device__ void store_codes(const float* x, int dims, const KvHeadPage& page, int slot,
                             unsigned lane) {
-  const LaneEnds ends(x, dims, lane);
-  const CodeRange range = warp_range(ends.low, ends.high, 255.0f);
+  float low = INFINITY, high = -INFINITY;
+  for (int c = static_cast<int>(lane); c < dims; c += 32) {
+    low = fminf(low, clamped(x[c]));
+    high = fmaxf(high, clamped(x[c]));
+  }
+  const CodeRange range = warp_range(low, high, 255.0f);
   auto* codes = reinterpret_cast<std::uint8_t*>(page.numbers + slot * page.row_bytes);
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
     codes[c] = static_cast<std::uint8_t>(range.code(x[c], 255.0f));
@@ -62,26 +41,6 @@ __device__ void store_codes(const float* x, int dims, const KvHeadPage& page, in
   if (lane != 0) return;
   page.scales[slot] = range.scale;
   page.minima[slot] = range.minimum;
-}
-
-// 4-bit codes along the token: a position shares no byte with others (kv_codes.h).
-__device__ void store_packed(const float* x, int dims, KvPart part, const PackedHead& page,
-                             int slot, unsigned lane) {
-  constexpr int kBits = 4;
-  constexpr float kLevels = 15.0f;
-  const LaneEnds ends(x, dims, lane);
-  const CodeRange range = warp_range(ends.low, ends.high, kLevels);
-  const auto code = [&](int c) { return c < dims ? range.code(x[c], kLevels) : 0u; };
-  auto* const bytes = reinterpret_cast<std::uint8_t*>(page.words);
-  for (int i = static_cast<int>(lane); i < kv_units(dims) * 8; i += 32) {
-    const int c = i / 8 * 16 + i % 8;  // its byte has channel c + 8 too
-    const KvCodePlace at = kv_code_place(part, kBits, dims, slot, c);
-    bytes[at.word * 4 + at.shift / 8] = static_cast<std::uint8_t>(code(c) | code(c + 8) << 4);
-  }
-  if (lane != 0) return;
-  const int end = part == KvPart::keys ? slot : kv_value_end(slot);
-  page.scales[end] = range.scale;
-  page.minima[end] = range.minimum;
 }
 
 __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPage& page, int slot,
@@ -106,12 +65,10 @@ __device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart
   const int page = a.batch.pages[run.pages_at + position / kKvPageTokens];
   if (!pages.codes.packed()) {
     store_head(x, dims, pages.type, kv_head_page(pages, page, a.heads, head), slot, lane);
-  } else if (pages.codes.blocked()) {
+  } else {
     const KvPages& copies = part == KvPart::keys ? a.copied.keys : a.copied.values;
     const int copy = a.batch.pages[run.copies_at + position / kKvPageTokens];
     store_head(x, dims, copies.type, kv_head_page(copies, copy, a.heads, head), slot, lane);
-  } else {
-    store_packed(x, dims, part, packed_head(pages, page, a.heads, head), slot, lane);
   }
 }
 
@@ -143,9 +100,11 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionRun& run = a.batch.runs[a.batch.row_runs[row]];
   const int position = run.first_position + row - run.first_row;
   const float* const gain = query ? a.q_gain : key ? a.k_gain : nullptr;
-  if (gain != nullptr) norm_head(x, dims, gain, query ? a.q_eps : a.k_eps, lane);
+  if (gain != nullptr) {
+    norm_head(x, dims, query ? a.q_eps : a.k_eps, lane, [&](int k) { return gain[k]; });
+  }
   if (a.table != nullptr && (query || key)) {
-    rope_head(x, dims, a.table + std::int64_t{position} * dims, lane);
+    rope_head(x, a.rotary_dims, a.table + std::int64_t{position} * a.rotary_dims, lane);
   }
   if (key && a.key_offset != nullptr) {
     const float* const offset = a.key_offset + (index - shape.heads) * dims;
@@ -159,8 +118,6 @@ __global__ void __launch_bounds__(kThreads)
     for (int c = static_cast<int>(lane); c < dims; c += 32) x[c] = x[c] * factor;
     __syncwarp();
   }
-  const bool rotates = query || key ? a.rotates_keys : a.rotates_values;
-  if (rotates) rotate_head(x, dims, lane);
   if (query) {
     for (int c = static_cast<int>(lane); c < dims; c += 32) there[c] = x[c];
     return;

@@ -1,10 +1,10 @@
 // Do wgmma and mma add the products of 16-bit floats to the same bits? Nothing promises it: the
 // order and the rounding of these sums are the hardware's own. Chains as float_gemm.cuh has them,
 // of numbers that show where hardware cuts off, both ways.
-#include "cuda/kernels/launch.h"
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/intrinsics/wgmma.h"
+#include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -2,10 +2,10 @@
 // add in one order: the choice changes no bit.
 #pragma once
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/float_gemm.cuh"
 #include "cuda/kernels/matmul/float_gemv.cuh"
 #include "cuda/kernels/matmul/float_matmul.h"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 

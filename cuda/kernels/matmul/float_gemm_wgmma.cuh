@@ -3,10 +3,10 @@
 // tiles of the output. Each output is the chain of float_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
+#include "cuda/intrinsics/groups.cuh"
 #include "cuda/kernels/matmul/float_weights.cuh"
 #include "cuda/kernels/matmul/hopper_tiles.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/intrinsics/groups.cuh"
 
 namespace leq::LEQ_GPU {
 

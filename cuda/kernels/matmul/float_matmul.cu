@@ -1,8 +1,8 @@
 // Matmuls of f32 activations: which kernel runs.
 #include "cuda/kernels/matmul/float_matmul.h"
 
-#include "cuda/kernels/matmul/float_rows.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/float_rows.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

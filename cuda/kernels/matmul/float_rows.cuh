@@ -2,8 +2,8 @@
 // column % 16, so it has the bits of the CPU: four threads own a row, four lanes of the chain each.
 #pragma once
 
-#include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/kernels/matmul/matmul_finish.cuh"
 
 namespace leq::LEQ_GPU {
 

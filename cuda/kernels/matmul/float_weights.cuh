@@ -2,10 +2,10 @@
 // tile of them lies in shared memory as it was stored; lanes turn it into operand A of an mma.
 #pragma once
 
+#include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 

@@ -2,9 +2,9 @@
 // where they lie there so that lanes meet different banks.
 #pragma once
 
-#include "cuda/kernels/launch.h"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/simt.h"
+#include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "cuda/kernels/matmul/hopper_tiles.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/hopper_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 

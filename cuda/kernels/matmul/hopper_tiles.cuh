@@ -2,9 +2,9 @@
 // engine and two multiply them; the stages between, and how blocks walk over tiles of the output.
 #pragma once
 
-#include "cuda/kernels/matmul/gemm_rows.cuh"
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/wgmma.h"
+#include "cuda/kernels/matmul/gemm_rows.cuh"
 
 namespace leq::LEQ_GPU {
 

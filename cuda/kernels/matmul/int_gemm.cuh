@@ -5,20 +5,20 @@
 
 #include <type_traits>
 
+#include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/matmul/gemm_slabs.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
-#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
 // The sums of one warp. Number i of an mma tile: token lane / 4 + 8 (i / 2), row
 // 2 (lane % 4) + i % 2.
-template <class Shape, int bits, int group, class Sum>
+template <class Shape, int bits, int group>
 struct WarpTile {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kDown = Shape::kMmaDown, kAcross = Shape::kMmaAcross;
   int sums[kDown][kAcross][4];
-  Sum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
+  ScaledSum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
   int first_token, first_row;     // of the lane's sums, in the block's tile
   int tokens_run, rows_run;       // where what groups say of them lies
   int tokens_place, codes_place;  // where it reads first in a stage's tokens and codes
@@ -111,8 +111,8 @@ struct WarpTile {
   }
 
   // Group g of the slab is complete.
-  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        const typename Memory::Groups& groups, int g, int slab) {
+  __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups,
+                                        int g) {
     const CodeWeight& weight = a.segments[0].weight;
     if (weight.zeros != nullptr) take_zeros(groups, g);
     const auto for_sums = [&](auto use) {
@@ -125,37 +125,23 @@ struct WarpTile {
         }
       }
     };
-    if constexpr (Sum::kIntegers) {
+    const auto add = [&](auto scale) {
       for_sums([&](int across, int down, int i) {
-        store_integer(a, rows, slab * Memory::kGroups + g, row(across, i), token(down, i),
-                      sums[down][across][i] / Memory::kFactor);
+        totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
       });
+    };
+    const auto row_scales = of_rows(groups.row_scale[g]);
+    const auto token_scales = of_tokens(groups.token_scale[g]);
+    const auto of_row = [&](int across, int i) { return row_scales[across * 2 + i % 2]; };
+    const auto of_token = [&](int down, int i) { return token_scales[down * 2 + i / 2]; };
+    // Where one side alone has groups, the other's scale is 1.
+    if (a.x.group == 0) {
+      add([&](int across, int, int i) { return of_row(across, i); });
+    } else if (weight.group == 0) {
+      add([&](int, int down, int i) { return of_token(down, i); });
     } else {
-      const auto add = [&](auto scale) {
-        for_sums([&](int across, int down, int i) {
-          totals[down][across][i].add(sums[down][across][i], scale(across, down, i));
-        });
-      };
-      const auto row_scales = of_rows(groups.row_scale[g]);
-      const auto token_scales = of_tokens(groups.token_scale[g]);
-      const auto of_row = [&](int across, int i) { return row_scales[across * 2 + i % 2]; };
-      const auto of_token = [&](int down, int i) { return token_scales[down * 2 + i / 2]; };
-      // Where one side alone has groups, the other's scale is 1.
-      if (a.x.group == 0) {
-        add([&](int across, int, int i) { return of_row(across, i); });
-      } else if (weight.group == 0) {
-        add([&](int, int down, int i) { return of_token(down, i); });
-      } else {
-        add([&](int across, int down, int i) { return of_row(across, i) * of_token(down, i); });
-      }
+      add([&](int across, int down, int i) { return of_row(across, i) * of_token(down, i); });
     }
-  }
-
-  __device__ __forceinline__ void store_integer(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                                std::int64_t at, int n, int t, int sum) const {
-    const std::int64_t token = rows.first_token + t;
-    if (token >= a.tokens || rows.first + n >= rows.of(a, n).rows) return;
-    a.integers[(at * a.tokens + token) * output_columns(a) + rows.column + n] = sum;
   }
 
   // Less the zero points of sums over the whole row.
@@ -248,10 +234,6 @@ struct WarpTile {
 
   __device__ __forceinline__ void finish_all(const IntMatmul& a,
                                              const GemmRows<Shape>& rows) const {
-    if constexpr (Sum::kIntegers) {
-      if constexpr (group == 0) store_whole(a, rows);
-      return;
-    }
     const TokenFacts tokens(a, rows, *this);
     // With swiglu the tiles across are of gate and of up in turn.
     const int step = rows.paired ? 2 : 1;
@@ -260,31 +242,12 @@ struct WarpTile {
       if (across % step == 0) finish_across(a, rows, tokens, across);
     }
   }
-  __device__ __forceinline__ void store_whole(const IntMatmul& a,
-                                              const GemmRows<Shape>& rows) const {
-    const TokenFacts tokens(a, rows, *this);
-#pragma unroll
-    for (int across = 0; across < kAcross; ++across) {
-#pragma unroll
-      for (int down = 0; down < kDown; ++down) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const int tile_row = row(across, i), n = rows.first + rows.offset(tile_row);
-          const CodeSegment& segment = rows.of(a, tile_row);
-          if (n >= segment.rows) continue;
-          const int zero = has_unsigned_bytes(segment.weight) ? segment.weight.zeros[n] - 128 : 0;
-          store_integer(a, rows, 0, tile_row, token(down, i),
-                        whole_sum(down, across, i, zero, tokens.sum[down][i / 2]));
-        }
-      }
-    }
-  }
 };
 
 // Multiplies one slab. `complete(g)` takes the sums of its group g.
-template <class Shape, int bits, int group, class Sum, class Complete>
+template <class Shape, int bits, int group, class Complete>
 __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::uint32_t flip,
-                                              WarpTile<Shape, bits, group, Sum>& tile,
+                                              WarpTile<Shape, bits, group>& tile,
                                               Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const weights = stage + Memory::kTokenBytes;
@@ -294,7 +257,7 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     if constexpr (bits == 8) codes.load(weights, tile.codes_place, step * 2);
-    if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(Sum::kStart);
+    if (group > 0 && step * 32 % (group > 0 ? group : 1) == 0) tile.start(ScaledSum::kStart);
     tile.multiply(stage, codes, step, flip);
     if constexpr (group > 0) {
       if ((step + 1) * 32 % group == 0) complete(step * 32 / group);
@@ -303,7 +266,7 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
 }
 
 // group: columns of one int32 sum, 0 = the row.
-template <class Shape, int bits, int group, class Sum>
+template <class Shape, int bits, int group>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     int_gemm(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(Shape::kThreads);
@@ -332,7 +295,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     next.load(0);
     next.store(groups_at(Memory::kGroupsAt));
   }
-  WarpTile<Shape, bits, group, Sum> tile;
+  WarpTile<Shape, bits, group> tile;
   tile.start(0);
   // Where the slab lies, and the one before it, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
@@ -352,7 +315,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       if (more) next.load(slab + 1);
     }
     multiply_slab<Shape, bits, group>(memory + stage, flip, tile,
-                                      [&](int g) { tile.flush(a, rows, groups_at(set), g, slab); });
+                                      [&](int g) { tile.flush(a, groups_at(set), g); });
     if constexpr (group > 0) {
       set = 2 * Memory::kGroupsAt + int{sizeof(typename Memory::Groups)} - set;
       if (more) next.store(groups_at(set));

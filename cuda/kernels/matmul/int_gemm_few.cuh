@@ -94,12 +94,11 @@ struct FewCopies {
 };
 
 // The outputs of a thread: of tokens 16 apart, rows r and r + 8, which with swiglu are gate and up.
-template <class Shape, int bits, int group, class Sum>
+template <class Shape, int bits, int group>
 struct FewOutputs {
   using Memory = FewMemory<Shape, bits, group>;
-  using Tile = WarpTile<Shape, bits, group, Sum>;
   static constexpr int kEach = Shape::kTokens / 16;
-  Sum totals[kEach][2];
+  ScaledSum totals[kEach][2];
 
   static __device__ __forceinline__ int token(int i) {
     return static_cast<int>(threadIdx.x) / 8 + 16 * i;
@@ -108,10 +107,8 @@ struct FewOutputs {
     return static_cast<int>(threadIdx.x) % 8 + 8 * half;
   }
 
-  // Groups of the slabs from `first` on, in ascending order.
-  __device__ __forceinline__ void add(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                      const Memory& memory, const Tile& tile, int first,
-                                      int count) {
+  // Groups of `count` slabs, in ascending order.
+  __device__ __forceinline__ void add(const Memory& memory, int count) {
     for (int slab = 0; slab < count; ++slab) {
       const auto& groups = memory.groups(slab);
 #pragma unroll
@@ -119,12 +116,8 @@ struct FewOutputs {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int t = token(i), n = row(half), sum = memory.sums()[slab][t][n];
-          if constexpr (Sum::kIntegers) {
-            tile.store_integer(a, rows, first + slab, n, t, sum / Memory::Slab::kFactor);
-          } else {
-            totals[i][half].add(sum, groups.row_scale[0][LaneOrder<Shape>::row(n)] *
-                                         groups.token_scale[0][LaneOrder<Shape>::token(t)]);
-          }
+          totals[i][half].add(sum, groups.row_scale[0][LaneOrder<Shape>::row(n)] *
+                                       groups.token_scale[0][LaneOrder<Shape>::token(t)]);
         }
       }
     }
@@ -143,7 +136,7 @@ struct FewOutputs {
   }
 
   __device__ __forceinline__ void finish_all(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                             const Memory& memory, const Tile& tile) const {
+                                             const Memory& memory) const {
     const int n[2] = {rows.first + rows.offset(row(0)), rows.first + rows.offset(row(1))};
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -155,13 +148,12 @@ struct FewOutputs {
         if (at >= a.tokens || n[half] >= segment.rows) continue;
         if constexpr (group == 0) {
           const int sum = whole(a, segment, n[half], at, memory, i, half);
-          if (Sum::kIntegers) tile.store_integer(a, rows, 0, row(half), token(i), sum);
           y[half] = finished_sum(a, segment, n[half], at, static_cast<float>(sum));
         } else {
           y[half] = finished_sum(a, segment, n[half], at, totals[i][half].total);
         }
       }
-      if (Sum::kIntegers || at >= a.tokens) continue;
+      if (at >= a.tokens) continue;
       const std::int64_t column = rows.column + rows.offset(row(0));
       const int rows_there = static_cast<int>(rows.of(a, row(0)).rows);
       if (n[0] < rows_there) finish(a.finish, a.out, at, column, y[0], y[1]);
@@ -172,7 +164,7 @@ struct FewOutputs {
 };
 
 // group: columns of one int32 sum, 128, or 0 for the row.
-template <class Shape, int bits, int group, class Sum>
+template <class Shape, int bits, int group>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     int_gemm_few(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(Shape::kThreads);
@@ -195,8 +187,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   if constexpr (group > 0) {
     if (warp < slabs) next.load(warp);
   }
-  WarpTile<Shape, bits, group, Sum> tile;
-  FewOutputs<Shape, bits, group, Sum> outputs;
+  WarpTile<Shape, bits, group> tile;
+  FewOutputs<Shape, bits, group> outputs;
   tile.start(0);
   for (int first = 0; first < slabs; first += Shape::kAlong) {
     ptx::cp_async_wait<Shape::kStages - 2>();
@@ -219,7 +211,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     }
     if constexpr (group > 0) {
       __syncthreads();
-      outputs.add(a, rows, memory, tile, first, min(Shape::kAlong, slabs - first));
+      outputs.add(memory, min(Shape::kAlong, slabs - first));
     }
   }
   ptx::let_successor_start();
@@ -227,7 +219,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     tile.put_sums(memory.sums()[warp]);
     __syncthreads();
   }
-  outputs.finish_all(a, rows, memory, tile);
+  outputs.finish_all(a, rows, memory);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -2,10 +2,10 @@
 // bits so that they compile side by side. All tiles add in one order: the choice changes no bit.
 #pragma once
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/int_gemm.cuh"
 #include "cuda/kernels/matmul/int_gemm_few.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 
@@ -18,9 +18,7 @@ void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
   rt::run(stream,
           {"int_gemm", tiles_of<Shape>(a), dim3(Shape::kThreads),
            GemmMemory<Shape, bits, group>::kBytes, rt::Start::early},
-          a.integers != nullptr ? int_gemm<Shape, bits, group, IntegerSum>
-                                : int_gemm<Shape, bits, group, ScaledSum>,
-          a);
+          int_gemm<Shape, bits, group>, a);
 }
 
 template <class Shape, int bits, int group>
@@ -28,9 +26,7 @@ void launch_few(const IntMatmul& a, rt::Stream& stream) {
   rt::run(stream,
           {"int_gemm_few", tiles_of<Shape>(a), dim3(Shape::kThreads),
            FewMemory<Shape, bits, group>::kBytes, rt::Start::early},
-          a.integers != nullptr ? int_gemm_few<Shape, bits, group, IntegerSum>
-                                : int_gemm_few<Shape, bits, group, ScaledSum>,
-          a);
+          int_gemm_few<Shape, bits, group>, a);
 }
 
 template <int bits, int group>

@@ -9,7 +9,7 @@ namespace leq::LEQ_GPU {
 
 // The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread: row
 // lane / 4 + 8 (i / 2 % 2) of its warp's 16, token 8 (i / 4) + 2 (lane % 4) + i % 2.
-template <class Shape, class Sum>
+template <class Shape>
 struct WarpgroupTile {
   using Memory = HopperMemory<Shape>;
   static constexpr bool kGrouped = Shape::kGroup != 0;
@@ -112,21 +112,16 @@ struct WarpgroupTile {
 
   // A group of a part is complete. Its sums, operands of wgmma, stay as they are.
   template <int part>
-  __device__ __forceinline__ void flush(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                        const typename Memory::Groups& groups, int slab) {
+  __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups) {
     const CodeWeight& weight = a.segments[0].weight;
-    if constexpr (Sum::kIntegers) {
-      store_integers<part>(a, rows, groups, slab);
+    // Where one side alone has groups, the other's scale is 1.
+    const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
+    if (a.x.group == 0) {
+      add_scaled<part, false, true>(groups, of_row);
+    } else if (weight.group == 0) {
+      add_scaled<part, true, false>(groups, of_row);
     } else {
-      // Where one side alone has groups, the other's scale is 1.
-      const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
-      if (a.x.group == 0) {
-        add_scaled<part, false, true>(groups, of_row);
-      } else if (weight.group == 0) {
-        add_scaled<part, true, false>(groups, of_row);
-      } else {
-        add_scaled<part, true, true>(groups, of_row);
-      }
+      add_scaled<part, true, true>(groups, of_row);
     }
   }
   // Those of 16 tokens, less what the zero points of uint8 added: for these four sums of tokens,
@@ -175,35 +170,9 @@ struct WarpgroupTile {
     }
   }
 
-  // Those of the group `at`.
-  template <int part>
-  __device__ __forceinline__ void store_integers(const IntMatmul& a, const GemmRows<Shape>& rows,
-                                                 const typename Memory::Groups& groups,
-                                                 std::int64_t at) const {
-    const std::int64_t columns = output_columns(a), token = rows.first_token + first_token;
-    const std::int64_t tokens = a.tokens - token;  // that are left
-    const std::int64_t rows_left = rows.of(a, first_row).rows - rows.first - first_row;
-    int* const to = a.integers + (at * a.tokens + token) * columns + rows.column + first_row;
-    const int powers = code_powers<Shape>(a);
-#pragma unroll
-    for (int first = 0; first < kPartSums; first += 8) {
-      int eight[8];
-      eight_sums<part>(groups, first, eight);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int t = (part * kPartSums + first + i) / 4 * 8 + i % 2, n = i / 2 % 2 * 8;
-        if (t < tokens && n < rows_left) to[t * columns + n] = eight[i] >> powers;
-      }
-    }
-  }
-
   // The tile's sums on their way out.
   __device__ __forceinline__ void finish_all(const IntMatmul& a, const GemmRows<Shape>& rows,
                                              int* out) const {
-    if constexpr (Sum::kIntegers) {
-      if constexpr (!kGrouped) finish_as<Finish::store>(a, rows, out);
-      return;
-    }
     switch (a.finish) {
       case Finish::store:
         return finish_as<Finish::store>(a, rows, out);
@@ -220,7 +189,7 @@ struct WarpgroupTile {
   template <Finish how>
   __device__ __forceinline__ void finish_as(const IntMatmul& a, const GemmRows<Shape>& rows,
                                             int* out) const {
-    const WarpFinish<Shape, Sum, how> finish(a, rows, warp, lane);
+    const WarpFinish<Shape, how> finish(a, rows, warp, lane);
 #pragma unroll 1
     for (int part = 0; part < Shape::kTokens / Memory::kOutTokens; ++part) {
       __syncwarp();
@@ -246,19 +215,19 @@ struct WarpgroupTile {
 };
 
 // What a warpgroup multiplies the slabs of its tiles with: one sum for a whole row.
-template <class Shape, class Sum>
+template <class Shape>
 struct RowSlabs {
   const IntMatmul& a;
   const HopperMemory<Shape>& memory;
-  WarpgroupTile<Shape, Sum>& tile;
+  WarpgroupTile<Shape>& tile;
   std::uint32_t flip;
   Ring<HopperMemory<Shape>::kStages> ring;
 
   __device__ __forceinline__ RowSlabs(const IntMatmul& arguments, const HopperMemory<Shape>& stages,
-                                      WarpgroupTile<Shape, Sum>& of)
+                                      WarpgroupTile<Shape>& of)
       : a(arguments), memory(stages), tile(of), flip(signed_flip<Shape::kBits>(arguments)) {}
 
-  __device__ __forceinline__ void multiply(const GemmRows<Shape>&, int slabs) {
+  __device__ __forceinline__ void multiply(int slabs) {
     int last = 0;  // stage that is being multiplied
     for (int slab = 0; slab < slabs; ++slab, ring.next()) {
       ptx::barrier_wait(memory.full(ring.stage), ring.parity);
@@ -286,77 +255,74 @@ struct RowSlabs {
 // comes next: part 1 of a slab during part 0 of the next, and part 0 during part 1. Two slabs are
 // multiplied like this, then all is waited for: ptxas gives up where sums that are read are under
 // way from one round of a loop to the next (C7514).
-template <class Shape, class Sum>
+template <class Shape>
 struct GroupSlabs {
   const IntMatmul& a;
   const HopperMemory<Shape>& memory;
-  WarpgroupTile<Shape, Sum>& tile;
+  WarpgroupTile<Shape>& tile;
   std::uint32_t flip;
   bool zeros;
   Ring<HopperMemory<Shape>::kStages> ring;
   int last = 0;  // stage of the slab before
 
   __device__ __forceinline__ GroupSlabs(const IntMatmul& arguments,
-                                        const HopperMemory<Shape>& stages,
-                                        WarpgroupTile<Shape, Sum>& of)
+                                        const HopperMemory<Shape>& stages, WarpgroupTile<Shape>& of)
       : a(arguments),
         memory(stages),
         tile(of),
         flip(Shape::kMayHaveZeros ? signed_flip<Shape::kBits>(arguments) : 0),
         zeros(has_zeros(arguments)) {}
 
-  __device__ __forceinline__ void multiply(const GemmRows<Shape>& rows, int slabs) {
-    int slab = slabs % 2;
-    if (slab == 1) {
-      step<0, true>(rows, 0);
-      end<0>(rows, 0);
+  __device__ __forceinline__ void multiply(int slabs) {
+    if (slabs % 2 == 1) {
+      step<0, true>();
+      end<0>();
     }
-    for (; slab < slabs; slab += 2) {
-      step<0, true>(rows, slab);
-      step<1, false>(rows, slab + 1);
-      end<0>(rows, slab + 1);
+    for (int pair = 0; pair < slabs / 2; ++pair) {
+      step<0, true>();
+      step<1, false>();
+      end<0>();
     }
   }
   // `set`: registers of operand A that part 1 of the slab before does not read.
   template <int set, bool first>
-  __device__ __forceinline__ void step(const GemmRows<Shape>& rows, int slab) {
+  __device__ __forceinline__ void step() {
     ptx::barrier_wait(memory.full(ring.stage), ring.parity);
     tile.template load_codes<set>(memory, ring.stage, flip, zeros);
     tile.template multiply<0, set>(memory, ring.stage, false);
-    if constexpr (!first) end<1>(rows, slab - 1);
+    if constexpr (!first) end<1>();
     tile.template multiply<1, set>(memory, ring.stage, false);
     ptx::wgmma_finish<1>(tile.sums[0]);
-    tile.template flush<0>(a, rows, memory.groups(ring.stage), slab);
+    tile.template flush<0>(a, memory.groups(ring.stage));
     last = ring.stage;
     ring.next();
   }
   // Part 1 of the slab before, when `left` multiplications have started after it.
   template <int left>
-  __device__ __forceinline__ void end(const GemmRows<Shape>& rows, int slab) {
+  __device__ __forceinline__ void end() {
     ptx::wgmma_finish<left>(tile.sums[1]);
-    tile.template flush<1>(a, rows, memory.groups(last), slab);
+    tile.template flush<1>(a, memory.groups(last));
     memory.release(last);
   }
 };
 
 // Two warpgroups: multiplies the slabs of all tiles of the block.
-template <class Shape, class Sum>
+template <class Shape>
 __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
                                                const HopperMemory<Shape>& memory, int slabs) {
-  using Slabs =
-      std::conditional_t<Shape::kGroup == 0, RowSlabs<Shape, Sum>, GroupSlabs<Shape, Sum>>;
-  WarpgroupTile<Shape, Sum> tile;
+  using Slabs = std::conditional_t<Shape::kGroup == 0, RowSlabs<Shape>, GroupSlabs<Shape>>;
+  WarpgroupTile<Shape> tile;
   Slabs all(a, memory, tile);
   const TileWalk walk(maps);
   for (int i = walk.first; i < walk.end; i += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
     tile.start();
-    all.multiply(rows, slabs);
+    all.multiply(slabs);
     tile.finish_all(a, rows, memory.out(tile.warp));
   }
 }
 
-template <class Shape, class Sum>
+template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1)
     int_gemm_wgmma(const LEQ_GRID_CONSTANT IntMatmul a, const LEQ_GRID_CONSTANT HopperMaps maps) {
   LEQ_BOUNDS(Shape::kThreads);
@@ -375,7 +341,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       }
     } else {
       ptx::take_registers<208>();
-      multiply_tiles<Shape, Sum>(a, maps, memory, slabs);
+      multiply_tiles<Shape>(a, maps, memory, slabs);
     }
     // Other blocks reach this one's memory until they are through.
     ptx::sync_cluster();

@@ -19,10 +19,8 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
         return rows_map(segment.weight.codes, segment.rows, bytes, bytes, box_rows,
                         Memory::kRowBytes);
       });
-  rt::run(
-      stream, hopper_launch("int_gemm_wgmma", maps, Memory::kBytes, stream),
-      a.integers != nullptr ? int_gemm_wgmma<Shape, IntegerSum> : int_gemm_wgmma<Shape, ScaledSum>,
-      a, maps);
+  rt::run(stream, hopper_launch("int_gemm_wgmma", maps, Memory::kBytes, stream),
+          int_gemm_wgmma<Shape>, a, maps);
 }
 
 }  // namespace leq::LEQ_GPU

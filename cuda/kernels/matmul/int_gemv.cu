@@ -1,43 +1,14 @@
-// The dot-product kernels for few tokens, by bits, tokens and grouping.
+// The kernels of few tokens, by bits, tokens and grouping.
 #include "cuda/kernels/matmul/int_gemv.cuh"
 
 #include <algorithm>
 
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/matmul/int_gemv_tokens.cuh"
 #include "cuda/kernels/matmul/int_matmul.h"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {
-
-struct Choice {
-  void (*kernel)(IntMatmul);
-  std::size_t shared_bytes;
-};
-
-template <int bits, int tokens>
-Choice choose_grouping(const IntMatmul& a) {
-  const bool integers = a.integers != nullptr;
-  if (a.segments[0].weight.group > 0 || a.x.group > 0) {
-    return {integers ? int_gemv<bits, tokens, true, true> : int_gemv<bits, tokens, true, false>,
-            kGemvWarps * sizeof(WaitingGroups<kGemvRows<bits> * tokens>)};
-  }
-  // Codes below 8 bits have groups always.
-  if constexpr (bits == 8) {
-    return {integers ? int_gemv<8, tokens, false, true> : int_gemv<8, tokens, false, false>, 0};
-  }
-  return {};
-}
-
-template <int bits>
-Choice choose_tokens(const IntMatmul& a) {
-  if (a.tokens == 1) return choose_grouping<bits, 1>(a);
-  if (a.tokens == 2) return choose_grouping<bits, 2>(a);
-  if constexpr (gemv_tokens(bits) > 4) {
-    if (a.tokens > 4) return choose_grouping<bits, 8>(a);
-  }
-  return choose_grouping<bits, 4>(a);
-}
 
 // One token's warps take two groups at a time.
 bool has_groups_of_128(const IntMatmul& a) {
@@ -48,7 +19,7 @@ bool has_groups_of_128(const IntMatmul& a) {
 
 template <int bits>
 void launch_groups(const IntMatmul& a, rt::Stream& stream) {
-  const bool paired = a.finish == Finish::swiglu, integers = a.integers != nullptr;
+  const bool paired = a.finish == Finish::swiglu;
   std::int64_t blocks = 0;
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     blocks += group_blocks(a.segments[i].rows, paired);
@@ -58,11 +29,9 @@ void launch_groups(const IntMatmul& a, rt::Stream& stream) {
   const std::int64_t waiting = one ? std::min(groups, std::int64_t{GroupShape<bits>::kRound})
                                    : std::min(groups, std::int64_t{kTokenRound}) * kSideTokens;
   const bool zeros = a.segments[0].weight.zeros != nullptr;
-  const auto kernel =
-      one ? (integers ? int_gemv_groups<bits, true> : int_gemv_groups<bits, false>)
-      : zeros
-          ? (integers ? int_gemv_tokens<bits, true, true> : int_gemv_tokens<bits, true, false>)
-          : (integers ? int_gemv_tokens<bits, false, true> : int_gemv_tokens<bits, false, false>);
+  const auto kernel = one     ? int_gemv_groups<bits>
+                      : zeros ? int_gemv_tokens<bits, true>
+                              : int_gemv_tokens<bits, false>;
   rt::run(stream,
           {one ? "int_gemv_groups" : "int_gemv_tokens", dim3(static_cast<unsigned>(blocks)),
            dim3(kGroupWarps * 32),
@@ -78,11 +47,16 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
   for (int i = 0; i < (paired ? 1 : a.segment_count); ++i) {
     warps += gemv_warps<bits>(a.segments[i].rows, paired);
   }
-  const Choice choice = choose_tokens<bits>(a);
+  const bool grouped = a.segments[0].weight.group > 0 || a.x.group > 0;
+  auto* kernel = int_gemv<bits, true>;
+  // Codes below 8 bits have groups always.
+  if constexpr (bits == 8) {
+    if (!grouped) kernel = int_gemv<8, false>;
+  }
   rt::run(stream,
           {"int_gemv", dim3(static_cast<unsigned>(warps / kGemvWarps)), dim3(kGemvWarps * 32),
-           choice.shared_bytes, rt::Start::early},
-          choice.kernel, a);
+           grouped ? kGemvWarps * sizeof(WaitingGroups<bits>) : 0, rt::Start::early},
+          kernel, a);
 }
 
 }  // namespace
@@ -90,7 +64,7 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
 bool has_int_gemv_tokens(const IntMatmul& a) { return a.tokens > 1 && has_groups_of_128(a); }
 
 bool has_int_gemv(const IntMatmul& a) {
-  return a.tokens <= (has_groups_of_128(a) ? kSideTokens : gemv_tokens(a.segments[0].weight.bits));
+  return a.tokens == 1 || (a.tokens <= kSideTokens && has_groups_of_128(a));
 }
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {

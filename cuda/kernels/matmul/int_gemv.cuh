@@ -1,13 +1,13 @@
-// Few tokens (up to 8, up to 4 below 8 bits) times a weight of 8, 4, 3 or 2 bits by dp4a, sums over
-// whole rows or groups of 32 or 64 columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each
-// warp owns some rows of the weight, and its lanes walk them unit by unit (docs/cuda-kernels.md).
+// One token times a weight of 8, 4, 3 or 2 bits by dp4a, sums over whole rows or groups of 32 or 64
+// columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each warp owns some rows of the
+// weight, and its lanes walk them unit by unit (docs/cuda-kernels.md).
 #pragma once
 
+#include "cuda/intrinsics/groups.cuh"
+#include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
-#include "cuda/intrinsics/groups.cuh"
-#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -15,8 +15,6 @@ inline constexpr int kGemvWarps = 8;
 template <int bits>
 inline constexpr int kGemvRows =
     bits == 8 || bits == 3 ? 2 : 4;  // of a warp; they share the inputs
-// More tokens would not fit into registers, and are faster on the tensor cores.
-constexpr int gemv_tokens(int bits) { return bits == 8 ? 8 : 4; }
 
 // Warps that the rows of one weight take: whole blocks, a block never mixes weights. With swiglu a
 // warp has half of its rows in gate and half in up, and `rows` are those of one of them.
@@ -26,16 +24,29 @@ constexpr int gemv_warps(std::int64_t rows, bool paired) {
   return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
 }
 
+// What int_gemv multiplies: the weights of `a` by its one token.
+struct OneToken {
+  static constexpr bool kKnownEarly = true;  // no kernel writes which weights that are
+
+  __device__ __forceinline__ const CodeSegment& segment(const IntMatmul& a, int i) const {
+    return a.segments[i];
+  }
+  __device__ __forceinline__ std::int64_t input() const { return 0; }   // row of a.x
+  __device__ __forceinline__ std::int64_t output() const { return 0; }  // row of a.out
+};
+
 // The rows of one warp, in two halves: neighbours, or with swiglu rows of gate and the same of up.
 // All of them have codes and scales: weights are padded to 64 rows.
-template <int bits>
+template <int bits, class Source>
 struct GemvRows {
   static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
+  const Source& source;
   int segment[2];
   int first[2];
   std::int64_t column;  // of the output, where the row first[0] goes
 
-  __device__ __forceinline__ explicit GemvRows(const IntMatmul& a) : segment{0, 0}, column(0) {
+  __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
+      : source(of), segment{0, 0}, column(0) {
     const bool paired = a.finish == Finish::swiglu;
     int warp = static_cast<int>(blockIdx.x) * kGemvWarps + static_cast<int>(threadIdx.x / 32);
     while (!paired && segment[0] + 1 < a.segment_count) {
@@ -53,7 +64,7 @@ struct GemvRows {
 
   __device__ __forceinline__ int row(int r) const { return first[r / kHalf] + r % kHalf; }
   __device__ __forceinline__ const CodeSegment& of(const IntMatmul& a, int r) const {
-    return a.segments[segment[r / kHalf]];
+    return source.segment(a, segment[r / kHalf]);
   }
 };
 
@@ -86,50 +97,31 @@ __device__ __forceinline__ T warp_totals(const T (&values)[count]) {
   return total;
 }
 
-// Where each token's codes begin; after the last token that one again.
-template <int tokens>
-struct TokenOffsets {
-  int bytes[tokens];
-
-  __device__ __forceinline__ explicit TokenOffsets(const IntMatmul& a) {
-#pragma unroll
-    for (int t = 0; t < tokens; ++t) {
-      bytes[t] = static_cast<int>(min(std::int64_t{t}, a.tokens - 1) * a.x.code_stride);
-    }
-  }
-};
-
-// int32 sums of kRows rows times some tokens.
-template <int bits, int tokens>
+// int32 sums of the rows of a warp.
+template <int bits>
 struct GemvTile {
-  static constexpr int kRows = kGemvRows<bits>, kItems = kRows * tokens;
-  int sums[kItems];
+  static constexpr int kRows = kGemvRows<bits>;
+  int sums[kRows];
 
-  __device__ __forceinline__ void start(int value) {
+  __device__ __forceinline__ void start() {
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) sums[i] = value;
+    for (int r = 0; r < kRows; ++r) sums[r] = 0;
   }
 
   // Adds the products of `runs` runs of 16 columns, from `first` on, of a unit, 2^kDotShift times
   // as large.
   template <int runs>
   __device__ __forceinline__ void multiply(const Unit<bits> (&units)[kRows], int first,
-                                           const std::int8_t* inputs,
-                                           const TokenOffsets<tokens>& token_at,
-                                           std::uint32_t flip) {
+                                           const std::int8_t* inputs, std::uint32_t flip) {
 #pragma unroll
     for (int run = first; run < first + runs; ++run) {
+      const uint4 x = *reinterpret_cast<const uint4*>(inputs + run * 16);
+      const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
 #pragma unroll
-      for (int t = 0; t < tokens; ++t) {
-        const uint4 x = *reinterpret_cast<const uint4*>(inputs + token_at.bytes[t] + run * 16);
-        const std::uint32_t quads[4] = {x.x, x.y, x.z, x.w};
+      for (int word = 0; word < 4; ++word) {
 #pragma unroll
-        for (int word = 0; word < 4; ++word) {
-#pragma unroll
-          for (int r = 0; r < kRows; ++r) {
-            const std::uint32_t codes = units[r].quad(run, word, flip);
-            sums[r * tokens + t] = ptx::dp4a(codes, quads[word], sums[r * tokens + t]);
-          }
+        for (int r = 0; r < kRows; ++r) {
+          sums[r] = ptx::dp4a(units[r].quad(run, word, flip), quads[word], sums[r]);
         }
       }
     }
@@ -139,24 +131,24 @@ struct GemvTile {
 // Groups of one warp that wait to be added up in ascending order: for each the sum of its code
 // products, and what that is multiplied by.
 inline constexpr int kWaitingGroups = 64;
-template <int items>
+template <int bits>
 struct WaitingGroups {
-  int sums[kWaitingGroups][items];
-  float scales[kWaitingGroups][items];
+  int sums[kWaitingGroups][kGemvRows<bits>];
+  float scales[kWaitingGroups][kGemvRows<bits>];
 };
 
 // Stores the sums of the groups that the warp has just walked: lanes that share a group add up
 // theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
-template <int bits, int tokens>
+template <int bits, class Source>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
-                                            const GemvRows<bits>& rows,
-                                            GemvTile<bits, tokens>& tile, int column, bool active,
-                                            WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+                                            const GemvRows<bits, Source>& rows,
+                                            GemvTile<bits>& tile, int column, bool active,
+                                            WaitingGroups<bits>& waiting) {
   const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has several groups
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
-    for (int i = 0; i < tile.kItems; ++i) {
-      tile.sums[i] += __shfl_xor_sync(kEveryLane, tile.sums[i], step);
+    for (int r = 0; r < tile.kRows; ++r) {
+      tile.sums[r] += __shfl_xor_sync(kEveryLane, tile.sums[r], step);
     }
   }
   if (!active || (column & (grouping.group - 1)) != 0) return;
@@ -166,105 +158,86 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
   for (int r = 0; r < kGemvRows<bits>; ++r) {
     row[r] = row_group(rows.of(a, r).weight, grouping, rows.row(r), column);
   }
+  const int place = column >> group_shift(grouping.token_group);
+  const std::int64_t token = rows.source.input();
+  const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + place] : 1.0f;
+  const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
 #pragma unroll
-  for (int t = 0; t < tokens; ++t) {
-    const std::int64_t token = min(std::int64_t{t}, a.tokens - 1);
-    const int place = column >> group_shift(grouping.token_group);
-    const float scale = a.x.group > 0 ? a.x.scales[token * a.x.scale_stride + place] : 1.0f;
-    const int sum = a.x.sums != nullptr ? a.x.sums[token * a.x.sum_stride + group] : 0;
-#pragma unroll
-    for (int r = 0; r < kGemvRows<bits>; ++r) {
-      const int i = r * tokens + t;
-      const int zero = row[r].zero - Packing<bits>::kDotMiddle;
-      waiting.sums[slot][i] = (tile.sums[i] >> Packing<bits>::kDotShift) - zero * sum;
-      waiting.scales[slot][i] = row[r].scale * scale;
-    }
+  for (int r = 0; r < kGemvRows<bits>; ++r) {
+    const int zero = row[r].zero - Packing<bits>::kDotMiddle;
+    waiting.sums[slot][r] = (tile.sums[r] >> Packing<bits>::kDotShift) - zero * sum;
+    waiting.scales[slot][r] = row[r].scale * scale;
   }
 }
 
-// The output that a lane finishes: number l % kItems of the warp's.
-template <int bits, int tokens>
+// The output that a lane finishes: row l % kRows of the warp's.
+template <int bits>
 struct GemvItem {
-  static constexpr int kItems = kGemvRows<bits> * tokens;
-  int item, token, row;
+  static constexpr int kRows = kGemvRows<bits>;
+  int item, row;
   bool upper;  // of the second half of the rows
   bool exists;
   std::int64_t column;
   const CodeSegment& segment;
 
-  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits>& rows)
-      : item(static_cast<int>(threadIdx.x) % kItems),
-        token(item % tokens),
-        upper(item >= kItems / 2),
-        segment(a.segments[upper ? rows.segment[1] : rows.segment[0]]) {
-    row = (upper ? rows.first[1] : rows.first[0]) + item / tokens % rows.kHalf;
-    column = rows.column + item / tokens;
-    exists = threadIdx.x % 32 < kItems && row < segment.rows && token < a.tokens;
+  template <class Source>
+  __device__ __forceinline__ GemvItem(const IntMatmul& a, const GemvRows<bits, Source>& rows)
+      : item(static_cast<int>(threadIdx.x) % kRows),
+        row(rows.row(item)),
+        upper(item >= kRows / 2),
+        column(rows.column + item),
+        segment(rows.of(a, item)) {
+    exists = threadIdx.x % 32 < kRows && row < segment.rows;
   }
 };
 
-__device__ __forceinline__ void store_integer(const IntMatmul& a, int group, std::int64_t token,
-                                              std::int64_t column, int sum) {
-  a.integers[(group * a.tokens + token) * output_columns(a) + column] = sum;
-}
-
 // f = fma(float(sum), scale, f) for the waiting groups [first, last), in ascending order.
-template <bool integers, int bits, int tokens>
-__device__ __forceinline__ float add_groups(const IntMatmul& a, const GemvItem<bits, tokens>& item,
-                                            int first, int last,
-                                            const WaitingGroups<kGemvRows<bits> * tokens>& waiting,
-                                            float f) {
+template <int bits>
+__device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int first, int last,
+                                            const WaitingGroups<bits>& waiting, float f) {
   __syncwarp();
   for (int group = first; group < last; ++group) {
     const int slot = group % kWaitingGroups, sum = waiting.sums[slot][item.item];
-    if constexpr (integers) {
-      if (item.exists) store_integer(a, group, item.token, item.column, sum);
-    } else {
-      f = fmaf(static_cast<float>(sum), waiting.scales[slot][item.item], f);
-    }
+    f = fmaf(static_cast<float>(sum), waiting.scales[slot][item.item], f);
   }
   __syncwarp();
   return f;
 }
 
 // Multiplies a lane's unit group by group; 32 columns are the least group.
-template <int bits, int tokens>
-__device__ __forceinline__ void multiply_groups(const IntMatmul& a, const Grouping& grouping,
-                                                const GemvRows<bits>& rows,
-                                                GemvTile<bits, tokens>& tile,
-                                                const Unit<bits> (&loaded)[kGemvRows<bits>],
-                                                const TokenOffsets<tokens>& token_at,
-                                                std::uint32_t flip, int column, bool active,
-                                                WaitingGroups<kGemvRows<bits> * tokens>& waiting) {
+template <int bits, class Source>
+__device__ __forceinline__ void multiply_groups(
+    const IntMatmul& a, const Grouping& grouping, const GemvRows<bits, Source>& rows,
+    GemvTile<bits>& tile, const Unit<bits> (&loaded)[kGemvRows<bits>], const std::int8_t* inputs,
+    std::uint32_t flip, int column, bool active, WaitingGroups<bits>& waiting) {
   using Layout = Packing<bits>;
   constexpr int kRuns = Layout::kRuns < 2 ? 1 : 2;
-  tile.start(0);
+  tile.start();
 #pragma unroll
   for (int run = 0; run < Layout::kRuns; run += kRuns) {
-    tile.template multiply<kRuns>(loaded, run, a.x.codes + column, token_at, flip);
+    tile.template multiply<kRuns>(loaded, run, inputs + column, flip);
     const int end = (run + kRuns) * 16;
     if (end < Layout::kColumns && (end & (grouping.group - 1)) != 0) continue;
     const int begin = max(0, end - grouping.group);
     keep_groups(a, grouping, rows, tile, column + begin, active, waiting);
-    tile.start(0);
+    tile.start();
   }
 }
 
 // Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
 // Grouped: returns what the groups of this lane's item add up to.
-template <bool integers, int bits, int tokens, bool grouped>
+template <int bits, bool grouped, class Source>
 __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
-                                      const GemvRows<bits>& rows,
-                                      const GemvItem<bits, tokens>& item,
-                                      GemvTile<bits, tokens>& tile,
-                                      WaitingGroups<kGemvRows<bits> * tokens>* waiting) {
+                                      const GemvRows<bits, Source>& rows,
+                                      const GemvItem<bits>& item, GemvTile<bits>& tile,
+                                      WaitingGroups<bits>* waiting) {
   using Layout = Packing<bits>;
-  [[maybe_unused]] constexpr int kUnrolled = kGemvRows<bits> * tokens <= 4 && !grouped ? 2 : 1;
+  [[maybe_unused]] constexpr int kUnrolled = grouped ? 1 : 2;
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const TokenOffsets<tokens> token_at(a);
   const std::uint32_t flip = byte_flip(a.segments[0].weight);
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int units = exists ? grouping.columns / Layout::kColumns : 0;
+  const std::int8_t* const inputs = a.x.codes + rows.source.input() * a.x.code_stride;
   int added = 0;  // groups
   float f = 0;
 #pragma unroll kUnrolled
@@ -279,14 +252,14 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
                                   unit_at<bits>(rows.row(r), grouping.columns, index));
     }
     if constexpr (!grouped) {
-      tile.template multiply<Layout::kRuns>(loaded, 0, a.x.codes + column, token_at, flip);
+      tile.template multiply<Layout::kRuns>(loaded, 0, inputs + column, flip);
     } else {
-      multiply_groups(a, grouping, rows, tile, loaded, token_at, flip, column, active, *waiting);
+      multiply_groups(a, grouping, rows, tile, loaded, inputs, flip, column, active, *waiting);
       const int shift = group_shift(grouping.group);
       const int walked = min(base + 32, units) * Layout::kColumns >> shift;
       const int next = min(32 * Layout::kColumns, grouping.columns) >> shift;
       if (walked + next - added <= kWaitingGroups && base + 32 < units) continue;
-      f = add_groups<integers>(a, item, added, walked, *waiting, f);
+      f = add_groups<bits>(item, added, walked, *waiting, f);
       added = walked;
     }
   }
@@ -294,9 +267,9 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
 }
 
 // A lane's first unit of each of its rows, on its way while the kernel in front still runs.
-template <int bits>
+template <int bits, class Source>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
-                                              const GemvRows<bits>& rows) {
+                                              const GemvRows<bits, Source>& rows) {
   const int units = grouping.columns / Packing<bits>::kColumns;
   const int index = min(static_cast<int>(threadIdx.x % 32), units - 1);
   if (rows.row(0) >= rows.of(a, 0).rows) return;
@@ -306,46 +279,51 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
   }
 }
 
-// a.tokens <= tokens. `grouped`: scales of the weights or of the tokens belong to groups, which are
-// added in ascending order, as everywhere. `integers`: to a.integers, no floats.
-// 3 and 2 bits of 4 tokens spill where two blocks share a multiprocessor of 12.0 or 8.9.
-template <int bits, int tokens, bool grouped, bool integers>
-__global__ void __launch_bounds__(kGemvWarps * 32, bits < 4 && tokens == 4 ? 1 : 2)
-    int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
-  LEQ_BOUNDS(kGemvWarps * 32);
-  WaitingGroups<kGemvRows<bits>* tokens>* waiting = nullptr;
+// `grouped`: scales of the weights or of the token belong to groups, which are added in ascending
+// order, as everywhere.
+template <int bits, bool grouped, class Source>
+__device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& source) {
+  WaitingGroups<bits>* waiting = nullptr;
   if constexpr (grouped) {
-    LEQ_DYNAMIC_SHARED(WaitingGroups<kGemvRows<bits> * tokens>, groups);
+    LEQ_DYNAMIC_SHARED(WaitingGroups<bits>, groups);
     waiting = groups + threadIdx.x / 32;
   }
   const Grouping grouping(a);
-  const GemvRows<bits> rows(a);
-  prefetch_rows<bits>(a, grouping, rows);
-  ptx::wait_for_predecessor();
-  const GemvItem<bits, tokens> item(a, rows);
-  GemvTile<bits, tokens> tile;
-  tile.start(0);
-  float sum = walk<integers, bits, tokens, grouped>(a, grouping, rows, item, tile, waiting);
+  const GemvRows<bits, Source> rows(a, source);
+  if constexpr (Source::kKnownEarly) {
+    prefetch_rows<bits>(a, grouping, rows);
+    ptx::wait_for_predecessor();
+  }
+  const GemvItem<bits> item(a, rows);
+  GemvTile<bits> tile;
+  tile.start();
+  float sum = walk<bits, grouped>(a, grouping, rows, item, tile, waiting);
   ptx::let_successor_start();
   if constexpr (!grouped) {
     int total = warp_totals(tile.sums);
     if (item.exists && a.x.sums != nullptr) {
       total -= row_group(item.segment.weight, grouping, item.row, 0).zero *
-               a.x.sums[item.token * a.x.sum_stride];
+               a.x.sums[source.input() * a.x.sum_stride];
     }
-    if (integers && item.exists) store_integer(a, 0, item.token, item.column, total);
     sum = static_cast<float>(total);
   }
-  if constexpr (integers) return;
   const bool paired = a.finish == Finish::swiglu;
-  const float y = item.exists ? finished_sum(a, item.segment, item.row, item.token, sum) : 0.0f;
-  const float up = __shfl_xor_sync(kEveryLane, y, item.kItems / 2);
+  const float y = item.exists ? finished_sum(a, item.segment, item.row, source.input(), sum) : 0.0f;
+  const float up = __shfl_xor_sync(kEveryLane, y, item.kRows / 2);
   if (item.exists && !(paired && item.upper)) {
-    finish(a.finish, a.out, item.token, item.column, y, up);
+    finish(a.finish, a.out, source.output(), item.column, y, up);
   }
+}
+
+// a.tokens is 1.
+template <int bits, bool grouped>
+__global__ void __launch_bounds__(kGemvWarps * 32, 2)
+    int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(kGemvWarps * 32);
+  gemv_block<bits, grouped>(a, OneToken());
   constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // of the block
   const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
-  if (paired) {
+  if (a.finish == Finish::swiglu) {
     finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));
   } else {
     finish_codes<kColumns>(a.codes, a.out, a.tokens, columns, block * kColumns);

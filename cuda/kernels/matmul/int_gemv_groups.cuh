@@ -4,10 +4,10 @@
 // adds them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
 #pragma once
 
+#include "cuda/intrinsics/reduce.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 #include "cuda/kernels/matmul/packed_codes.cuh"
 #include "cuda/kernels/rows/output_codes.cuh"
-#include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -105,7 +105,7 @@ struct GroupStep {
 };
 
 // One lane's way through the groups of its warp.
-template <int bits, bool integers>
+template <int bits>
 struct GroupWalk {
   using Shape = GroupShape<bits>;
   using Layout = Packing<bits>;
@@ -238,17 +238,7 @@ struct GroupWalk {
     if (of_group < group) return;  // of another step
     const int zero = step.zero - Layout::kDotMiddle;
     const int sum = (sums[0] >> Layout::kDotShift) - zero * step.token_sum;
-    if constexpr (integers) {
-      store_sum(of_group, sum);
-    } else {
-      place[(step.group - first) * kGroupRows] = {static_cast<float>(sum),
-                                                  scale * step.token_scale};
-    }
-  }
-  __device__ __forceinline__ void store_sum(int of_group, int sum) const {
-    const std::int64_t column = rows.column + row % (rows.paired ? kGroupRows / 2 : kGroupRows);
-    if (rows.row(row) >= rows.of(a, row).rows) return;
-    a.integers[of_group * output_columns(a) + column] = sum;
+    place[(step.group - first) * kGroupRows] = {static_cast<float>(sum), scale * step.token_scale};
   }
 };
 
@@ -274,14 +264,14 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
 }
 
 // a.tokens is 1; groups of 128 columns, of the weights or of the token or of both.
-template <int bits, bool integers>
+template <int bits>
 __global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
-  GroupWalk<bits, integers> walk(a, rows, waiting);
+  GroupWalk<bits> walk(a, rows, waiting);
   GroupStep<bits> next;
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
   walk.load_weights(group, next);
@@ -305,11 +295,9 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
       walk.keep(step, group, first, sums);
     }
     if (last == walk.groups) ptx::let_successor_start();
-    if constexpr (integers) continue;
     __syncthreads();
     f = add_waiting(waiting, last - first, f);
   }
-  if constexpr (integers) return;
   finish_groups(a, rows, f);
   if (rows.paired) {
     finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);

@@ -105,7 +105,7 @@ struct TokenStep {
 };
 
 // One lane's way through the groups of its warp.
-template <int bits, bool zeros, bool integers>
+template <int bits, bool zeros>
 struct TokenWalk {
   using Columns = LaneColumns<bits>;
   using Step = TokenStep<bits, zeros>;
@@ -218,21 +218,11 @@ struct TokenWalk {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      if constexpr (integers) {
-        store_sum(step.group, half, 0, sums[2 * half] / kFactor);
-        store_sum(step.group, half, 1, sums[2 * half + 1] / kFactor);
-      } else {
-        const float scale = ptx::f16_to_f32(step.scales[half]) * scale_mul[half];
-        waiting[((step.group - first) * 2 + half) * 32] = {
-            {{static_cast<float>(sums[2 * half]), scale * step.token_scales[0]},
-             {static_cast<float>(sums[2 * half + 1]), scale * step.token_scales[1]}}};
-      }
+      const float scale = ptx::f16_to_f32(step.scales[half]) * scale_mul[half];
+      waiting[((step.group - first) * 2 + half) * 32] = {
+          {{static_cast<float>(sums[2 * half]), scale * step.token_scales[0]},
+           {static_cast<float>(sums[2 * half + 1]), scale * step.token_scales[1]}}};
     }
-  }
-  __device__ __forceinline__ void store_sum(int group, int half, int i, int sum) const {
-    if (rows.row(row(half)) >= rows.of(a, row(half)).rows || token(i) >= a.tokens) return;
-    const std::int64_t column = rows.column + (rows.paired ? side() : row(half));
-    a.integers[(group * a.tokens + token(i)) * output_columns(a) + column] = sum;
   }
 };
 
@@ -269,13 +259,13 @@ struct TokenOutput {
 };
 
 // 1 < a.tokens <= 8; groups of 128 columns, of the weights or of the tokens or of both.
-template <int bits, bool zeros, bool integers>
+template <int bits, bool zeros>
 __global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_tokens(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
   const BlockRows rows(a);
-  const TokenWalk<bits, zeros, integers> walk(a, rows);
+  const TokenWalk<bits, zeros> walk(a, rows);
   TokenStep<bits, zeros> next;
   int group = static_cast<int>(threadIdx.x / 32);
   walk.load_weights(group, next);
@@ -297,11 +287,9 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
       walk.keep(step, first, mine, sums);
     }
     if (last == walk.groups) ptx::let_successor_start();
-    if constexpr (integers) continue;
     __syncthreads();
     f = output.add(waiting, last - first, f);
   }
-  if constexpr (integers) return;
   output.finish_group(a, rows, f);
   if (rows.paired) {
     finish_codes<kGroupRows / 2>(a.codes, a.out, a.tokens, a.segments[0].rows, rows.column);

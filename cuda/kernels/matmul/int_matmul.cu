@@ -33,7 +33,18 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
   }
 }
 
-void launch(const IntMatmul& a, rt::Stream& stream) {
+}  // namespace
+
+bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
+  constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
+  const int weights = a.segments[0].weight.group;
+  if (device.major != 9 || rt::has_debug_option("no-wgmma")) return false;
+  return a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
+         (a.x.group == 0 || a.x.group == 128);
+}
+
+void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
   const int bits = a.segments[0].weight.bits;
   if (has_int_gemv(a)) return launch_int_gemv(a, stream);
   if (has_int_wgmma(a, rt::device_of(stream))) return launch_wgmma(a, stream);
@@ -47,24 +58,6 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
     default:
       return launch_int_gemm_8(a, tile_for(a), stream);
   }
-}
-
-}  // namespace
-
-bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
-  constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
-  const int weights = a.segments[0].weight.group;
-  if (device.major != 9 || rt::has_debug_option("no-wgmma")) return false;
-  return a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&
-         (a.x.group == 0 || a.x.group == 128);
-}
-
-void launch_int_matmul(const IntMatmul& a, rt::Stream& stream) {
-  if (a.tokens <= 0) return;
-  if (a.integers == nullptr) return launch(a, stream);
-  IntMatmul plain = a;
-  plain.finish = Finish::store;
-  launch(plain, stream);
 }
 
 bool makes_codes(const IntMatmul& a) {

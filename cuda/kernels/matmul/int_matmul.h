@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Few tokens: up to 8 of 8 bits and where groups have 128 columns, else up to 4.
+// One token; up to 8 where groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
 // Whether that multiplies on tensor cores: groups of 128 columns, two tokens and more.
 bool has_int_gemv_tokens(const IntMatmul& a);

@@ -8,7 +8,7 @@ namespace leq::LEQ_GPU {
 
 // A lane has one row, with swiglu one of gate and its neighbour of up, and every second token, with
 // swiglu every fourth.
-template <class Shape, class Sum, Finish how>
+template <class Shape, Finish how>
 struct WarpFinish {
   using Memory = HopperMemory<Shape>;
   static constexpr bool kPaired = how == Finish::swiglu, kGrouped = Shape::kGroup != 0;
@@ -89,14 +89,10 @@ struct WarpFinish {
   }
   // sums: of the row; of up eight further on.
   __device__ __forceinline__ void put(std::int64_t at, const int* sums, const Read& read) const {
-    if constexpr (Sum::kIntegers) {
-      a.integers[at * output_columns(a) + to] = sums[0] - zero[0] * read.sum;
-    } else {
-      const float y = row.value(read.scale, number(sums[0], zero[0], read));
-      float u = 0;
-      if constexpr (kPaired) u = up.value(read.scale, number(sums[8], zero[1], read));
-      a.out.values[at * a.out.stride + to] = finished(how, y, u, read.before);
-    }
+    const float y = row.value(read.scale, number(sums[0], zero[0], read));
+    float u = 0;
+    if constexpr (kPaired) u = up.value(read.scale, number(sums[8], zero[1], read));
+    a.out.values[at * a.out.stride + to] = finished(how, y, u, read.before);
   }
   // What the columns added up to, from the bits of a total or a sum over the whole row.
   __device__ __forceinline__ float number(int bits, int less, const Read& read) const {

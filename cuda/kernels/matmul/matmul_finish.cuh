@@ -2,14 +2,14 @@
 // on its way out (docs/numerics.md).
 #pragma once
 
-#include "cuda/kernels/launch.h"
-#include "cuda/kernels/matmul/packed_codes.cuh"
-#include "cuda/kernels/rows/quantize.cuh"
-#include "cuda/layout/layout.h"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/matmul/packed_codes.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/layout/layout.h"
 
 namespace leq::LEQ_GPU {
 
@@ -28,12 +28,6 @@ struct Grouping {
               : token_group == 0 ? weight_group
                                  : min(weight_group, token_group)) {}
 };
-
-__device__ __forceinline__ std::int64_t output_columns(const IntMatmul& a) {
-  std::int64_t columns = 0;
-  for (int i = 0; i < a.segment_count; ++i) columns += a.segments[i].rows;
-  return columns;
-}
 
 // Unsigned bytes (uint8) become signed ones by their top bit: u - 128 less (zero - 128).
 __device__ __forceinline__ bool has_unsigned_bytes(const CodeWeight& weight) {
@@ -115,20 +109,12 @@ __device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::in
 // starts at the bits of 1.5 * 2^23 and so is, within +-2^22, the bits of that number plus the sum:
 // no conversion. 128 columns of bytes less their zero points reach 128 * 127 * (128 + 128) < 2^22.
 struct ScaledSum {
-  static constexpr bool kIntegers = false;
   static constexpr int kStart = 0x4b400000;
   float total = 0;
 
   __device__ __forceinline__ void add(int bits, float scale) {
     total = fmaf(__int_as_float(bits) - 12582912.0f, scale, total);
   }
-};
-
-// For IntMatmul::integers: groups are stored instead.
-struct IntegerSum {
-  static constexpr bool kIntegers = true;
-  static constexpr int kStart = 0;
-  float total = 0;
 };
 
 }  // namespace leq::LEQ_GPU

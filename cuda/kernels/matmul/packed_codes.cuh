@@ -2,9 +2,9 @@
 // 3 bits 128 of them; few instructions give four codes of it, as dp4a and mma want them (layout.h).
 #pragma once
 
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 

@@ -1,8 +1,8 @@
 // Stored weights from the file's panels into the device's order (layout.h): bits move, nothing is
 // rounded. Each thread writes one word, of 3 bits three, or one element.
+#include "cuda/intrinsics/run.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/run.h"
 
 namespace leq::LEQ_GPU {
 namespace {

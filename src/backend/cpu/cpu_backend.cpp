@@ -22,6 +22,7 @@
 #include "backend/cpu/rows/rows_layout.h"
 #include "backend/share_rows.h"
 #include "backend/step_times.h"
+#include "base/float_math.h"
 #include "base/thread_pool.h"
 
 namespace leq {
@@ -137,6 +138,27 @@ class CpuBackend final : public Backend {
               const RowsFor& out) override {
     const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
     cpu::run_linear(linear_context(), x, tokens, linear, epilogue, out);
+  }
+
+  void add_rows(const Rows& y, std::int64_t tokens, Rows& x) override {
+    const auto span = clock_.in(StepPart::quant, [&] { return 3 * moved_bytes(x, tokens); });
+    check_add_rows(y, tokens, x);
+    each_row(tokens, [&](std::int64_t t, int) {
+      rows_.add(y.values + t * y.value_stride, x.width, x.values + t * x.value_stride);
+    });
+  }
+
+  void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
+    const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
+    require_capacity("cap of logits", rows, logits);
+    constexpr std::int64_t kColumns = 4096;  // of a task
+    const std::int64_t parts = (logits.width + kColumns - 1) / kColumns;
+    pool_.run(rows * parts, [&](std::int64_t task, int) {
+      const std::int64_t first = task % parts * kColumns;
+      const std::int64_t count = std::min(kColumns, logits.width - first);
+      float* row = logits.values + task / parts * logits.value_stride + first;
+      for (std::int64_t i = 0; i < count; ++i) row[i] = capped(row[i], scale, cap);
+    });
   }
 
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,

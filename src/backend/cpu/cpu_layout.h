@@ -11,6 +11,7 @@ class CpuLayout final : public Layout {
   explicit CpuLayout(int threads);
 
   bool runs_experts() const override { return true; }
+  bool runs_post_norms() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;

@@ -97,6 +97,23 @@ Value with_content(Context& context, const Value& message) {
   return context.heap.dict(std::move(longer));
 }
 
+Value with_thought_block(Context& context, const Value& message) {
+  const Value* thoughts = member(message, "reasoning_content");
+  const Value* content = member(message, "content");
+  if (thoughts == nullptr || !thoughts->is_text() || thoughts->bytes().empty()) return message;
+  if (content == nullptr || !content->is_text()) return message;
+  const auto block = [&](const char* kind, const Value& text) {
+    Dict dict;
+    const auto word = [&](std::string_view name) { return context.heap.text(Text::foreign(name)); };
+    dict.items.emplace_back(word("type"), word(kind));
+    dict.items.emplace_back(word(kind), text);
+    return context.heap.dict(std::move(dict));
+  };
+  std::vector<Value> blocks = {block("thinking", *thoughts)};
+  if (!content->bytes().empty()) blocks.push_back(block("text", *content));
+  return with_member(context, message, "content", context.heap.list(std::move(blocks)));
+}
+
 Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
   Value message = value_of(context, node);
   require(message.is_dict(), context.source, ": a message is not an object");
@@ -105,6 +122,7 @@ Value message_value(Context& context, JsonNode node, const JinjaInput& input) {
     message =
         with_member(context, message, "content", plain_content(context, *content, context.source));
   }
+  if (input.thought_blocks) message = with_thought_block(context, message);
   const Value* calls = member(message, "tool_calls");
   if (calls == nullptr || !calls->is_list()) return message;
   std::vector<Value> changed;
@@ -170,7 +188,9 @@ std::string_view checked_size(std::string_view text, std::string_view source) {
 }  // namespace
 
 JinjaTemplate::JinjaTemplate(std::string_view text, std::string_view source)
-    : source_(source), syntax_(jinja::parse(checked_size(text, source), source)) {}
+    : source_(source),
+      syntax_(jinja::parse(checked_size(text, source), source)),
+      reads_thought_blocks_(text.find("['thinking']") != std::string_view::npos) {}
 
 std::vector<TextPart> JinjaTemplate::render(const JinjaInput& input) const {
   Context context;

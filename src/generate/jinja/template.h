@@ -27,6 +27,9 @@ struct JinjaInput {
   std::tm now = {};  // of strftime_now
   ToolArguments arguments = ToolArguments::objects;
   bool null_is_empty = false;  // a content of null, or none, is shown as ""
+  // What a reply thought (reasoning_content) is shown as a block of its content: {"type":
+  // "thinking", "thinking": ...} before the text's.
+  bool thought_blocks = false;
 };
 
 class JinjaTemplate {
@@ -34,6 +37,8 @@ class JinjaTemplate {
   // Throws Error naming `source`, the line, and what is expected or not supported there.
   JinjaTemplate(std::string_view text, std::string_view source);
 
+  // Whether the template reads thoughts from blocks of a content (Ministral 3).
+  bool reads_thought_blocks() const { return reads_thought_blocks_; }
   // What the template wrote itself may form special tokens, what came with the conversation may
   // not. Throws Error naming the source and the line.
   std::vector<TextPart> render(const JinjaInput& input) const;
@@ -41,6 +46,7 @@ class JinjaTemplate {
  private:
   std::string source_;
   jinja::Syntax syntax_;
+  bool reads_thought_blocks_;
 };
 
 }  // namespace leq

@@ -10,6 +10,7 @@
 #include "quantize/methods/code_errors.h"
 #include "quantize/methods/lane_ranges.h"
 #include "quantize/methods/method_table.h"
+#include "quantize/methods/super_choice.h"
 
 namespace leq {
 namespace {
@@ -164,10 +165,11 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback<
 }
 
 bool supports_gptq(const QuantScheme& scheme) {
-  return scheme.kind == CodeKind::int_ || scheme.kind == CodeKind::uint_;
+  return scheme.is_integer();
 }
 
 MethodResult choose_gptq(const MethodInput& input) {
+  if (input.scheme.is_super()) return choose_super_gptq(input, 0);
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
   Ranges plain = plain_ranges(input);
@@ -189,7 +191,7 @@ MethodResult choose_gptq(const MethodInput& input) {
 
 QuantMethod gptq_method() {
   return {.name = "gptq",
-          .summary = "rounding errors made good in later columns (int and uint types)",
+          .summary = "rounding errors made good in later columns (int, uint and k types)",
           .needs = Needs::hessian,
           .supports = supports_gptq,
           .choose = choose_gptq,

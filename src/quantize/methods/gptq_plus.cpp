@@ -7,6 +7,7 @@
 #include "quantize/methods/gptq.h"
 #include "quantize/methods/method_table.h"
 #include "quantize/methods/refit.h"
+#include "quantize/methods/super_choice.h"
 
 namespace leq {
 namespace {
@@ -20,6 +21,7 @@ void improve(const MethodInput& input, const Hessian& hessian, RowChoice& choice
 }  // namespace
 
 MethodResult choose_gptq_plus(const MethodInput& input) {
+  if (input.scheme.is_super()) return choose_super_gptq(input, input.options.descent_passes);
   ThreadPool alone(1);
   ThreadPool& pool = input.pool == nullptr ? alone : *input.pool;
   Ranges plain = plain_ranges(input);

@@ -111,16 +111,23 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   std::map<std::string, TensorPlan> plans;
   for (const TensorSpec& spec : specs) {
     const auto found = schemes.find(spec.name);
-    const QuantScheme& type = found == schemes.end() ? request.type : found->second;
-    TensorPlan plan = plan_tensor(spec.role, type, config, request.act);
+    QuantScheme type = found == schemes.end() ? request.type : found->second;
+    // Calibration runs the layers alone, and a head of multi-token prediction has the nearest
+    // codes.
+    const bool calibrated = !spec.name.starts_with(kMtp);
+    const bool by_method =
+        calibrated || request.method == nullptr || request.method->needs == Needs::nothing;
+    if (!by_method && type.kind == CodeKind::b1) type = {CodeKind::int_, 8, Scaling::row, 0};
+    TensorPlan plan =
+        plan_tensor(spec.role, type, config, calibrated ? request.act : ActChoice::automatic);
     if (found != schemes.end()) {
-      plan.scheme = found->second;
+      plan.scheme = type;
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
       if (!is_block_linear(spec.role) && plan.act != ActKind::none) {
         plan.act = act_of_role(spec.role, plan.scheme, config);
       }
     }
-    if (is_block_linear(spec.role) && !plan.scheme.is_float()) {
+    if (is_block_linear(spec.role) && !plan.scheme.is_float() && by_method) {
       require(request.method == nullptr || request.method->supports(plan.scheme), Setting{"method"},
               " ", request.method == nullptr ? "" : request.method->name,
               " does not choose codes of ", scheme_name(plan.scheme), " (", spec.name,
@@ -167,6 +174,10 @@ void check_plan(const ModelConfig& config, const TensorPlanner& plan) {
       }
     }
   }
+  if (!config.mtp) return;
+  check_plan(mtp_model(config), [&](const std::string& name, TensorRole role) {
+    return plan(is_shared_with_mtp(name) ? name : std::string(kMtp) + name, role);
+  });
 }
 
 }  // namespace leq

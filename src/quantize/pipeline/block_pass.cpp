@@ -27,7 +27,11 @@ class Collector final : public Observer {
 
   bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
     const std::size_t site = linear.site;
-    if (wants(site)) {
+    if (wants(site) && context_.ranks.size() > 1 && is_routed(site)) {
+      std::vector<float>& values = routed_[site];
+      values.resize(static_cast<std::size_t>(tokens * sites_[site].inputs));
+      context_.backend.download(input, tokens, values);
+    } else if (wants(site)) {
       const std::span<float> values = seen_of(site, context_.ranks.rank(), tokens);
       context_.backend.download(input, tokens, values);
       if (context_.ranks.size() == 1) {
@@ -52,6 +56,10 @@ class Collector final : public Observer {
     const std::int64_t there =
         std::min<std::int64_t>(context_.ranks.size(), context_.hidden.windows() - first);
     for (const std::size_t site : pass_.sites) {
+      if (is_routed(site)) {
+        share_routed(site, first, there);
+        continue;
+      }
       const std::vector<InputStatistics> parts = gather_statistics(site, there);
       if (wanted_.hessian) gather_inputs(site, there);
       for (std::int64_t window = 0; window < there; ++window) {
@@ -95,6 +103,24 @@ class Collector final : public Observer {
     return std::find(pass_.sites.begin(), pass_.sites.end(), site) != pass_.sites.end();
   }
 
+  // Whether it sees some tokens: those that a router sends to its expert.
+  bool is_routed(std::size_t site) const { return sites_[site].share() < 1; }
+
+  // How many rows each window gave is known when all have come: every rank adds them up itself.
+  void share_routed(std::size_t site, std::int64_t first, std::int64_t there) {
+    const auto own = std::as_bytes(std::span(routed_[site]));
+    const auto all = gather_bytes(context_.ranks, {own.begin(), own.end()}, Receivers::all,
+                                  "inputs of " + place_of(site));
+    std::vector<float>& values = routed_[site];
+    for (std::int64_t window = 0; window < there; ++window) {
+      const std::vector<std::byte>& bytes = all[static_cast<std::size_t>(window)];
+      values.resize(bytes.size() / sizeof(float));
+      if (!values.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+      add(site, first + window, values);
+    }
+    values.clear();
+  }
+
   void add(std::size_t site, std::int64_t window, std::span<const float> values) {
     start_window_of(site, window);
     accumulate(result_.statistics[site], rows_of(site, window, values), wanted_, place_of(site),
@@ -104,7 +130,7 @@ class Collector final : public Observer {
   WindowRows rows_of(std::size_t site, std::int64_t window, std::span<const float> values) {
     const LinearSite& of = sites_[site];
     const std::int64_t total = context_.hidden.windows() * tokens_;
-    if (of.share() == 1) return {values, of.inputs, window * tokens_, total};
+    if (!is_routed(site)) return {values, of.inputs, window * tokens_, total};
     // Of a site that sees some tokens: about so many, which are counted as they come.
     const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
     const std::int64_t before = result_.statistics[site].tokens;
@@ -119,7 +145,7 @@ class Collector final : public Observer {
 
   void start_window_of(std::size_t site, std::int64_t window) {
     // What a router sends to an expert in half of the windows tells nothing of the text.
-    if (sites_[site].share() < 1) return;
+    if (is_routed(site)) return;
     if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
 
@@ -229,6 +255,7 @@ class Collector final : public Observer {
   std::int64_t window_ = 0, tokens_ = 0;              // at work, and of each
   std::map<std::size_t, InputStatistics> of_window_;  // of this rank, where there are several
   std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in that window of each
+  std::map<std::size_t, std::vector<float>> routed_;  // rows of a router's site in this rank's
   std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
   PassResult result_;
 };

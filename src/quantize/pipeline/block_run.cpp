@@ -13,6 +13,7 @@ namespace {
 
 ModelConfig one_block(ModelConfig config, std::int64_t layer) {
   config.layers = {config.layer(layer)};
+  config.mtp.reset();
   config.vocab = 1;
   config.tied = true;
   if (config.learned_positions) config.context = 1;  // rows of the learned positions
@@ -33,7 +34,7 @@ KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
 std::unique_ptr<FixedStates> block_states(DeviceMemory& memory, const ModelConfig& config) {
   RunLimits limits;
   limits.kept_states = 0;
-  return make_fixed_states(memory, config, limits);
+  return make_fixed_states(memory, config, limits, place_of(config, 0, 1).own());
 }
 
 ForwardLimits forward_limits_of(std::int64_t length) { return {length, 1, length}; }

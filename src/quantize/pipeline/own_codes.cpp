@@ -47,11 +47,13 @@ std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const Tens
   const std::int64_t columns = tensor.shape[1];
   std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
   std::atomic<bool> exact = true;
-  pool.run(std::ssize(parts), [&](std::int64_t task, int) {
+  // One of each thread: memory of a task's size comes from the system, page by page.
+  std::vector<ChosenCodes> codes_of(static_cast<std::size_t>(pool.threads()));
+  pool.run(std::ssize(parts), [&](std::int64_t task, int worker) {
     if (!exact) return;
     const std::int64_t first = task * kRowsOfTask;
     const std::int64_t count = std::min(kRowsOfTask, rows - first);
-    ChosenCodes codes;
+    ChosenCodes& codes = codes_of[static_cast<std::size_t>(worker)];
     if (!tensor.read_codes(plan.scheme, first, count, codes)) {
       exact = false;
       return;

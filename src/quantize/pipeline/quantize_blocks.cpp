@@ -56,8 +56,6 @@ class Pipeline {
         weights_(weights_checksum(config, tensors)) {
     loaded_ = !options.load_stats.empty();
     needs_ = demands_of(config_, options.plan).needs;
-    require(options.ranks->size() == 1 || !config_.has_experts(), ErrorKind::bad_setting,
-            "models with experts are not quantized by several ranks yet; use one process");
     sequential_ = runs_sequentially(config_, options);
     const bool of_fold = options.fold && options.fold->wants_hessian;
     once_ = {of_fold || (needs_ == Needs::hessian && !sequential_), kSampleTokens};

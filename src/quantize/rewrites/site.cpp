@@ -14,6 +14,13 @@ namespace {
 constexpr std::int64_t kTaskRows = 64;          // rows of w that a thread takes at once
 constexpr std::size_t kSearchedConsumers = 17;  // odd: of gates and ups in turn it takes both
 
+// Codes and groups like those of scales of scales, whose own fit is too slow for a search.
+QuantScheme like_plain(const QuantScheme& scheme) {
+  if (!scheme.is_super()) return scheme;
+  if (scheme.kind == CodeKind::q6_k) return {CodeKind::int_, 6, Scaling::group, 16};
+  return {CodeKind::uint_, scheme.bits, Scaling::group, 32};
+}
+
 }  // namespace
 
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
@@ -68,11 +75,12 @@ std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns
   input.weight = weight.values;
   input.rows = weight.rows;
   input.columns = columns;
-  input.scheme = scheme;
+  input.scheme = like_plain(scheme);
   input.pool = pool;
   input.ranks = &ranks;
-  const RangeRule rule = scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
-  return dequantize(nearest_codes(input, choose_ranges(input, rule)), weight.rows, columns, scheme);
+  const RangeRule rule = input.scheme.kind == CodeKind::uint_ ? fit_minmax : fit_signed;
+  return dequantize(nearest_codes(input, choose_ranges(input, rule)), weight.rows, columns,
+                    input.scheme);
 }
 
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,

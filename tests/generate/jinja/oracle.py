@@ -47,7 +47,7 @@ def environment():
     return env
 
 
-def plain(message, arguments, nulls):
+def plain(message, arguments, nulls, blocks):
     """A message as templates get it: text in one piece, arguments of calls in one form, and where
     nothing else renders no content as an empty one."""
     message = dict(message)
@@ -55,6 +55,10 @@ def plain(message, arguments, nulls):
         message["content"] = ""
     if isinstance(message.get("content"), list):
         message["content"] = "\n".join(part["text"] for part in message["content"])
+    thoughts, text = message.get("reasoning_content"), message.get("content")
+    if blocks and thoughts and isinstance(text, str):  # the template reads both from blocks
+        message["content"] = [{"type": "thinking", "thinking": thoughts}]
+        message["content"] += [{"type": "text", "text": text}] if text else []
     calls = []
     for call in message.get("tool_calls") or []:
         function = dict(call["function"])
@@ -70,9 +74,10 @@ def plain(message, arguments, nulls):
     return message
 
 
-def render(template, conversation):
+def render(template, conversation, blocks):
     for nulls, arguments in (("null", "objects"), ("null", "texts"), ("empty", "objects"), ("empty", "texts")):
-        messages = [plain(message, arguments, nulls) for message in conversation["messages"]]
+        messages = [plain(message, arguments, nulls, blocks)
+                    for message in conversation["messages"]]
         variables = {"messages": messages, "tools": conversation.get("tools"), "documents": None,
                      "bos_token": "<s>", "eos_token": "</s>",
                      "add_generation_prompt": conversation.get("add_generation_prompt", True),
@@ -89,8 +94,9 @@ def renderings(folder, conversations):
     env = environment()
     found = {}
     for path in sorted(pathlib.Path(folder).glob("*.jinja")):
-        template = env.from_string(path.read_bytes().decode())
-        found[path.name] = [render(template, one) for one in conversations]
+        text = path.read_bytes().decode()
+        template = env.from_string(text)
+        found[path.name] = [render(template, one, "['thinking']" in text) for one in conversations]
     return found
 
 

@@ -47,6 +47,7 @@ class Course {
     session_.emplace(model_, *backend_, resolve_limits(limits, model_.config()));
   }
   KvCache& cache() { return session_->cache(); }
+  SequenceState state() { return session_->state(); }
   StepCounts counts() const { return backend_->step_counts(); }
 
   // Tokens that only the seed decides.
@@ -80,7 +81,7 @@ class Course {
     return ids;
   }
   void feed(const Batch& batch) {
-    const Rows& rows = session_->transformer().forward(batch, cache());
+    const Rows& rows = session_->transformer().forward(batch, state());
     if (batch.outputs.empty()) return;
     const auto vocab = static_cast<std::size_t>(model_.config().vocab);
     const std::size_t before = logits_.size();
@@ -102,19 +103,19 @@ void all_that_happens(Course& course, std::int64_t context) {
   course.prompt(1, 3);
   course.steps(3, {0, 1}, 2);  // a sequence more
   course.steps(3, {1, 0}, 1);  // the other way round, one of them silent
-  course.cache().clear(0);     // its pages go to the next
+  course.state().drop(0);      // its pages go to the next
   course.steps(2, {1}, 1);
-  course.cache().fork(1, 2);
+  course.state().fork(1, 2);
   course.steps(3, {1, 2}, 2);
-  course.cache().clear(1);
+  course.state().drop(1);
   course.prompt(1, 64 - 1);
   course.steps(3, {1, 2}, 2);  // over the end of a page
-  course.cache().clear(2);
-  (void)course.cache().truncate(1, 64);
+  course.state().drop(2);
+  (void)course.state().restore(1, 64);
   if (context > 512) {  // over the end of a bucket of contexts
     course.cache().repeat_pages(1, 509);
     course.steps(7, {1}, 1);
-    (void)course.cache().truncate(1, 64);
+    (void)course.state().restore(1, 64);
   }
   course.steps(1, {1}, 0);  // no logits
   course.steps(2, {1}, 1);
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                          Kind{"qwen2-tiny", "uint4-g64", KvType::int8},
                                          Kind{"qwen3-tiny", "int4-g128", KvType::int8},
                                          Kind{"qwen3-tiny", "int8", KvType::simq4, 512},
-                                         Kind{"storyteller", "int4-g64", KvType::int4}),
+                                         Kind{"storyteller", "int4-g64", KvType::simq4}),
                          [](const auto& item) {
                            std::string name = std::string(item.param.model) + "_" + item.param.type;
                            std::ranges::replace(name, '-', '_');

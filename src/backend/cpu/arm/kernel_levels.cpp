@@ -22,19 +22,19 @@ std::span<const KernelLevel> kernel_levels() {
                                                      .rows = row_kernels_neon,
                                                      .attention = attention_kernels_neon,
                                                      .packed = packed_kernels_neon,
-                                                     .delta = delta_kernels_portable},
+                                                     .delta = delta_kernels_neon},
                                          KernelLevel{.isa = Isa::dotprod,
                                                      .matmul = matmul_kernels_dotprod,
                                                      .rows = row_kernels_neon,
                                                      .attention = attention_kernels_dotprod,
                                                      .packed = packed_kernels_neon,
-                                                     .delta = delta_kernels_portable},
+                                                     .delta = delta_kernels_neon},
                                          KernelLevel{.isa = Isa::i8mm,
                                                      .matmul = matmul_kernels_i8mm,
                                                      .rows = row_kernels_neon,
                                                      .attention = attention_kernels_i8mm,
                                                      .packed = packed_kernels_neon,
-                                                     .delta = delta_kernels_portable}};
+                                                     .delta = delta_kernels_neon}};
   return kLevels;
 }
 

@@ -89,7 +89,8 @@ class DeltaNet {
         batch_(batch),
         shape_(shape),
         out_(out),
-        group_(shape.value_heads / shape.key_heads),
+        all_(shape.whole()),
+        group_(shape.group()),
         query_gain_(static_cast<std::size_t>(shape.key_dim), gain(2)),
         key_gain_(static_cast<std::size_t>(shape.key_dim), gain(1)) {
     chain_runs();
@@ -97,6 +98,7 @@ class DeltaNet {
 
   // A key head with its value heads is a task; then whole rows are written for their reader.
   void run() {
+    if (shape_.key_heads == 0) return;
     const std::int64_t heads = shape_.key_heads;
     each(std::ssize(chains_) * heads, [this, heads](std::int64_t task, int worker) {
       const auto head = static_cast<int>(task % heads);
@@ -154,6 +156,18 @@ class DeltaNet {
     return 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim;
   }
 
+  // The weights of a channel here, among those of all heads.
+  const float* taps_of(std::int64_t channel) const {
+    const std::int64_t first = std::int64_t{shape_.first_key_head} * shape_.key_dim;
+    if (channel < shape_.keys()) return shape_.conv + first + channel;
+    if (channel < 2 * shape_.keys()) {
+      return shape_.conv + all_.keys() + first + channel - shape_.keys();
+    }
+    return shape_.conv + 2 * all_.keys() +
+           std::int64_t{shape_.first_value_head()} * shape_.value_dim + channel -
+           2 * shape_.keys();
+  }
+
   void one_head(const SequenceRun& run, int head, const DeltaScratch& scratch) {
     const StateBefore from = state_before(run, shape_);
     const StateAfter to = state_after(run, shape_);
@@ -207,8 +221,8 @@ class DeltaNet {
         const float* input = input_at(block.run, from, channel, token - (shape_.taps - 1) + tap);
         inputs[static_cast<std::size_t>(tap)] = input != nullptr ? input : zeros_.data();
       }
-      context_.kernels.convolve(inputs.data(), shape_.conv + channel, shape_.channels(),
-                                shape_.taps, count, out + i * count);
+      context_.kernels.convolve(inputs.data(), taps_of(channel), all_.channels(), shape_.taps, count,
+                                out + i * count);
     }
   }
 
@@ -222,13 +236,14 @@ class DeltaNet {
 
   // beta and alpha from b and a.
   void open_gates(const Block& block, int head, const DeltaScratch& scratch) {
-    const float rate = leq_exp(shape_.a_log[head]);
+    const int of_all = shape_.first_value_head() + head;
+    const float rate = leq_exp(shape_.a_log[of_all]);
     for (std::int64_t i = 0; i < block.tokens; ++i) {
       const float* gates = gates_.values + block.row(i) * gates_.value_stride;
-      const float b = gates[head], a = gates[shape_.value_heads + head];
+      const float b = gates[of_all], a = gates[all_.value_heads + of_all];
       if (!std::isfinite(b) || !std::isfinite(a)) bad_.report(block.row(i));
       scratch.beta[i] = sigmoid(b);
-      scratch.alpha[i] = leq_exp(-(rate * softplus(a + shape_.dt_bias[head])));
+      scratch.alpha[i] = leq_exp(-(rate * softplus(a + shape_.dt_bias[of_all])));
     }
   }
 
@@ -336,6 +351,7 @@ class DeltaNet {
   const BatchView& batch_;
   const DeltaShape& shape_;
   const RowsFor& out_;
+  DeltaShape all_;                            // of all ranks' heads
   int group_;                                 // value heads of a key head
   std::vector<float> query_gain_, key_gain_;  // [d_k]
   std::vector<float> zeros_ = std::vector<float>(static_cast<std::size_t>(widest_head(shape_)));

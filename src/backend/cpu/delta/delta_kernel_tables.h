@@ -10,5 +10,6 @@ const DeltaKernels& delta_kernels_portable();
 const DeltaKernels& delta_kernels_v3();
 const DeltaKernels& delta_kernels_avx2();
 const DeltaKernels& delta_kernels_avx512();
+const DeltaKernels& delta_kernels_neon();
 
 }  // namespace leq::cpu

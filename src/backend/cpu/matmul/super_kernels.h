@@ -53,5 +53,8 @@ void super_v3(const SuperPanel& panel) noexcept;
 void super_avx2(const SuperPanel& panel) noexcept;
 void super_avx512(const SuperPanel& panel) noexcept;
 void super_avx512vnni(const SuperPanel& panel) noexcept;
+void super_avx512amx(const SuperPanel& panel) noexcept;
+void super_neon(const SuperPanel& panel) noexcept;
+void super_dotprod(const SuperPanel& panel) noexcept;
 
 }  // namespace leq::cpu

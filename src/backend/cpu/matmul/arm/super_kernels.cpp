@@ -1,10 +1,20 @@
-// Codes under scales of scales where no instruction set has a kernel of its own yet.
+// The kernels of codes under scales of scales on 64-bit ARM. i8mm has none of its own.
 #include "backend/cpu/matmul/super_kernels.h"
 
 #include "base/cpu_features.h"
 
 namespace leq::cpu {
 
-SuperKernel super_kernel(Isa) { return super_portable; }
+SuperKernel super_kernel(Isa isa) {
+  switch (isa) {
+    case Isa::neon:
+      return super_neon;
+    case Isa::dotprod:
+    case Isa::i8mm:
+      return super_dotprod;
+    default:
+      return super_portable;
+  }
+}
 
 }  // namespace leq::cpu

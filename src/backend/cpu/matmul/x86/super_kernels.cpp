@@ -1,4 +1,4 @@
-// The kernels of codes under scales of scales on x86-64. AVX-VNNI and AMX have none of their own.
+// The kernels of codes under scales of scales on x86-64. AVX-VNNI has none of its own.
 #include "backend/cpu/matmul/super_kernels.h"
 
 #include "base/cpu_features.h"
@@ -15,8 +15,9 @@ SuperKernel super_kernel(Isa isa) {
     case Isa::avx512:
       return super_avx512;
     case Isa::avx512vnni:
-    case Isa::avx512amx:
       return super_avx512vnni;
+    case Isa::avx512amx:
+      return super_avx512amx;
     default:
       return super_portable;
   }

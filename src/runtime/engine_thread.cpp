@@ -1,4 +1,4 @@
-#include "server/engine_thread.h"
+#include "runtime/engine_thread.h"
 
 #include <chrono>
 #include <exception>
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/receipt.h"
 
 namespace leq {
 
@@ -39,6 +40,7 @@ struct EngineThread::Writing {
   std::int64_t reply_tokens = 0;
   double last_tokens = 0;  // when they came, in seconds
   Stopwatch since = {};
+  LogitDigests digests = {};
   ReplyNews news = {};  // of the step in work
 };
 
@@ -95,7 +97,7 @@ void EngineThread::loop(Engine& engine) {
   }
 }
 
-// Nobody waits for what does not come.
+// Every call in work or waiting gets its end.
 void EngineThread::end_all(const std::string& why) {
   send();
   for (const auto& [id, writing] : writing_) {
@@ -221,10 +223,11 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
   writing->index = index;
   writing->prompt = request.prompt;
   writing->slot = call.slot;
-  if (call.top_logprobs) {
-    request.on_logits = [writing, top = *call.top_logprobs](std::span<const Token> tokens,
-                                                            std::span<const float> logits) {
-      writing->news.logprobs = token_logprobs(tokens, logits, top);
+  if (call.top_logprobs || call.digests) {
+    request.on_logits = [writing, top = call.top_logprobs, digests = call.digests](
+                            std::span<const Token> tokens, std::span<const float> logits) {
+      if (top) writing->news.logprobs = token_logprobs(tokens, logits, *top);
+      if (digests) writing->digests.add(tokens.size(), logits);
     };
   }
   request.on_tokens = [this, writing](std::span<const Token> tokens) {
@@ -241,6 +244,7 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.reply_decoded += reply.decoded_tokens;
     totals_.whole_reply.add(writing->since.seconds());
     keep_text(*writing, reply);
+    writing->news.digests = writing->digests.values();
     writing->news.end = reply;
     writing->news.reply = writing->index;
     outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});

@@ -18,7 +18,7 @@
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/logprobs.h"
-#include "server/time_histogram.h"
+#include "runtime/time_histogram.h"
 
 namespace leq {
 
@@ -28,6 +28,7 @@ struct ReplyNews {
   std::string text;
   std::vector<TokenLogprobs> logprobs;  // of the tokens, where they were asked for
   std::vector<Token> tokens;
+  std::vector<std::uint64_t> digests;  // of all its logits, where it ended and they were asked for
   std::optional<EngineReply> end;
 };
 
@@ -49,6 +50,7 @@ class Mailbox {
 struct EngineCall {
   std::vector<EngineRequest> requests;   // their sinks are set by EngineThread
   std::optional<int> top_logprobs = {};  // of each token; nullopt: none are wanted
+  bool digests = false;                  // of the logits, for receipts (engine/receipt.h)
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
   // The slot that has the replies' texts in the end; nullopt: of the sequence of each.
   std::optional<std::size_t> slot = {};

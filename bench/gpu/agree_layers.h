@@ -1,0 +1,20 @@
+// Layers beside dense linears and attention, each of two ways of computing them, bit for bit.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/rt/rt.h"
+
+namespace leq::LEQ_GPU::bench {
+
+struct Tally {
+  std::int64_t runs = 0, wrong = 0;
+};
+
+// Linears of experts at the sizes of Qwen3-30B-A3B: all rows in one launch, and row by row by the
+// kernel of one token. Prints a table row for each kind.
+Tally compare_experts(bool tiny, rt::Stream& stream);
+// Gated DeltaNet at the sizes of Qwen3-Next: a text at once, and token by token.
+Tally compare_delta_net(bool tiny, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU::bench

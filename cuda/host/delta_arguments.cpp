@@ -1,0 +1,32 @@
+#include "cuda/host/delta_arguments.h"
+
+#include <cmath>
+
+namespace leq::LEQ_GPU {
+
+DeltaArguments delta_arguments(const DeltaShape& shape) {
+  constexpr float kL2Eps = 1e-6f;
+  // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and once more 1 / sqrt(d) for
+  // queries.
+  const auto gain = [&](int roots) {
+    return static_cast<float>(std::pow(static_cast<double>(shape.key_dim), -0.5 * roots));
+  };
+  DeltaArguments a;
+  a.key_heads = shape.key_heads;
+  a.value_heads = shape.value_heads;
+  a.key_dim = shape.key_dim;
+  a.value_dim = shape.value_dim;
+  a.taps = shape.taps;
+  a.conv = shape.conv;
+  a.a_log = shape.a_log;
+  a.dt_bias = shape.dt_bias;
+  a.norm_gain = shape.norm.gain;
+  a.norm_eps = shape.norm.eps;
+  a.l2_eps = kL2Eps / static_cast<float>(shape.key_dim);
+  a.query_gain = gain(2);
+  a.key_gain = gain(1);
+  a.state_at = static_cast<std::int64_t>(shape.state_at);
+  return a;
+}
+
+}  // namespace leq::LEQ_GPU

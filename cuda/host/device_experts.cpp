@@ -1,0 +1,126 @@
+#include "cuda/host/device_experts.h"
+
+#include <cstring>
+
+#include "backend/checks.h"
+#include "base/error.h"
+#include "cuda/host/matmul_arguments.h"
+#include "cuda/host/row_blocks.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+void check_routing(const Rows& logits, std::int64_t tokens, const Routing& routing) {
+  require_capacity("router", tokens, logits);
+  ensure(logits.width == routing.experts && logits.values != nullptr && routing.active >= 1 &&
+             routing.active <= routing.experts,
+         "router: logits of ", logits.width, " experts, expected ", routing.experts);
+  require(routing.experts <= kMostExperts && 2 * routing.active <= logits.value_stride,
+          ErrorKind::bad_setting, Setting{"device"}, ": layers with ", routing.experts,
+          " experts, ", routing.active, " of a token, expected at most ", kMostExperts, " and ",
+          logits.value_stride / 2, "; use ", Setting{"device"}, " cpu");
+}
+
+std::vector<CodeSegment> segments_of(const ExpertLinear& linear, std::int64_t experts) {
+  const Linear& first = linear(0);
+  std::vector<CodeSegment> segments;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const Linear& one = linear(e);
+    for (std::size_t i = 0; i < one.segments.size(); ++i) {
+      const LinearSegment& segment = one.segments[i];
+      const LinearSegment& model = first.segments[i];
+      require(segment.weight.scheme == model.weight.scheme &&
+                  segment.weight.rows == model.weight.rows && one.act == first.act,
+              ErrorKind::bad_setting, one.name, ": ", scheme_name(segment.weight.scheme),
+              ", other experts of the layer ", scheme_name(model.weight.scheme),
+              "; on a GPU they have one type, use ", Setting{"device"}, " cpu");
+      segments.push_back({code_weight(segment.weight), segment.bias, segment.weight.rows});
+    }
+  }
+  return segments;
+}
+
+}  // namespace
+
+void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing& routing,
+                          const Fault& fault, ExpertRoutes& routes) {
+  check_routing(logits, tokens, routing);
+  const auto rows = static_cast<std::size_t>(tokens * routing.active);
+  routes.tokens = tokens;
+  routes.first.assign(static_cast<std::size_t>(routing.experts) + 1, 0);
+  routes.token.resize(rows);
+  ExpertChoice choice = {logits.values, logits.value_stride, static_cast<int>(routing.active)};
+  if (routing.by_sigmoid) {
+    routes.experts = {0};
+    launch_route_by_sigmoid(float_rows(logits), tokens, fault, stream_);
+  } else {
+    routes.experts.clear();
+    launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized, fault},
+                 stream_);
+  }
+  choices_[&routes] = choice;
+}
+
+const ExpertChoice& DeviceExperts::choice_of(const ExpertRoutes& routes) const {
+  const auto found = choices_.find(&routes);
+  ensure(found != choices_.end(), "experts: rows that no router of this device sent");
+  return found->second;
+}
+
+// Weights that were there before may lie at the same name: those of a model that is gone.
+const CodeSegment* DeviceExperts::table(const ExpertLinear& linear, std::int64_t experts) {
+  Table& table = tables_[linear(0).name];
+  const std::vector<CodeSegment> segments = segments_of(linear, experts);
+  std::vector<const std::uint8_t*> codes;
+  for (const CodeSegment& segment : segments) codes.push_back(segment.weight.codes);
+  if (table.codes != codes) {
+    const std::size_t bytes = segments.size() * sizeof(CodeSegment);
+    rt::synchronize(stream_);  // steps that read the old one
+    table.there = std::make_unique<DeviceScratch>(device_, bytes);
+    const Pinned host(bytes);
+    std::memcpy(host.data(), segments.data(), bytes);
+    rt::copy_to_device(table.there->data(), host.data(), bytes, stream_);
+    rt::synchronize(stream_);
+    table.codes = std::move(codes);
+  }
+  return reinterpret_cast<const CodeSegment*>(table.there->data());
+}
+
+void DeviceExperts::check_readers(const ExpertLinears& experts, std::int64_t count) {
+  for (std::int64_t e = 0; e < count; ++e) {
+    const RowsConsumer reader = experts.down(e);
+    require(reader.inv_smooth == nullptr && reader.act_scale == 0, ErrorKind::bad_setting,
+            experts.gate_up(e).name, ": factors or scales of one expert's products, which run on ",
+            "the CPU only; quantize with ", Setting{"act"}, " g128, or use ", Setting{"device"},
+            " cpu");
+  }
+}
+
+void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
+                             Epilogue epilogue, const Rows& out) {
+  const Linear& first = linear(0);
+  const bool paired = epilogue == Epilogue::swiglu;
+  ExpertMatmul a;
+  a.matmul =
+      matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
+  a.matmul.x = code_rows(x);
+  a.segments = table(linear, std::ssize(routes.first) - 1);
+  a.choice = choice_of(routes);
+  a.rows = routes.rows();
+  a.has_row_each = !paired;
+  launch_expert_matmul(a, stream_);
+}
+
+void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
+  const ExpertChoice& choice = choice_of(routes);
+  const bool alone = routes.in_place();
+  AddExpertsArguments a = {float_rows(x), float_rows(products)};
+  a.weights = choice.rows + (alone ? 0 : choice.active);
+  a.stride = choice.stride;
+  a.tokens = routes.tokens;
+  a.width = x.width;
+  a.active = choice.active;
+  launch_add_experts(a, stream_);
+}
+
+}  // namespace leq::LEQ_GPU

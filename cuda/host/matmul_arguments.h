@@ -1,0 +1,49 @@
+// A linear as the kernels of matmuls want to see it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "backend/decoder_parts.h"
+#include "base/error.h"
+#include "cuda/host/device_weights.h"
+#include "cuda/host/row_blocks.h"
+
+namespace leq::LEQ_GPU {
+
+// Whether one kernel takes all weights of a linear.
+bool is_one_launch(const Linear& linear);
+// The linear in parts of which each is one launch, outputs in order.
+std::vector<Linear> launched_parts(const Linear& linear);
+
+// All but the inputs: of IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
+template <class Arguments>
+Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
+                           const Rows& out) {
+  constexpr std::array<Finish, 4> kFinish = {Finish::store, Finish::add, Finish::swiglu,
+                                             Finish::gelu};
+  Arguments a;
+  ensure(linear.segments.size() <= kMostSegments, linear.name, ": ", linear.segments.size(),
+         " weights share an input, the kernels take ", kMostSegments);
+  for (const LinearSegment& segment : linear.parts()) {
+    auto& made = a.segments[a.segment_count++];
+    if constexpr (std::is_same_v<Arguments, FloatMatmul>) {
+      made.weight = float_weight(segment.weight);
+    } else if constexpr (std::is_same_v<Arguments, SuperMatmul>) {
+      made.weight = super_weight(segment.weight);
+    } else {
+      made.weight = code_weight(segment.weight);
+    }
+    made.bias = segment.bias;
+    made.rows = segment.weight.rows;
+  }
+  a.tokens = tokens;
+  a.columns = linear.inputs;
+  a.finish = kFinish[static_cast<std::size_t>(epilogue)];
+  a.out = float_rows(out);
+  return a;
+}
+
+}  // namespace leq::LEQ_GPU

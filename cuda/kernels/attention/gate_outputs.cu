@@ -1,0 +1,36 @@
+// Outputs of attention times sigmoid of the gates that lie behind v in a row.
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kThreads = 128;
+
+__global__ void __launch_bounds__(kThreads)
+    gate_outputs(const LEQ_GRID_CONSTANT GateOutputsArguments a) {
+  LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t c = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  if (c >= a.width) return;
+  float& out = a.out.values[row * a.out.stride + c];
+  out = out / (1.0f + device_exp(-a.gates.values[row * a.gates.stride + c]));
+}
+
+}  // namespace
+
+void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  rt::run(stream,
+          {"gate_outputs",
+           dim3(static_cast<unsigned>(a.tokens),
+                static_cast<unsigned>((a.width + kThreads - 1) / kThreads)),
+           dim3(kThreads), 0, rt::Start::early},
+          gate_outputs, a);
+}
+
+}  // namespace leq::LEQ_GPU

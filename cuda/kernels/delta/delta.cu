@@ -1,0 +1,322 @@
+// Four launches: what the recurrence reads of each token, its last inputs for the next step, the
+// recurrence, the outputs.
+#include "cuda/kernels/delta/delta.h"
+
+#include <algorithm>
+
+#include "backend/decoder_parts.h"
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/rows/head_norm.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kHeadWarps = 4, kHeadThreads = 32 * kHeadWarps;
+constexpr int kKeepThreads = 128;
+
+__device__ __forceinline__ std::uint64_t address(const std::uint32_t (&halves)[2]) {
+  return static_cast<std::uint64_t>(halves[1]) << 32 | halves[0];
+}
+
+// A layer's part of a state: S, then the last inputs; null for zeros.
+__device__ __forceinline__ float* state_part(const DeltaArguments& a,
+                                             const std::uint32_t (&halves)[2]) {
+  const std::uint64_t state = address(halves);
+  if (state == 0) return nullptr;
+  return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
+}
+__device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& a) {
+  return a.key_dim * a.values();
+}
+
+// The input of a channel at token `token` of a run, below 0 before it: of runs of the same sequence
+// in front of it, then of the state.
+__device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std::int64_t token,
+                                          std::int64_t channel) {
+  const AttentionRun* at = a.batch.runs + run;
+  while (token < 0 && at->previous_run >= 0) {
+    at = a.batch.runs + at->previous_run;
+    token += at->rows;
+  }
+  if (token >= 0) return a.mixed.values[(at->first_row + token) * a.mixed.stride + channel];
+  const float* const from = state_part(a, at->state_from);
+  if (from == nullptr) return 0.0f;
+  return from[recurrent_numbers(a) + (a.taps - 1 + token) * a.channels() + channel];
+}
+
+// ln(1 + e^x); ln by the series of base/fixed_log.h.
+__device__ float softplus(float x) {
+  if (x > 20.0f) return x;
+  const double y = 1.0 + static_cast<double>(device_exp(x));
+  const auto bits = static_cast<std::uint64_t>(__double_as_longlong(y));
+  auto exponent = static_cast<int>(bits >> 52) - 1023;
+  double m = __longlong_as_double(
+      static_cast<long long>((bits & 0xfffffffffffffull) | 0x3ff0000000000000ull));
+  if (m > 1.4142135623730951) {
+    m *= 0.5;
+    ++exponent;
+  }
+  const double s = (m - 1) / (m + 1), square = s * s;
+  double sum = 1.0 / 23;
+  for (int k = 21; k >= 1; k -= 2) sum = fma(sum, square, 1.0 / k);
+  const double log2 = static_cast<double>(exponent) + 0x1.71547652b82fep+1 * (s * sum);
+  return static_cast<float>(log2 * 0x1.62e42fefa39efp-1);
+}
+
+// alpha and beta of a value head.
+__device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) {
+  const float* const gates = a.gates.values + row * a.gates.stride;
+  const float b = gates[head], x = gates[a.value_heads + head];
+  if (magnitude_bits(b) >= 0x7f800000u || magnitude_bits(x) >= 0x7f800000u) {
+    report_row(a.fault, row);
+  }
+  float* const out = a.gates_of(row);
+  out[head] = device_exp(-(device_exp(a.a_log[head]) * softplus(x + a.dt_bias[head])));
+  out[a.value_heads + head] = 1.0f / (1.0f + device_exp(-b));
+}
+
+// Of each (token, head of q, k or v): convolution, SiLU, the norm of q and k; gates of value heads.
+__global__ void __launch_bounds__(kHeadThreads)
+    delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
+  LEQ_BOUNDS(kHeadThreads);
+  LEQ_DYNAMIC_SHARED(float, heads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int index = static_cast<int>(blockIdx.y * kHeadWarps + warp);
+  const int all_keys = 2 * a.key_heads;
+  if (index >= all_keys + a.value_heads) return;
+  const bool value = index >= all_keys;
+  const int dims = value ? a.value_dim : a.key_dim;
+  const std::int64_t row = blockIdx.x;
+  const std::int64_t first = value ? 2 * a.keys() + std::int64_t{index - all_keys} * a.value_dim
+                                   : std::int64_t{index} * a.key_dim;
+  const int run = a.batch.row_runs[row];
+  const std::int64_t token = row - a.batch.runs[run].first_row;
+  float* const x = heads + warp * static_cast<unsigned>(max(a.key_dim, a.value_dim));
+  unsigned largest = 0;
+  for (int c = static_cast<int>(lane); c < dims; c += 32) {
+    const std::int64_t channel = first + c;
+    float sum = a.conv[channel] * input_at(a, run, token - (a.taps - 1), channel);
+    for (int tap = 1; tap < a.taps; ++tap) {
+      sum = fmaf(a.conv[tap * a.channels() + channel],
+                 input_at(a, run, token - (a.taps - 1) + tap, channel), sum);
+    }
+    largest = max(largest, magnitude_bits(a.mixed.values[row * a.mixed.stride + channel]));
+    x[c] = device_silu(sum);
+  }
+  __syncwarp();
+  if (warp_max(largest) >= 0x7f800000u && lane == 0) report_row(a.fault, row);
+  if (!value) {
+    const float gain = index < a.key_heads ? a.query_gain : a.key_gain;
+    norm_head(x, dims, a.l2_eps, lane, [&](int) { return gain; });
+  } else if (lane == 0) {
+    open_gates(a, row, index - all_keys);
+  }
+  float* const out = a.convolved(row) + first;
+  for (int c = static_cast<int>(lane); c < dims; c += 32) out[c] = x[c];
+}
+
+// The last taps - 1 inputs of each sequence, oldest first, into its state: by the last of its runs.
+// Ascending: what a state is read from may be the one that is written.
+__global__ void __launch_bounds__(kKeepThreads)
+    delta_keep(const LEQ_GRID_CONSTANT DeltaArguments a) {
+  LEQ_BOUNDS(kKeepThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const int run = static_cast<int>(blockIdx.x);
+  const std::int64_t channel = std::int64_t{blockIdx.y} * kKeepThreads + threadIdx.x;
+  const AttentionRun& of = a.batch.runs[run];
+  if (of.next_run >= 0 || channel >= a.channels()) return;
+  float* const to = state_part(a, of.state_to) + recurrent_numbers(a) + channel;
+  for (int i = 0; i < a.taps - 1; ++i) {
+    to[i * a.channels()] = input_at(a, run, of.rows - (a.taps - 1) + i, channel);
+  }
+}
+
+// A quarter of a column of S: rows c, c + 4, c + 8, ... of lane c of the four that share the
+// column. Each has one of the four chains of its sums.
+struct DeltaColumn {
+  static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
+  float s[kRows];
+
+  static __device__ __forceinline__ int row(int i) {
+    return kLanes * i + static_cast<int>(threadIdx.x) % kLanes;
+  }
+  __device__ __forceinline__ void load(const float* from, int dims, int stride) {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      s[i] = from != nullptr && row(i) < dims ? from[row(i) * stride] : 0.0f;
+    }
+  }
+  __device__ __forceinline__ void store(float* to, int dims, int stride) const {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      if (row(i) < dims) to[row(i) * stride] = s[i];
+    }
+  }
+  // (lane 0 + lane 1) + (lane 2 + lane 3)
+  static __device__ __forceinline__ float joined(float x) {
+    x = x + __shfl_xor_sync(kEveryLane, x, 1);
+    return x + __shfl_xor_sync(kEveryLane, x, 2);
+  }
+  // S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q. Rows past the last are 0.
+  __device__ __forceinline__ float step(const float* k, const float* q, float v, float alpha,
+                                        float beta) {
+    float sum = 0, out = 0;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) sum = fmaf(k[row(i)], s[i], sum);
+    const float u = fmaf(-alpha, joined(sum), v) * beta;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      s[i] = fmaf(k[row(i)], u, alpha * s[i]);
+      out = fmaf(q[row(i)], s[i], out);
+    }
+    return joined(out);
+  }
+};
+
+// What a warp works on: some columns of S of one value head.
+struct DeltaPlace {
+  static constexpr int kColumns = 32 / DeltaColumn::kLanes;
+  int head, stride;           // from row to row of S
+  bool has_column;            // the lane
+  std::int64_t query, value;  // of the head's q, and of the lane's v, in a row
+  std::int64_t state;         // of the lane's column
+
+  __device__ __forceinline__ explicit DeltaPlace(const DeltaArguments& a) {
+    const int parts = (a.value_dim + kColumns - 1) / kColumns, part = static_cast<int>(blockIdx.y);
+    head = part / parts;
+    const int column =
+        part % parts * kColumns + static_cast<int>(threadIdx.x) / DeltaColumn::kLanes;
+    const int first = column & -kDeltaColumns;  // of the block of columns
+    has_column = column < a.value_dim;
+    stride = min(kDeltaColumns, a.value_dim - first);
+    query = std::int64_t{head / (a.value_heads / a.key_heads)} * a.key_dim;
+    const std::int64_t of_head = std::int64_t{head} * a.value_dim;
+    value = 2 * a.keys() + of_head + column;
+    state = (of_head + first) * a.key_dim + column - first;
+  }
+};
+
+// What a token brings to a warp, a token ahead.
+struct DeltaToken {
+  static constexpr int kEach = kDeltaKeyDims / 32;
+  float key[kEach], query[kEach];  // numbers lane, lane + 32, ...
+  float value = 0, alpha = 0, beta = 0;
+
+  __device__ __forceinline__ void load(const DeltaArguments& a, std::int64_t row,
+                                       const DeltaPlace& place) {
+    const float* const from = a.convolved(row);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int k = static_cast<int>(threadIdx.x) + 32 * i;
+      query[i] = k < a.key_dim ? from[place.query + k] : 0.0f;
+      key[i] = k < a.key_dim ? from[a.keys() + place.query + k] : 0.0f;
+    }
+    value = place.has_column ? from[place.value] : 0.0f;
+    alpha = a.gates_of(row)[place.head];
+    beta = a.gates_of(row)[a.value_heads + place.head];
+  }
+};
+
+// A warp for each sequence, value head and eight columns of S.
+__global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaArguments a) {
+  LEQ_BOUNDS(32);
+  LEQ_SHARED(float[kDeltaKeyDims], keys);
+  LEQ_SHARED(float[kDeltaKeyDims], queries);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const AttentionRun* run = a.batch.runs + blockIdx.x;
+  if (run->previous_run >= 0) return;
+  const DeltaPlace place(a);
+  const float* const from = state_part(a, run->state_from);
+  DeltaColumn state;
+  state.load(from != nullptr && place.has_column ? from + place.state : nullptr, a.key_dim,
+             place.stride);
+  DeltaToken next;
+  next.load(a, run->first_row, place);
+  for (;;) {
+    for (int i = 0; i < run->rows; ++i) {
+      const DeltaToken token = next;
+      const std::int64_t row = run->first_row + i;
+      __syncwarp();
+#pragma unroll
+      for (int k = 0; k < DeltaToken::kEach; ++k) {
+        keys[threadIdx.x + 32 * k] = token.key[k];
+        queries[threadIdx.x + 32 * k] = token.query[k];
+      }
+      __syncwarp();
+      if (i + 1 < run->rows) next.load(a, row + 1, place);
+      const float out = state.step(keys, queries, token.value, token.alpha, token.beta);
+      const bool writes = threadIdx.x % DeltaColumn::kLanes == 0 && place.has_column;
+      if (writes) a.convolved(row)[place.value] = out;
+    }
+    if (run->next_run < 0) break;
+    run = a.batch.runs + run->next_run;
+    next.load(a, run->first_row, place);
+  }
+  if (place.has_column) {
+    state.store(state_part(a, run->state_to) + place.state, a.key_dim, place.stride);
+  }
+}
+
+// rms_norm(o) * silu(z) of each (token, value head).
+__global__ void __launch_bounds__(kHeadThreads)
+    delta_outputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
+  LEQ_BOUNDS(kHeadThreads);
+  LEQ_DYNAMIC_SHARED(float, heads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int head = static_cast<int>(blockIdx.y * kHeadWarps + warp);
+  if (head >= a.value_heads) return;
+  const std::int64_t row = blockIdx.x, first = std::int64_t{head} * a.value_dim;
+  float* const x = heads + warp * static_cast<unsigned>(a.value_dim);
+  const float* const o = a.convolved(row) + 2 * a.keys() + first;
+  for (int c = static_cast<int>(lane); c < a.value_dim; c += 32) x[c] = o[c];
+  __syncwarp();
+  norm_head(x, a.value_dim, a.norm_eps, lane, [&](int c) { return a.norm_gain[c]; });
+  const float* const z = a.mixed.values + row * a.mixed.stride + a.channels() + first;
+  float* const out = a.out.values + row * a.out.stride + first;
+  unsigned largest = 0;
+  for (int c = static_cast<int>(lane); c < a.value_dim; c += 32) {
+    largest = max(largest, magnitude_bits(z[c]));
+    out[c] = device_silu(z[c]) * x[c];
+  }
+  if (warp_max(largest) >= 0x7f800000u && lane == 0) report_row(a.fault, row);
+}
+
+dim3 blocks(std::int64_t x, std::int64_t y) {
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y));
+}
+
+}  // namespace
+
+void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
+  if (a.batch.tokens <= 0) return;
+  const std::int64_t heads = 2 * a.key_heads + a.value_heads, runs = a.batch.run_count;
+  const auto head_bytes =
+      static_cast<std::size_t>(std::max(a.key_dim, a.value_dim)) * kHeadWarps * sizeof(float);
+  rt::run(stream,
+          {"delta_inputs", blocks(a.batch.tokens, (heads + kHeadWarps - 1) / kHeadWarps),
+           dim3(kHeadThreads), head_bytes, rt::Start::early},
+          delta_inputs, a);
+  rt::run(stream,
+          {"delta_keep", blocks(runs, (a.channels() + kKeepThreads - 1) / kKeepThreads),
+           dim3(kKeepThreads), 0, rt::Start::early},
+          delta_keep, a);
+  const std::int64_t parts = (a.value_dim + DeltaPlace::kColumns - 1) / DeltaPlace::kColumns;
+  rt::run(stream,
+          {"delta_recur", blocks(runs, a.value_heads * parts), dim3(32), 0, rt::Start::early},
+          delta_recur, a);
+  rt::run(stream,
+          {"delta_outputs", blocks(a.batch.tokens, (a.value_heads + kHeadWarps - 1) / kHeadWarps),
+           dim3(kHeadThreads), head_bytes, rt::Start::early},
+          delta_outputs, a);
+}
+
+}  // namespace leq::LEQ_GPU

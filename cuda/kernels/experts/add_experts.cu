@@ -1,0 +1,40 @@
+// The weighted sum of what a token's experts made of it.
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/experts/experts.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kThreads = 128;
+
+__global__ void __launch_bounds__(kThreads)
+    add_experts(const LEQ_GRID_CONSTANT AddExpertsArguments a) {
+  LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const std::int64_t token = blockIdx.x;
+  const std::int64_t c = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
+  if (c >= a.width) return;
+  const float* const weights = a.weights + token * a.stride;
+  float sum = a.x.values[token * a.x.stride + c];
+  for (int i = 0; i < a.active; ++i) {
+    const float y = a.products.values[(token * a.active + i) * a.products.stride + c];
+    sum = sum + weights[i] * y;
+  }
+  a.x.values[token * a.x.stride + c] = sum;
+}
+
+}  // namespace
+
+void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  rt::run(stream,
+          {"add_experts",
+           dim3(static_cast<unsigned>(a.tokens),
+                static_cast<unsigned>((a.width + kThreads - 1) / kThreads)),
+           dim3(kThreads), 0, rt::Start::early},
+          add_experts, a);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,81 @@
+// The linears of experts: int_gemv for each row, with the weights of the row's expert. All rows are
+// one launch, which a step of one token has few of.
+#include <algorithm>
+
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/experts/experts.h"
+#include "cuda/kernels/matmul/int_gemv.cuh"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr std::int64_t kMostRows = 32768;  // of a launch
+
+struct ExpertRow {
+  static constexpr bool kKnownEarly = false;  // the router writes it
+  const CodeSegment* segments;
+  std::int64_t in, out;
+
+  __device__ __forceinline__ explicit ExpertRow(const ExpertMatmul& a)
+      : out(a.first_row + blockIdx.y) {
+    const auto row = static_cast<unsigned>(out), active = static_cast<unsigned>(a.choice.active);
+    const std::int64_t token = row / active;
+    const float* const chosen = a.choice.rows + token * a.choice.stride;
+    const int expert = reinterpret_cast<const std::int32_t*>(chosen)[row % active];
+    segments = a.segments + std::int64_t{expert} * a.matmul.segment_count;
+    in = a.has_row_each ? out : token;
+  }
+  __device__ __forceinline__ const CodeSegment& segment(const IntMatmul&, int i) const {
+    return segments[i];
+  }
+  __device__ __forceinline__ std::int64_t input() const { return in; }
+  __device__ __forceinline__ std::int64_t output() const { return out; }
+};
+
+template <int bits, bool grouped>
+__global__ void __launch_bounds__(kGemvWarps * 32, 2)
+    expert_gemv(const LEQ_GRID_CONSTANT ExpertMatmul a) {
+  LEQ_BOUNDS(kGemvWarps * 32);
+  ptx::wait_for_predecessor();
+  gemv_block<bits, grouped>(a.matmul, ExpertRow(a));
+}
+
+template <int bits>
+void launch(const ExpertMatmul& a, rt::Stream& stream) {
+  const IntMatmul& matmul = a.matmul;
+  const bool paired = matmul.finish == Finish::swiglu;
+  const bool grouped = matmul.segments[0].weight.group > 0 || matmul.x.group > 0;
+  const int warps = gemv_warps<bits>(matmul.segments[0].rows, paired);
+  auto* kernel = expert_gemv<bits, true>;
+  // Codes below 8 bits have groups always.
+  if constexpr (bits == 8) {
+    if (!grouped) kernel = expert_gemv<8, false>;
+  }
+  ExpertMatmul part = a;
+  for (; part.first_row < a.rows; part.first_row += kMostRows) {
+    const std::int64_t rows = std::min(a.rows - part.first_row, kMostRows);
+    rt::run(stream,
+            {"expert_gemv",
+             dim3(static_cast<unsigned>(warps / kGemvWarps), static_cast<unsigned>(rows)),
+             dim3(kGemvWarps * 32), grouped ? kGemvWarps * sizeof(WaitingGroups<bits>) : 0,
+             rt::Start::early},
+            kernel, part);
+  }
+}
+
+}  // namespace
+
+void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
+  switch (a.matmul.segments[0].weight.bits) {
+    case 2:
+      return launch<2>(a, stream);
+    case 3:
+      return launch<3>(a, stream);
+    case 4:
+      return launch<4>(a, stream);
+    default:
+      return launch<8>(a, stream);
+  }
+}
+
+}  // namespace leq::LEQ_GPU

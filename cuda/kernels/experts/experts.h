@@ -1,0 +1,56 @@
+// Experts on the device: the router's choice, their linears over the rows that go to them, and the
+// weighted sum. T tokens, E experts, k chosen for each token, R = T k rows: row t k + i is token t
+// for its expert number i in ascending order, so that the host need not know what was chosen.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+// What the router chose, in the place of its logits: [T][stride] k numbers of experts, ascending,
+// then their k weights.
+struct ExpertChoice {
+  float* rows = nullptr;
+  std::int64_t stride = 0;
+  int active = 0;  // k
+};
+
+inline constexpr int kMostExperts = 1024;
+
+// softmax(logits), the k largest, of equals the lower number; weights are p, or p divided by the
+// sum of the chosen (docs/numerics.md). A row that is not finite is reported.
+struct RouteArguments {
+  ExpertChoice rows;  // logits [T][E], overwritten
+  std::int64_t tokens = 0;
+  int experts = 0;  // E <= kMostExperts, 2 k <= stride
+  bool normalized = false;
+  Fault fault;
+};
+void launch_route(const RouteArguments& a, rt::Stream& stream);
+// One expert of all rows: weights [T] = sigmoid(logit), in place.
+void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
+                             rt::Stream& stream);
+
+// out [R] = the linear of each row's expert.
+struct ExpertMatmul {
+  IntMatmul matmul;                       // shapes and formats of all; x and out
+  const CodeSegment* segments = nullptr;  // [E][matmul.segment_count]
+  ExpertChoice choice;
+  std::int64_t rows = 0;       // R
+  bool has_row_each = false;   // x has R rows; else T
+  std::int64_t first_row = 0;  // of a launch
+};
+void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
+
+// x [T][W] += weight * products [T k][W], one after the other. `weights`: of token 0, in rows of
+// `stride`.
+struct AddExpertsArguments {
+  FloatRows x, products;
+  const float* weights = nullptr;
+  std::int64_t stride = 0;
+  std::int64_t tokens = 0, width = 0;
+  int active = 0;  // k
+};
+void launch_add_experts(const AddExpertsArguments& a, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

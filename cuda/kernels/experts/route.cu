@@ -1,0 +1,137 @@
+// The router: a warp for each token.
+#include <cmath>
+
+#include "cuda/intrinsics/float_math.cuh"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/experts/experts.h"
+#include "cuda/kernels/rows/quantize.cuh"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kThreads = 32;
+
+struct Candidate {
+  float p = -1;
+  int expert = kMostExperts;
+
+  __device__ bool before(const Candidate& other) const {
+    return p > other.p || (p == other.p && expert < other.expert);
+  }
+};
+
+// The best of all lanes, in every lane.
+__device__ Candidate warp_best(Candidate best) {
+  for (int step = 16; step > 0; step /= 2) {
+    const Candidate other = {__shfl_xor_sync(kEveryLane, best.p, step),
+                             __shfl_xor_sync(kEveryLane, best.expert, step)};
+    if (other.before(best)) best = other;
+  }
+  return best;
+}
+
+// p becomes softmax(p); sums ascend, in every lane the same one.
+__device__ void softmax(float* p, int experts, int lane) {
+  float largest = -INFINITY;
+  for (int e = lane; e < experts; e += 32) largest = fmaxf(largest, p[e]);
+  largest = warp_max(largest);
+  __syncwarp();
+  for (int e = lane; e < experts; e += 32) p[e] = device_exp(p[e] - largest);
+  __syncwarp();
+  float sum = 0;
+  for (int e = 0; e < experts; ++e) sum += p[e];
+  __syncwarp();
+  for (int e = lane; e < experts; e += 32) p[e] = p[e] / sum;
+  __syncwarp();
+}
+
+// Bit i of a lane: expert 32 i + lane is one of the k largest.
+__device__ unsigned choose(const float* p, int experts, int active, int lane) {
+  unsigned taken = 0;
+  for (int round = 0; round < active; ++round) {
+    Candidate best;
+    for (int e = lane; e < experts; e += 32) {
+      const Candidate one = {p[e], e};
+      if ((taken >> e / 32 & 1u) == 0 && one.before(best)) best = one;
+    }
+    best = warp_best(best);
+    if (best.expert % 32 == lane) taken |= 1u << best.expert / 32;
+  }
+  return taken;
+}
+
+// Shared memory: p [E], then what was chosen [k].
+__global__ void __launch_bounds__(kThreads) route_rows(const LEQ_GRID_CONSTANT RouteArguments a) {
+  LEQ_BOUNDS(kThreads);
+  LEQ_DYNAMIC_SHARED(float, p);
+  float* const chosen = p + a.experts;
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const int lane = static_cast<int>(threadIdx.x), active = a.rows.active;
+  float* const row = a.rows.rows + static_cast<std::int64_t>(blockIdx.x) * a.rows.stride;
+  auto* const ids = reinterpret_cast<std::int32_t*>(row);
+  float* const weights = row + active;
+  unsigned largest = 0;
+  for (int e = lane; e < a.experts; e += 32) {
+    p[e] = row[e];
+    largest = max(largest, magnitude_bits(p[e]));
+  }
+  __syncwarp();
+  if (warp_max(largest) >= 0x7f800000u) {
+    if (lane == 0) report_row(a.fault, blockIdx.x);
+    // What follows reads some expert.
+    for (int i = lane; i < active; i += 32) ids[i] = i;
+    return;
+  }
+  softmax(p, a.experts, lane);
+  const unsigned taken = choose(p, a.experts, active, lane);
+  int count = 0;
+  for (int i = 0; 32 * i < a.experts; ++i) {
+    const bool own = (taken >> i & 1u) != 0;
+    const unsigned all = __ballot_sync(kEveryLane, own);
+    const int at = count + __popc(all & ((1u << lane) - 1u));
+    if (own) {
+      ids[at] = 32 * i + lane;
+      chosen[at] = p[32 * i + lane];
+    }
+    count += __popc(all);
+  }
+  __syncwarp();
+  float sum = 0;
+  for (int i = 0; i < active; ++i) sum += chosen[i];
+  for (int i = lane; i < active; i += 32) weights[i] = a.normalized ? chosen[i] / sum : chosen[i];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    route_by_sigmoid(FloatRows logits, std::int64_t tokens, Fault fault) {
+  LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const std::int64_t token = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (token >= tokens) return;
+  float& logit = logits.values[token * logits.stride];
+  if (magnitude_bits(logit) >= 0x7f800000u) report_row(fault, token);
+  logit = 1.0f / (1.0f + device_exp(-logit));
+}
+
+}  // namespace
+
+void launch_route(const RouteArguments& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  rt::run(stream,
+          {"route_rows", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads),
+           static_cast<std::size_t>(a.experts + a.rows.active) * sizeof(float), rt::Start::early},
+          route_rows, a);
+}
+
+void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
+                             rt::Stream& stream) {
+  if (tokens <= 0) return;
+  rt::run(stream,
+          {"route_by_sigmoid", dim3(static_cast<unsigned>((tokens + kThreads - 1) / kThreads)),
+           dim3(kThreads), 0, rt::Start::early},
+          route_by_sigmoid, logits, tokens, fault);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,44 @@
+// The k types of GGUF on the device (tensor/super_blocks.h): codes of 4, 5 or 6 bits under scales
+// of scales, in the order of the file's panels.
+#pragma once
+
+#include "cuda/kernels/launch.h"
+
+namespace leq::LEQ_GPU {
+
+struct SuperWeight {
+  const std::uint8_t* codes = nullptr;    // the low four bits of each, panels of 64 rows
+  const std::uint8_t* high = nullptr;     // 5 and 6 bits: the rest
+  const std::uint16_t* supers = nullptr;  // f16 [Np/64][ceil(Kp/256)][2 or 1][64]
+  const std::uint8_t* subs = nullptr;     // [Np/64][Kp/32][2][64]; 6 bits: [Np/64][Kp/16][64]
+  int bits = 4;
+};
+struct SuperSegment {
+  SuperWeight weight;
+  const float* bias = nullptr;  // [rows] or null
+  std::int64_t rows = 0;
+};
+
+// int8 activations x such weights, in the order of docs/numerics.md. All segments have equal bits.
+struct SuperMatmul {
+  SuperSegment segments[kMostSegments];
+  int segment_count = 0;
+  std::int64_t tokens = 0, columns = 0;  // T, K
+  CodeRows x;                            // its sums are not read
+  Finish finish = Finish::store;
+  FloatRows out;
+};
+void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
+
+// x[t] = table[ids[t]] as f32; ids as in EmbedArguments.
+struct SuperEmbedArguments {
+  SuperWeight table;
+  std::int64_t width = 0;
+  const std::int32_t* ids = nullptr;
+  const std::int32_t* drawn = nullptr;
+  std::int64_t tokens = 0;
+  FloatRows x;
+};
+void launch_super_embed(const SuperEmbedArguments& a, rt::Stream& stream);
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,251 @@
+// Tokens times weights of a k type by dp4a: a lane has a row, the warps of a block take spans of
+// columns in turn, and one thread for each output adds the spans in ascending order.
+#include <algorithm>
+
+#include "backend/sample.h"
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/matmul/matmul_finish.cuh"
+#include "cuda/kernels/matmul/super.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kPanel = 64;  // rows
+constexpr std::uint32_t kOnes = 0x01010101u;
+
+// Spans that may wait to be added.
+template <int tokens>
+constexpr int kRound = tokens == 1 ? 64 : 16;
+
+// Columns of a span's superblock that one sub-scale has.
+template <int bits>
+constexpr int kSubColumns = bits == 6 ? 16 : 32;
+
+// What a span brings to an output: the sum of s * (codes times inputs), and of m * inputs.
+struct SpanSums {
+  int products, inputs;
+};
+
+// One row of a weight.
+template <int bits>
+struct SuperRow {
+  static constexpr int kSupers = bits == 6 ? 1 : 2, kHighBits = bits - 4;
+  const std::uint8_t* codes;
+  const std::uint8_t* high;
+  const std::uint16_t* supers;
+  const std::uint8_t* subs;
+
+  __device__ __forceinline__ SuperRow(const SuperWeight& w, std::int64_t row,
+                                      std::int64_t columns) {
+    const std::int64_t panel = row / kPanel, r = row % kPanel;
+    codes = w.codes + panel * columns * (kPanel / 2) + r * 4;
+    high = w.high + panel * columns * kPanel * kHighBits / 8 + r * 4;
+    supers = w.supers + panel * ((columns + 255) / 256) * kSupers * kPanel + r;
+    subs = w.subs + panel * (columns / kSubColumns<bits>)*(bits == 6 ? 1 : 2) * kPanel + r;
+  }
+
+  // Codes of columns k ... k + 3, k a multiple of 4.
+  __device__ __forceinline__ std::uint32_t quad(int k) const {
+    const int q = k / 4;
+    const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(codes + q / 2 * 256);
+    std::uint32_t quad = low >> q % 2 * 4 & 0x0f0f0f0fu;
+    if constexpr (kHighBits > 0) {
+      constexpr int kQuads = 8 / kHighBits;
+      constexpr std::uint32_t kMask = ((1u << kHighBits) - 1u) * kOnes;
+      const std::uint32_t word = *reinterpret_cast<const std::uint32_t*>(high + q / kQuads * 256);
+      quad |= (word >> q % kQuads * kHighBits & kMask) << 4;
+    }
+    return quad;
+  }
+  __device__ __forceinline__ int scale(int k) const {
+    const std::uint8_t byte = subs[k / kSubColumns<bits> * (bits == 6 ? 1 : 2) * kPanel];
+    return bits == 6 ? static_cast<std::int8_t>(byte) : byte;
+  }
+  __device__ __forceinline__ int minimum(int k) const {
+    return bits == 6 ? 0 : subs[(k / 32 * 2 + 1) * kPanel];
+  }
+  __device__ __forceinline__ float super(int k, int which) const {
+    return ptx::f16_to_f32(supers[(k / 256 * kSupers + which) * kPanel]);
+  }
+};
+
+// Where each token's codes begin; past the last token that one again.
+template <int tokens>
+__device__ __forceinline__ const std::int8_t* inputs_of(const SuperMatmul& a, std::int64_t token) {
+  return a.x.codes + min(token, a.tokens - 1) * a.x.code_stride;
+}
+
+// Columns [first, last) of one row and some tokens.
+template <int bits, int tokens>
+__device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<bits>& row,
+                                          std::int64_t token, int first, int last,
+                                          SpanSums (&sums)[tokens]) {
+#pragma unroll
+  for (int t = 0; t < tokens; ++t) sums[t] = {0, 0};
+  for (int k = first; k < last; k += kSubColumns<bits>) {
+    int products[tokens] = {}, inputs[tokens] = {};
+#pragma unroll
+    for (int i = 0; i < kSubColumns<bits>; i += 4) {
+      const std::uint32_t codes = row.quad(k + i);
+#pragma unroll
+      for (int t = 0; t < tokens; ++t) {
+        const auto x =
+            *reinterpret_cast<const std::uint32_t*>(inputs_of<tokens>(a, token + t) + k + i);
+        products[t] = ptx::dp4a_u8s8(codes, x, products[t]);
+        inputs[t] = ptx::dp4a_u8s8(kOnes, x, inputs[t]);
+      }
+    }
+    const int scale = row.scale(k), minimum = row.minimum(k);
+#pragma unroll
+    for (int t = 0; t < tokens; ++t) {
+      sums[t].products += scale * (products[t] - (bits == 6 ? 32 * inputs[t] : 0));
+      sums[t].inputs += minimum * inputs[t];
+    }
+  }
+}
+
+// The rows of a block: 32 of one segment, with swiglu of gate and the same of up.
+struct SuperBlock {
+  int segment = 0;
+  std::int64_t row = 0, column = 0;  // the lane's, and where it goes
+
+  __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
+    std::int64_t block = blockIdx.x;
+    while (a.finish != Finish::swiglu && segment + 1 < a.segment_count) {
+      const std::int64_t blocks = (a.segments[segment].rows + 31) / 32;
+      if (block < blocks) break;
+      block -= blocks;
+      column += a.segments[segment].rows;
+      ++segment;
+    }
+    row = block * 32 + threadIdx.x % 32;
+    column += row;
+  }
+};
+
+// y of the row and of token `threadIdx.x / 32` of the block, in the threads that have one.
+template <int bits, int tokens>
+__device__ float multiply_rows(const SuperMatmul& a, const SuperSegment& segment, std::int64_t at,
+                               std::int64_t token, SpanSums* waiting) {
+  const std::int64_t padded = round_up_to(a.columns, 128);
+  const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
+  const int span = a.x.group > 0 ? a.x.group : 128, columns = static_cast<int>(padded);
+  const int spans = static_cast<int>((a.columns + span - 1) >> group_shift(span));
+  const SuperRow<bits> row(segment.weight, at, padded);
+  const float* const scales = a.x.scales + min(token + warp, a.tokens - 1) * a.x.scale_stride;
+  float f = 0;
+  for (int first = 0; first < spans; first += kRound<tokens>) {
+    const int last = min(first + kRound<tokens>, spans);
+    for (int s = first + warp; s < last; s += kWarps) {
+      SpanSums sums[tokens];
+      span_sums<bits, tokens>(a, row, token, s * span, min((s + 1) * span, columns), sums);
+#pragma unroll
+      for (int t = 0; t < tokens; ++t) waiting[((s - first) * tokens + t) * 32 + lane] = sums[t];
+    }
+    __syncthreads();
+    for (int s = first; s < last && warp < tokens; ++s) {
+      const SpanSums sums = waiting[((s - first) * tokens + warp) * 32 + lane];
+      const float by_token = scales[a.x.group > 0 ? s : 0];
+      const int k = s * span;
+      f = fmaf(static_cast<float>(sums.products), row.super(k, 0) * by_token, f);
+      if constexpr (bits != 6) {
+        f = fmaf(-static_cast<float>(sums.inputs), row.super(k, 1) * by_token, f);
+      }
+    }
+    __syncthreads();
+  }
+  return segment.bias != nullptr && at < segment.rows ? f + segment.bias[at] : f;
+}
+
+template <int bits, int tokens>
+__global__ void __launch_bounds__(kThreads, 2) super_gemv(const LEQ_GRID_CONSTANT SuperMatmul a) {
+  LEQ_BOUNDS(kThreads);
+  LEQ_DYNAMIC_SHARED(SpanSums, waiting);
+  ptx::wait_for_predecessor();
+  const SuperBlock block(a);
+  const std::int64_t first = std::int64_t{blockIdx.y} * tokens, token = first + threadIdx.x / 32;
+  const SuperSegment& segment = a.segments[block.segment];
+  const float y = multiply_rows<bits, tokens>(a, segment, block.row, first, waiting);
+  float up = 0;
+  if (a.finish == Finish::swiglu) {
+    up = multiply_rows<bits, tokens>(a, a.segments[1], block.row, first, waiting);
+  }
+  ptx::let_successor_start();
+  if (threadIdx.x / 32 >= tokens || token >= a.tokens || block.row >= segment.rows) return;
+  finish(a.finish, a.out, token, block.column, y, up);
+}
+
+template <int bits, int tokens>
+void launch(const SuperMatmul& a, rt::Stream& stream) {
+  std::int64_t blocks = 0;
+  for (int i = 0; i < (a.finish == Finish::swiglu ? 1 : a.segment_count); ++i) {
+    blocks += (a.segments[i].rows + 31) / 32;
+  }
+  const std::int64_t groups = (a.tokens + tokens - 1) / tokens;
+  rt::run(stream,
+          {"super_gemv", dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(groups)),
+           dim3(kThreads), kRound<tokens> * tokens * 32 * sizeof(SpanSums), rt::Start::early},
+          super_gemv<bits, tokens>, a);
+}
+
+template <int bits>
+void launch_bits(const SuperMatmul& a, rt::Stream& stream) {
+  if (a.tokens == 1) return launch<bits, 1>(a, stream);
+  launch<bits, 4>(a, stream);
+}
+
+template <int bits>
+__device__ float super_number(const SuperWeight& w, std::int64_t row, int k, std::int64_t columns) {
+  const SuperRow<bits> of(w, row, columns);
+  const int code = static_cast<int>(of.quad(k & -4) >> k % 4 * 8 & 0xffu);
+  const float scale = of.super(k, 0) * static_cast<float>(of.scale(k));
+  if constexpr (bits == 6) return scale * static_cast<float>(code - 32);
+  return scale * static_cast<float>(code) - of.super(k, 1) * static_cast<float>(of.minimum(k));
+}
+
+__global__ void __launch_bounds__(kThreads)
+    super_embed(const LEQ_GRID_CONSTANT SuperEmbedArguments a) {
+  LEQ_BOUNDS(kThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const std::int64_t token = blockIdx.x, columns = round_up_to(a.width, 128);
+  const std::int32_t id = a.ids[token];
+  const std::int64_t row = is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;
+  for (int k = static_cast<int>(threadIdx.x); k < a.width; k += kThreads) {
+    float value;
+    if (a.table.bits == 4) {
+      value = super_number<4>(a.table, row, k, columns);
+    } else if (a.table.bits == 5) {
+      value = super_number<5>(a.table, row, k, columns);
+    } else {
+      value = super_number<6>(a.table, row, k, columns);
+    }
+    a.x.values[token * a.x.stride + k] = value;
+  }
+}
+
+}  // namespace
+
+void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  switch (a.segments[0].weight.bits) {
+    case 4:
+      return launch_bits<4>(a, stream);
+    case 5:
+      return launch_bits<5>(a, stream);
+    default:
+      return launch_bits<6>(a, stream);
+  }
+}
+
+void launch_super_embed(const SuperEmbedArguments& a, rt::Stream& stream) {
+  if (a.tokens <= 0) return;
+  rt::run(
+      stream,
+      {"super_embed", dim3(static_cast<unsigned>(a.tokens)), dim3(kThreads), 0, rt::Start::early},
+      super_embed, a);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,83 @@
+#include "convert/gguf_conversion.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "base/version.h"
+#include "convert/import.h"
+#include "format/gguf_source.h"
+
+namespace leq {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMemoryFolder = "/dev/shm";
+
+// Writes the conversion of `gguf` to `output`, complete or not at all.
+void convert(const fs::path& gguf, const fs::path& output, const ConversionEvents& events) {
+  const ImportedModel model = import_checkpoint(gguf);
+  CheckpointOptions checkpoint;
+  checkpoint.stop = events.stop;
+  keep_types(model, checkpoint);
+  quantize_imported(model, output, checkpoint, events.progress);
+}
+
+}  // namespace
+
+fs::path conversion_cache() {
+  const auto folder = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value == nullptr ? "" : value);
+  };
+  if (const fs::path cache = folder("XDG_CACHE_HOME"); cache.is_absolute()) return cache / "leq";
+  const fs::path home = folder("HOME");
+  require(home.is_absolute(), ErrorKind::io,
+          "a GGUF file is converted into a cache folder: set XDG_CACHE_HOME or HOME, or use ",
+          Setting{"cache"});
+  return home / ".cache" / "leq";
+}
+
+std::string conversion_name(const fs::path& gguf) {
+  const GgufSource source(gguf);
+  std::string identity = kVersion;
+  for (const fs::path& part : source.paths()) {
+    std::error_code error;
+    identity += '\n' + fs::canonical(part, error).string() + '\n' +
+                std::to_string(fs::file_size(part, error)) + '\n' +
+                std::to_string(fs::last_write_time(part, error).time_since_epoch().count());
+  }
+  return gguf.stem().string() + "-" + sha256_hex(identity).substr(0, 16) + ".leq";
+}
+
+fs::path convert_in_cache(const fs::path& gguf, const fs::path& cache,
+                          const ConversionEvents& events) {
+  const fs::path file = cache / conversion_name(gguf);
+  if (file_exists(file)) return file;
+  std::error_code error;
+  fs::create_directories(cache, error);
+  require(!error, ErrorKind::io, cache.string(), ": cannot be made (", error.message(),
+          "); set XDG_CACHE_HOME to another folder, or use ", Setting{"cache"});
+  events.begin(file);
+  convert(gguf, file, events);
+  return file;
+}
+
+NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& events) {
+  std::error_code none;
+  const fs::path folder =
+      fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
+  static std::atomic<int> count = 0;  // threads may convert one file at once
+  const fs::path file = folder / ("leq-" + std::to_string(::getpid()) + "-" +
+                                  std::to_string(++count) + "-" + conversion_name(gguf));
+  convert(gguf, file, events);
+  return NamelessFile(file);
+}
+
+}  // namespace leq

@@ -1,0 +1,21 @@
+// Keys of config.json that Muse Glimmer alone has.
+#pragma once
+
+#include <string_view>
+
+#include "base/json.h"
+#include "model/model_config.h"
+#include "models/family.h"
+
+namespace leq {
+
+// post_norm_eps, output_multiplier and final_logit_softcapping, and from layer_rope_theta which
+// layers have RoPE. `config` has its layers and rope_theta. Does nothing for other families.
+void read_muse(const Json& json, const Family& family, std::string_view source,
+               ModelConfig& config);
+
+// The family with the factor of a checkpoint's queries (qk_scale_factor) as the gain of its q
+// norms.
+Family with_query_gain(const Family& family, const Json& json, std::string_view source);
+
+}  // namespace leq

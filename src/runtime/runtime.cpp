@@ -1,0 +1,193 @@
+#include "runtime/runtime.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "comm/mpi_ranks.h"
+#include "engine/draft_model.h"
+#include "model/memory_fit.h"
+#include "model/sharding.h"
+#include "runtime/ranks.h"
+#include "runtime/run_limits.h"
+
+namespace leq {
+namespace {
+
+// The leader reports an error, and its end ends all processes; a follower reports its own only
+// where the leader does not.
+constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
+
+[[noreturn]] void follow_process(const Runtime& runtime, const RunLimits& limits) {
+  try {
+    follow(*runtime.model, *runtime.backend, limits, *runtime.processes);
+  } catch (const Error&) {
+    std::this_thread::sleep_for(kTimeForTheLeader);
+    throw;
+  }
+  throw FollowerDone();
+}
+
+MemoryPlan plan_of(const Model& model, const RunLimits& limits, const Layout& layout) {
+  return MemoryPlanner(model, layout).plan(limits);
+}
+
+// Of a draft model beside a model with these limits; null: of the model's own head.
+std::uint64_t draft_bytes(const Model& model, const Model* draft, const RunLimits& limits,
+                          const Layout& layout) {
+  if (draft == nullptr) return plan_mtp(model, limits, layout).total();
+  return plan_of(*draft, draft_limits(limits, draft->config()), layout).total();
+}
+
+// As fit_limits, with room for the draft model.
+FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
+                      Backend& backend) {
+  const RunLimits whole = resolve_limits(wanted, model.config());
+  std::optional<DeviceRoom> room = backend.memory().room();
+  if (!room) return {whole, ""};
+  const std::uint64_t taken = draft_bytes(model, draft, whole, backend.layout());
+  room->bytes -= std::min(room->bytes, taken);
+  try {
+    return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
+  } catch (const Error& error) {
+    const std::string bytes = human_bytes(taken);
+    if (draft == nullptr) {
+      fail(error.kind(), error.marked(), "; its head of multi-token prediction takes ", bytes,
+           " more");
+    }
+    fail(error.kind(), error.marked(), "; ", Setting{"draft_model"}, ": the draft model takes ",
+         bytes, " more");
+  }
+}
+
+// `draft_bytes`: of a draft model's file.
+LoadOptions load_options(const RuntimeOptions& options, Backend& backend,
+                         std::uint64_t draft_bytes) {
+  LoadOptions load = options.load;
+  if (load.mode != LoadMode::automatic) return load;
+  if (backend.memory().room()) {
+    load.mode = LoadMode::map;  // read once, on the way to the device
+    return load;
+  }
+  const Model header(options.file, {.mode = LoadMode::map});
+  const MemoryPlan plan =
+      plan_of(header, resolve_limits(options.limits(header), header.config()), backend.layout());
+  load.memory_needed_beside = plan.kv_bytes + plan.state_bytes + plan.scratch_bytes + draft_bytes;
+  return load;
+}
+
+using Backends = std::vector<std::unique_ptr<Backend>>;
+
+FittedLimits fitted(const RuntimeOptions& options, const Runtime& runtime,
+                    const Backends& followers) {
+  const Model& model = *runtime.model;
+  const RunLimits wanted = options.limits(model);
+  if (runtime.draft_model || (options.ranks == 1 && options.drafts_by_mtp(model))) {
+    return fit_both(wanted, model, runtime.draft_model.get(), *runtime.backend);
+  }
+  if (const Communicator* own = runtime.processes.get()) {
+    return fit_limits(wanted, model, *runtime.backend,
+                      place_of(model.config(), own->rank(), own->size()));
+  }
+  std::vector<Backend*> all = {runtime.backend.get()};
+  for (const auto& follower : followers) all.push_back(follower.get());
+  return fit_limits(wanted, model, all);
+}
+
+// Backends of this process: its own, and those of ranks that are threads.
+Backends make_backends(const RuntimeOptions& options, Runtime& runtime) {
+  const bool is_process = runtime.processes != nullptr;
+  DeviceOptions own = options.device, all = options.device;
+  all.threads = runtime.threads;
+  own.threads = is_process ? runtime.threads : threads_of_rank(runtime.threads, 0, options.ranks);
+  runtime.backend = rank_backend(own, is_process ? mpi_local_rank() : 0, options.ranks);
+  runtime.backend->record_steps(options.record_steps);
+  if (is_process) return {};
+  return follower_backends(all, options.ranks, options.record_steps);
+}
+
+void load_models(const RuntimeOptions& options, Runtime& runtime) {
+  std::uint64_t draft_bytes = 0;
+  if (options.draft) {
+    runtime.draft_model = std::make_unique<Model>(*options.draft, LoadOptions{});
+    draft_bytes = runtime.draft_model->file().file_bytes();
+  }
+  runtime.model = options.model;
+  if (runtime.model == nullptr) {
+    runtime.model = std::make_shared<const Model>(
+        options.file, load_options(options, *runtime.backend, draft_bytes));
+  }
+  if (!options.draft) return;
+  require_same_vocabulary(runtime.model->tokenizer(), runtime.model->file().name(),
+                          runtime.draft_model->tokenizer(), runtime.draft_model->file().name());
+}
+
+void make_session(const RuntimeOptions& options, const RunLimits& limits, Backends followers,
+                  Runtime& runtime) {
+  const Model& model = *runtime.model;
+  if (!followers.empty()) {
+    runtime.followers = std::make_unique<ThreadFollowers>(
+        model, std::move(followers), limits, thread_rank_options(runtime.threads, options.ranks));
+  }
+  Communicator& ranks = runtime.processes != nullptr   ? *runtime.processes
+                        : runtime.followers != nullptr ? runtime.followers->leader()
+                                                       : one_rank();
+  runtime.session = std::make_unique<Session>(model, *runtime.backend, limits, ranks);
+  if (runtime.draft_model) {
+    runtime.draft_session =
+        std::make_unique<Session>(*runtime.draft_model, *runtime.backend,
+                                  draft_limits(limits, runtime.draft_model->config()));
+  } else if (options.drafts_by_mtp(model)) {
+    runtime.draft_session =
+        make_mtp_session(model, *runtime.backend, draft_limits(limits, *model.mtp()));
+  }
+}
+
+void open(const RuntimeOptions& options, Runtime& runtime) {
+  Backends followers = make_backends(options, runtime);
+  load_models(options, runtime);
+  FittedLimits fit = fitted(options, runtime, followers);
+  runtime.note = std::move(fit.note);
+  if (const std::string beyond = beyond_evidence(*runtime.model, fit.limits); !beyond.empty()) {
+    runtime.note += (runtime.note.empty() ? "" : "\n") + beyond;
+  }
+  if (runtime.processes != nullptr && !runtime.processes->leads()) {
+    follow_process(runtime, fit.limits);
+  }
+  make_session(options, fit.limits, std::move(followers), runtime);
+}
+
+}  // namespace
+
+Runtime open_runtime(const RuntimeOptions& options) {
+  Runtime runtime;
+  runtime.threads = threads_for(options.device.threads, options.device.numa);
+  if (ranks_are_processes(options.ranks, options.device.device)) {
+    runtime.processes = make_mpi_rank({});
+  }
+  try {
+    open(options, runtime);
+  } catch (const Error& error) {
+    if (runtime.processes == nullptr) throw;
+    throw runtime.processes->abort(rank_error(*runtime.processes, error));
+  }
+  return runtime;
+}
+
+RuntimePlan plan_runtime(const Model& model, const RunLimits& wanted, const DeviceOptions& device,
+                         std::optional<std::uint64_t> most) {
+  DeviceOptions own = device;
+  own.threads = threads_for(device.threads, device.numa);
+  const auto layout = make_layout(own);
+  const RunLimits limits =
+      !most || device.device == "cpu"
+          ? resolve_limits(wanted, model.config())
+          : MemoryPlanner(model, *layout).fit(wanted, DeviceRoom{*most}, device.device).limits;
+  return {limits, plan_of(model, limits, *layout)};
+}
+
+}  // namespace leq

@@ -1,0 +1,349 @@
+// Hybrids, experts and Ministral 3 in GGUF: seeded checkpoints written as llama.cpp's converter
+// writes them compute what transformers computes with the checkpoint.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "convert/gguf_import.h"
+#include "convert/gguf_models.h"
+#include "convert/hf_import.h"
+#include "reference/family_golden.h"
+#include "reference/random_checkpoint.h"
+
+namespace leq {
+namespace {
+
+using test::GgufWriter;
+
+struct Written {
+  std::string arch;
+  bool tiled = false;       // value heads in turns of their key heads
+  bool fused = false;       // gate and up of all experts in one tensor
+  bool joined = false;      // b and a in one tensor
+  bool pairs = false;       // q and k in rotary pairs
+  std::int64_t drafts = 0;  // layers that guess ahead
+  test::WriteAs as = test::WriteAs::f32;
+};
+
+// llama.cpp's names of what leq's layers hold, written by hand.
+const std::map<std::string, std::string> kNames = {{"attention_norm", "attn_norm.weight"},
+                                                   {"delta_in_norm", "attn_norm.weight"},
+                                                   {"k", "attn_k.weight"},
+                                                   {"v", "attn_v.weight"},
+                                                   {"q_norm", "attn_q_norm.weight"},
+                                                   {"k_norm", "attn_k_norm.weight"},
+                                                   {"o", "attn_output.weight"},
+                                                   {"delta_qkv", "attn_qkv.weight"},
+                                                   {"delta_z", "attn_gate.weight"},
+                                                   {"delta_b", "ssm_beta.weight"},
+                                                   {"delta_a", "ssm_alpha.weight"},
+                                                   {"delta_conv", "ssm_conv1d.weight"},
+                                                   {"delta_a_log", "ssm_a"},
+                                                   {"delta_dt_bias", "ssm_dt.bias"},
+                                                   {"delta_norm", "ssm_norm.weight"},
+                                                   {"delta_out", "ssm_out.weight"},
+                                                   {"router", "ffn_gate_inp.weight"},
+                                                   {"shared_gate", "ffn_gate_inp_shexp.weight"},
+                                                   {"shared.gate", "ffn_gate_shexp.weight"},
+                                                   {"shared.up", "ffn_up_shexp.weight"},
+                                                   {"shared.down", "ffn_down_shexp.weight"},
+                                                   {"gate", "ffn_gate.weight"},
+                                                   {"up", "ffn_up.weight"},
+                                                   {"down", "ffn_down.weight"}};
+
+class Converter {
+ public:
+  Converter(const ImportedModel& model, const Written& how) : model_(model), how_(how) {
+    for (const TensorInput& tensor : model.tensors) tensors_[tensor.name] = test::rows_of(tensor);
+  }
+
+  std::string bytes() {
+    add_keys();
+    test::add_letters(writer_);
+    put("token_embd.weight", tensors_.at("token_embedding"));
+    put("output_norm.weight", tensors_.at("final_norm"));
+    if (!model_.config.tied) put("output.weight", tensors_.at("head"));
+    for (std::int64_t layer = 0; layer < model_.config.layer_count(); ++layer) add_layer(layer);
+    for (std::int64_t i = 0; i < how_.drafts; ++i) {
+      const std::string at = "blk." + std::to_string(model_.config.layer_count() + i) + ".";
+      put(at + "attn_k.weight", tensors_.at("token_embedding"));
+      put(at + "nextn.eh_proj.weight", tensors_.at("token_embedding"));
+    }
+    return writer_.bytes();
+  }
+
+ private:
+  void u32(const std::string& key, std::int64_t value) {
+    writer_.u32(how_.arch + "." + key, static_cast<std::uint32_t>(value));
+  }
+
+  void add_keys() {
+    const ModelConfig& config = model_.config;
+    ModelConfig written = config;
+    written.layers.resize(config.layers.size() + static_cast<std::size_t>(how_.drafts));
+    test::add_config(writer_, written, how_.arch);
+    if (how_.drafts > 0) u32("nextn_predict_layers", how_.drafts);
+    u32("rope.dimension_count", config.rope_dims());
+    const ExpertsMlpConfig* experts = config.layer(0).experts_mlp();
+    if (experts != nullptr && experts->shared_hidden > 0) {
+      u32("expert_shared_feed_forward_length", experts->shared_hidden);
+    }
+    if (const DeltaNetConfig* delta = config.delta_net()) {
+      u32("ssm.conv_kernel", delta->conv_taps);
+      u32("ssm.state_size", delta->key_dim);
+      u32("ssm.group_count", delta->key_heads);
+      u32("ssm.time_step_rank", delta->value_heads);
+      u32("ssm.inner_size", delta->values());
+      u32("full_attention_interval", 4);
+    }
+    if (config.rope_scaling.kind != RopeScalingKind::yarn) return;
+    const std::string rope = how_.arch + ".rope.scaling.";
+    writer_.text(rope + "type", "yarn");
+    writer_.f32(rope + "factor", static_cast<float>(config.rope_scaling.factor));
+    u32("rope.scaling.original_context_length", config.rope_scaling.original_context);
+    writer_.f32(rope + "yarn_beta_fast", static_cast<float>(config.rope_scaling.beta_fast));
+    writer_.f32(rope + "yarn_beta_slow", static_cast<float>(config.rope_scaling.beta_slow));
+    writer_.f32(rope + "yarn_log_multiplier",
+                static_cast<float>(config.rope_scaling.mscale_all_dim));
+    writer_.f32(how_.arch + ".attention.temperature_scale",
+                static_cast<float>(config.temperature().beta));
+  }
+
+  void put(const std::string& name, const test::Rows& rows) {
+    std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.columns),
+                                       static_cast<std::uint64_t>(rows.rows)};
+    if (rows.columns == 1) dims.erase(dims.begin());
+    if (rows.rows == 1) dims = {static_cast<std::uint64_t>(rows.columns)};  // converters squeeze
+    put(name, dims, rows.values);
+  }
+  void put(const std::string& name, const std::vector<std::uint64_t>& dims,
+           const std::vector<float>& values) {
+    const bool coded = how_.as == test::WriteAs::q8_0 && dims.size() >= 2 && dims[0] % 32 == 0 &&
+                       name.find("ssm_conv1d") == std::string::npos;
+    if (coded) {
+      writer_.tensor(name, dims, 8, test::q8_0_bytes(values));
+    } else {
+      writer_.tensor(name, dims, 0, test::f32_bytes(values));
+    }
+  }
+
+  // Rows of value heads in turns: j-th of each key head, one key head after the other.
+  test::Rows in_turns(const test::Rows& in, std::int64_t first, std::int64_t each) const {
+    const DeltaNetConfig& delta = *model_.config.delta_net();
+    if (!how_.tiled) return in;
+    test::Rows out = in;
+    auto to = out.values.begin() + first * in.columns;
+    const std::int64_t group = delta.value_heads / delta.key_heads;
+    for (std::int64_t j = 0; j < group; ++j) {
+      for (std::int64_t k = 0; k < delta.key_heads; ++k) {
+        const auto from = in.values.begin() + (first + (k * group + j) * each) * in.columns;
+        to = std::copy(from, from + each * in.columns, to);
+      }
+    }
+    return out;
+  }
+
+  static test::Rows transposed(const test::Rows& in) {
+    test::Rows out = {in.columns, in.rows, in.values};
+    for (std::int64_t r = 0; r < in.rows; ++r) {
+      for (std::int64_t c = 0; c < in.columns; ++c) {
+        out.values[static_cast<std::size_t>(c * in.rows + r)] =
+            in.values[static_cast<std::size_t>(r * in.columns + c)];
+      }
+    }
+    return out;
+  }
+
+  test::Rows stored(const std::string& part, test::Rows rows) const {
+    if (how_.pairs && part == "k") return test::paired(rows, model_.config.kv_heads);
+    if (part.rfind("delta_", 0) != 0) return rows;
+    const DeltaNetConfig& delta = *model_.config.delta_net();
+    const std::int64_t keys = 2 * delta.keys();
+    if (part == "delta_qkv") return in_turns(rows, keys, delta.value_dim);
+    if (part == "delta_z") return in_turns(rows, 0, delta.value_dim);
+    if (part == "delta_out") return transposed(in_turns(transposed(rows), 0, delta.value_dim));
+    if (part == "delta_conv") {  // leq's is [taps][channels]
+      const test::Rows taps = {delta.conv_taps, delta.channels(), rows.values};
+      return in_turns(transposed(taps), keys, delta.value_dim);
+    }
+    if (part == "delta_a_log") {
+      for (float& value : rows.values) value = -std::exp(value);
+    }
+    const bool of_heads = part != "delta_in_norm" && part != "delta_norm";
+    return of_heads ? in_turns(rows, 0, 1) : rows;
+  }
+
+  void add_layer(std::int64_t layer) {
+    const std::string from = "layers." + std::to_string(layer) + ".";
+    const std::string to = "blk." + std::to_string(layer) + ".";
+    std::map<std::string, std::vector<test::Rows>> experts;
+    for (const TensorInput& tensor : model_.tensors) {
+      if (tensor.name.rfind(from, 0) != 0) continue;
+      const std::string part = tensor.name.substr(from.size());
+      const test::Rows& rows = tensors_.at(tensor.name);
+      if (part.rfind("experts.", 0) == 0) {
+        experts[part.substr(part.rfind('.') + 1)].push_back(rows);
+      } else if (part == "q") {
+        put(to + "attn_q.weight", joined_query(from, rows));
+      } else if (part == "mlp_norm") {
+        put(to + (model_.config.delta_net() ? "post_attention_norm.weight" : "ffn_norm.weight"),
+            rows);
+      } else if (how_.joined && (part == "delta_b" || part == "delta_a")) {
+        if (part == "delta_b") put(to + "ssm_ba.weight", joined_gates(from));
+      } else if (part != "attention_gate") {
+        put(to + kNames.at(part), stored(part, rows));
+      }
+    }
+    if (!experts.empty()) add_experts(to, experts);
+  }
+
+  // Of each head the rows of the query, then those of the gate.
+  test::Rows joined_query(const std::string& from, const test::Rows& query) const {
+    if (!tensors_.contains(from + "attention_gate")) {
+      return how_.pairs ? test::paired(query, model_.config.heads) : query;
+    }
+    const test::Rows& gate = tensors_.at(from + "attention_gate");
+    test::Rows all = {2 * query.rows, query.columns, {}};
+    const std::int64_t each = model_.config.head_dim * query.columns;
+    for (std::int64_t head = 0; head < model_.config.heads; ++head) {
+      for (const test::Rows* part : {&query, &gate}) {
+        const auto first = part->values.begin() + head * each;
+        all.values.insert(all.values.end(), first, first + each);
+      }
+    }
+    return all;
+  }
+
+  // Of each key head b of its value heads, then a.
+  test::Rows joined_gates(const std::string& from) const {
+    const test::Rows &b = tensors_.at(from + "delta_b"), &a = tensors_.at(from + "delta_a");
+    const DeltaNetConfig& delta = *model_.config.delta_net();
+    const std::int64_t each = delta.value_heads / delta.key_heads * b.columns;
+    test::Rows all = {2 * b.rows, b.columns, {}};
+    for (std::int64_t head = 0; head < delta.key_heads; ++head) {
+      for (const test::Rows* part : {&b, &a}) {
+        const auto first = part->values.begin() + head * each;
+        all.values.insert(all.values.end(), first, first + each);
+      }
+    }
+    return all;
+  }
+
+  void add_experts(const std::string& to, std::map<std::string, std::vector<test::Rows>>& experts) {
+    const auto put_all = [&](const std::string& name, const std::vector<std::string>& parts) {
+      std::vector<float> values;
+      std::int64_t rows = 0;
+      const std::size_t count = experts.at(parts[0]).size();
+      for (std::size_t e = 0; e < count; ++e) {
+        for (const std::string& part : parts) {
+          const test::Rows& one = experts.at(part)[e];
+          values.insert(values.end(), one.values.begin(), one.values.end());
+          if (e == 0) rows += one.rows;
+        }
+      }
+      put(to + name,
+          {static_cast<std::uint64_t>(experts.at(parts[0])[0].columns),
+           static_cast<std::uint64_t>(rows), count},
+          values);
+    };
+    if (how_.fused) {
+      put_all("ffn_gate_up_exps.weight", {"gate", "up"});
+    } else {
+      put_all("ffn_gate_exps.weight", {"gate"});
+      put_all("ffn_up_exps.weight", {"up"});
+    }
+    put_all("ffn_down_exps.weight", {"down"});
+  }
+
+  const ImportedModel& model_;
+  Written how_;
+  std::map<std::string, test::Rows> tensors_;
+  GgufWriter writer_;
+};
+
+struct GoldenFile {
+  const char* golden;
+  Written how;
+};
+
+TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
+  for (const GoldenFile& one :
+       std::vector<GoldenFile>{{"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true}},
+                               {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
+                               {"qwen3-next", {.arch = "qwen3next", .joined = true}},
+                               {"ministral-3", {.arch = "mistral3", .pairs = true}},
+                               {"mixtral", {.arch = "llama", .pairs = true}}}) {
+    SCOPED_TRACE(one.golden);
+    const ImportedModel want = import_hf(test::family_folder(one.golden));
+    const test::TemporaryFolder folder;
+    const std::string path = folder.write("m.gguf", Converter(want, one.how).bytes());
+    EXPECT_EQ(describe(import_gguf_config(path)), describe(want.config));
+    const Model model = test::f32_model(path, folder);
+    const test::FamilyGolden golden(one.golden);
+    const auto backend = make_backend({.device = "cpu", .threads = 2});
+    EXPECT_LT(golden.difference(golden.run(model, *backend, 512)), 1e-4);
+  }
+}
+
+// Q8_0: codes and scales of value heads that stand in turns move with them, columns of the output
+// projection too.
+TEST(GgufFamilies, CodesOfHybridsAreKept) {
+  const test::TemporaryFolder folder;
+  Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
+  for (const auto& [key, value] :
+       std::map<std::string, int>{{"num_hidden_layers", 4},
+                                  {"head_dim", 32},
+                                  {"linear_num_key_heads", 2},
+                                  {"linear_num_value_heads", 6},
+                                  {"linear_key_head_dim", 16},
+                                  {"linear_value_head_dim", 32},
+                                  {"num_local_experts", 3},
+                                  {"num_experts_per_tok", 2},
+                                  {"moe_intermediate_size", 64},
+                                  {"shared_expert_intermediate_size", 64}}) {
+    config[key] = value;
+  }
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  const Written how = {.arch = "qwen35moe", .tiled = true, .as = test::WriteAs::q8_0};
+  const ImportedModel got = import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));
+  int carried = 0;
+  for (std::size_t i = 0; i < got.tensors.size(); ++i) {
+    const TensorInput& tensor = got.tensors[i];
+    const std::vector<float> values = test::rows_of(tensor).values;
+    const std::vector<float> exact = test::rows_of(want.tensors[i]).values;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      ASSERT_NEAR(values[k], exact[k], 0.02 + 0.02 * std::fabs(exact[k]))
+          << tensor.name << " " << k;
+    }
+    ChosenCodes codes;
+    if (!tensor.own_scheme || tensor.own_scheme->is_float()) continue;
+    ASSERT_TRUE(tensor.read_codes(*tensor.own_scheme, 0, tensor.shape[0], codes)) << tensor.name;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      ASSERT_EQ(codes.scales[k / 32] * static_cast<float>(codes.codes[k]), values[k])
+          << tensor.name << " " << k;
+    }
+    carried += tensor.name.find("delta_out") != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(carried, 3);
+}
+
+// block_count counts the layers that guess ahead, which are left out with a line.
+TEST(GgufFamilies, LayersThatGuessAheadAreLeftOut) {
+  const ImportedModel want = import_hf(test::family_folder("qwen3.5-moe"));
+  const test::TemporaryFolder folder;
+  const auto read = [&](std::int64_t drafts) {
+    const Written how = {.arch = "qwen35moe", .tiled = true, .drafts = drafts};
+    return import_gguf(folder.write("m.gguf", Converter(want, how).bytes()));
+  };
+  EXPECT_TRUE(read(0).notes.empty());
+  const ImportedModel got = read(1);
+  EXPECT_EQ(got.config, want.config);
+  EXPECT_EQ(got.tensors.size(), want.tensors.size());
+  ASSERT_EQ(got.notes.size(), 1u);
+  EXPECT_NE(got.notes[0].find("1 layers that guess ahead"), std::string::npos) << got.notes[0];
+}
+
+}  // namespace
+}  // namespace leq

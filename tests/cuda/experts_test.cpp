@@ -1,0 +1,210 @@
+// Experts: the router against a softmax in double, the linears of chosen experts against the
+// formulas of docs/numerics.md, the weighted sum against its written order.
+#include "cuda/kernels/experts/experts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <random>
+
+#include "int_matmul_case.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr std::int64_t kStride = 160;
+
+struct RouteCase {
+  int experts, active, tokens;
+  bool normalized;
+};
+
+class Route : public testing::TestWithParam<RouteCase> {};
+
+// Logits of few values, so that many are equal.
+std::vector<float> logits_of(const RouteCase& c) {
+  std::mt19937 random(5);
+  std::vector<float> rows(static_cast<std::size_t>(c.tokens * kStride), 1e9f);
+  for (int t = 0; t < c.tokens; ++t) {
+    for (int e = 0; e < c.experts; ++e) {
+      const float step = t % 2 == 0 ? 0.5f : 0.001f;
+      rows[static_cast<std::size_t>(t * kStride + e)] =
+          static_cast<float>(static_cast<int>(random() % 2000) - 1000) * (t % 2 == 0 ? 0.01f : 1) *
+          step;
+      if (t % 3 == 0) rows[static_cast<std::size_t>(t * kStride + e)] = static_cast<float>(e % 3);
+    }
+  }
+  return rows;
+}
+
+TEST_P(Route, ChoosesTheLargestAndOfEqualsTheLower) {
+  const RouteCase c = GetParam();
+  const std::vector<float> rows = logits_of(c);
+  const DeviceArray<float> there(rows);
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  write_late({there.bytes()});
+  launch_route(
+      {{there.data(), kStride, c.active}, c.tokens, c.experts, c.normalized, {fault.data(), 3}},
+      test_stream());
+  const std::vector<float> found = there.host();
+  EXPECT_EQ(fault.host()[0], kNoFault);
+  for (int t = 0; t < c.tokens; ++t) {
+    const float* const row = rows.data() + t * kStride;
+    std::vector<int> order(static_cast<std::size_t>(c.experts));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return row[a] > row[b]; });
+    double sum = 0, chosen = 0;
+    for (int e = 0; e < c.experts; ++e) sum += std::exp(double{row[e]} - row[order[0]]);
+    order.resize(static_cast<std::size_t>(c.active));
+    std::sort(order.begin(), order.end());
+    const float largest = *std::max_element(row, row + c.experts);
+    for (const int e : order) chosen += std::exp(double{row[e]} - largest) / sum;
+    for (int i = 0; i < c.active; ++i) {
+      const std::size_t at = static_cast<std::size_t>(t * kStride + i);
+      const int expert = order[static_cast<std::size_t>(i)];
+      std::int32_t id = -1;
+      std::memcpy(&id, &found[at], sizeof id);
+      ASSERT_EQ(id, expert) << "token " << t << ", number " << i;
+      const double p = std::exp(double{row[expert]} - largest) / sum;
+      ASSERT_NEAR(found[at + static_cast<std::size_t>(c.active)], c.normalized ? p / chosen : p,
+                  2e-6);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, Route,
+                         testing::Values(RouteCase{8, 2, 5, true}, RouteCase{4, 4, 3, false},
+                                         RouteCase{128, 8, 4, true}, RouteCase{100, 7, 6, false},
+                                         RouteCase{1, 1, 2, true}));
+
+TEST(RouteFaults, ARowThatIsNotFiniteIsReportedAndChoosesSomeExpert) {
+  std::vector<float> rows(3 * kStride, 1.0f);
+  rows[kStride + 2] = std::nanf("");
+  const DeviceArray<float> there(rows);
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  launch_route({{there.data(), kStride, 2}, 3, 4, true, {fault.data(), 7}}, test_stream());
+  EXPECT_EQ(fault.host()[0], 7ull << 32 | 1);
+  const std::vector<float> found = there.host();
+  std::int32_t ids[2];
+  std::memcpy(ids, &found[kStride], sizeof ids);
+  for (const std::int32_t id : ids) EXPECT_TRUE(id >= 0 && id < 4) << id;
+}
+
+TEST(RouteBySigmoid, OneExpertOfAllRows) {
+  const std::vector<float> logits = {0.0f, 1.5f, -3.0f, 40.0f};
+  std::vector<float> rows(logits.size() * 32, 5.0f);
+  for (std::size_t t = 0; t < logits.size(); ++t) rows[t * 32] = logits[t];
+  const DeviceArray<float> there(rows);
+  const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
+  write_late({there.bytes()});
+  launch_route_by_sigmoid({there.data(), 32}, std::ssize(logits), {fault.data(), 1}, test_stream());
+  const std::vector<float> found = there.host();
+  for (std::size_t t = 0; t < logits.size(); ++t) {
+    EXPECT_NEAR(found[t * 32], 1 / (1 + std::exp(-double{logits[t]})), 1e-7);
+    EXPECT_EQ(found[t * 32 + 1], 5.0f);
+  }
+}
+
+// Linears of three experts, of which each token has two.
+class ExpertLinears : public testing::TestWithParam<IntCase> {};
+
+constexpr int kExperts = 3, kActive = 2;
+
+TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
+  const IntCase& c = GetParam();
+  const bool paired = c.finish == Finish::swiglu;
+  // With paired outputs x has a row for each token, else for each row.
+  const int tokens = paired ? c.tokens : c.tokens / kActive, rows = tokens * kActive;
+  std::vector<std::unique_ptr<IntMatmulData>> experts;
+  std::vector<CodeSegment> segments;
+  for (unsigned e = 0; e < kExperts; ++e) {
+    experts.push_back(std::make_unique<IntMatmulData>(c, 40 + 17 * e));
+    if (e > 0) experts[e]->take_tokens(*experts[0]);
+    for (std::size_t i = 0; i < c.rows.size(); ++i) segments.push_back(experts[e]->segment(i));
+  }
+  std::vector<float> choice(static_cast<std::size_t>(tokens) * 32);
+  const auto expert_of = [](int token, int i) { return i == 0 ? token % 2 : 2; };
+  for (int t = 0; t < tokens; ++t) {
+    for (int i = 0; i < kActive; ++i) {
+      const std::int32_t id = expert_of(t, i);
+      std::memcpy(&choice[static_cast<std::size_t>(t * 32 + i)], &id, sizeof id);
+    }
+  }
+  const DeviceArray<CodeSegment> segments_there(segments);
+  const DeviceArray<float> choice_there(choice);
+  const int outputs = c.rows[0];
+  const std::int64_t stride = float_stride(outputs);
+  const DeviceArray<float> out(std::vector<float>(static_cast<std::size_t>(rows * stride), -5.0f));
+  ExpertMatmul a;
+  a.matmul = experts[0]->arguments();
+  a.matmul.out = {out.data(), stride};
+  a.segments = segments_there.data();
+  a.choice = {choice_there.data(), 32, kActive};
+  a.rows = rows;
+  a.has_row_each = !paired;
+  write_late({choice_there.bytes(), out.bytes()});
+  launch_expert_matmul(a, test_stream());
+  const std::vector<float> found = out.host();
+  for (int r = 0; r < rows; ++r) {
+    const IntMatmulData& expert =
+        *experts[static_cast<std::size_t>(expert_of(r / kActive, r % kActive))];
+    const int input = paired ? r / kActive : r;
+    for (int row = 0; row < outputs; ++row) {
+      const float up = paired ? expert.value(input, 1, row) : 0.0f;
+      ASSERT_EQ(found[static_cast<std::size_t>(r * stride + row)],
+                finished_value(c.finish, expert.value(input, 0, row), up, 0))
+          << "row " << r << ", column " << row;
+    }
+    for (std::int64_t at = outputs; at < stride; ++at) {
+      ASSERT_EQ(found[static_cast<std::size_t>(r * stride + at)], -5.0f);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, ExpertLinears,
+    testing::Values(IntCase{8, false, 128, 128, 3, 300, {24, 24}, Finish::swiglu},
+                    IntCase{8, false, 0, 0, 4, 200, {40}},
+                    IntCase{8, true, 0, 0, 3, 128, {9, 9}, Finish::swiglu},
+                    IntCase{8, false, 32, 32, 2, 96, {40}},
+                    IntCase{4, false, 128, 128, 4, 640, {70}},
+                    IntCase{4, true, 32, 128, 2, 300, {33, 33}, Finish::swiglu},
+                    IntCase{3, false, 128, 0, 2, 300, {40}},
+                    IntCase{2, true, 64, 128, 4, 200, {20}}));
+
+TEST(AddExperts, ProductsAreAddedInAscendingOrder) {
+  constexpr int kTokens = 3, kWidth = 150, kChosen = 3;
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(kTokens * 192), products(kTokens * kChosen * 160), weights(kTokens * 32);
+  for (auto* all : {&x, &products, &weights}) {
+    for (float& value : *all) value = normal(random);
+  }
+  const DeviceArray<float> x_there(x), products_there(products), weights_there(weights);
+  write_late({x_there.bytes(), products_there.bytes()});
+  launch_add_experts({{x_there.data(), 192},
+                      {products_there.data(), 160},
+                      weights_there.data(),
+                      32,
+                      kTokens,
+                      kWidth,
+                      kChosen},
+                     test_stream());
+  const std::vector<float> found = x_there.host();
+  for (std::size_t t = 0; t < kTokens; ++t) {
+    for (std::size_t c = 0; c < 192; ++c) {
+      float want = x[t * 192 + c];
+      for (std::size_t i = 0; i < kChosen && c < kWidth; ++i) {
+        const float product = weights[t * 32 + i] * products[(t * kChosen + i) * 160 + c];
+        want = want + product;
+      }
+      ASSERT_EQ(found[t * 192 + c], want);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Unpacks the tarball (`make tarball`) in a root of Debian 11, whose glibc is older, and lets it tell a story there.
+#   tarball_test.sh BUILD_FOLDER SOURCE_FOLDER
+set -euo pipefail
+source=$2
+. "$source/tests/package/clean_root.sh"
+tarball=$source/dist/leq-$(uname -m).tar.gz
+[ -f "$tarball" ] || { echo "tarball: NOT RUN: there is none in dist; make tarball"; exit 77; }
+clean_root tarball "${LEQ_OLD_DEBIAN:-bullseye}"
+tar -C "$root" -xzf "$tarball"
+for tool in "$root"/leq/bin/leq-*; do
+  in_root "/leq/bin/$(basename "$tool")" --version > /dev/null || { echo "tarball: $tool does not start"; exit 1; }
+done
+echo "tarball: in a clean $(in_root cat /etc/debian_version) with $(in_root ldd --version | head -1): $(story_in_root /leq/bin/)"

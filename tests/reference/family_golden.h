@@ -1,0 +1,105 @@
+// Seeded checkpoints of tests/golden/families and what transformers computes with them
+// (transformers_goldens.py).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/file.h"
+#include "base/json.h"
+#include "convert/import.h"
+#include "convert/quantize_checkpoint.h"
+#include "model/session.h"
+#include "platform/make_backend.h"
+#include "temporary_folder.h"
+
+namespace leq::test {
+
+inline std::filesystem::path family_folder(const std::string& name) {
+  return std::filesystem::path(LEQ_SOURCE_DIR) / "tests/golden/families" / name;
+}
+
+class FamilyGolden {
+ public:
+  explicit FamilyGolden(const std::string& name) {
+    const Json json =
+        parse_json(read_file(family_folder(name) / "golden.json", 1 << 24), "golden.json");
+    positions_ = json["positions"].get<std::vector<std::int64_t>>();
+    logits_ = json["logits"].get<std::vector<std::vector<double>>>();
+    for (std::int64_t i = 0; i <= positions_.back(); ++i) {
+      ids_.push_back(static_cast<Token>((i * i * 7 + i * 13 + i / 5) % 94));
+    }
+  }
+
+  std::int64_t length() const { return std::ssize(ids_); }
+
+  RunLimits limits(const Model& model, std::int64_t chunk) const {
+    RunLimits limits;
+    limits.context = length();
+    limits.batch_tokens = limits.output_tokens = std::min(chunk, length());
+    limits.key_type = limits.value_type = KvType::f32;
+    return resolve_limits(limits, model.config());
+  }
+
+  // Logits of the golden's positions, the text fed in chunks.
+  std::vector<std::vector<float>> run(const Model& model, Backend& backend,
+                                      std::int64_t chunk) const {
+    Session session(model, backend, limits(model, chunk));
+    return run(session, chunk);
+  }
+  std::vector<std::vector<float>> run(Session& session, std::int64_t chunk) const {
+    std::vector<std::vector<float>> rows;
+    for (std::int64_t first = 0; first < length(); first += chunk) {
+      Batch batch;
+      const std::int64_t count = std::min(chunk, length() - first);
+      batch.add(0, ids_.data() + first, count, Batch::Want::none);
+      for (const std::int64_t position : positions_) {
+        if (position < first || position >= first + count) continue;
+        batch.outputs.push_back(static_cast<std::int32_t>(position - first));
+      }
+      const leq::Rows& logits = session.transformer().forward(batch, session.state());
+      add_rows(session.transformer().backend(), logits, std::ssize(batch.outputs), rows);
+    }
+    return rows;
+  }
+
+  // The largest difference from the golden, of its largest logit.
+  double difference(const std::vector<std::vector<float>>& rows) const {
+    double worst = rows.size() == logits_.size() ? 0 : 1, largest = 0;
+    for (std::size_t row = 0; row < logits_.size() && worst < 1; ++row) {
+      if (rows[row].size() != logits_[row].size()) return 1;
+      for (std::size_t v = 0; v < logits_[row].size(); ++v) {
+        worst = std::max(worst, std::abs(logits_[row][v] - double{rows[row][v]}));
+        largest = std::max(largest, std::abs(logits_[row][v]));
+      }
+    }
+    return worst / std::max(largest, 1.0);
+  }
+
+ private:
+  static void add_rows(Backend& backend, const leq::Rows& logits, std::int64_t count,
+                       std::vector<std::vector<float>>& rows) {
+    std::vector<float> all(static_cast<std::size_t>(count * logits.width));
+    backend.download(logits, count, all);
+    for (auto row = all.begin(); row != all.end(); row += logits.width) {
+      rows.emplace_back(row, row + logits.width);
+    }
+  }
+
+  std::vector<std::int64_t> positions_;
+  std::vector<std::vector<double>> logits_;
+  std::vector<Token> ids_;
+};
+
+// A checkpoint folder or GGUF file in f32.
+inline Model f32_model(const std::filesystem::path& checkpoint, const TemporaryFolder& scratch) {
+  const auto file = scratch.path() / "model.leq";
+  quantize_imported(import_checkpoint(checkpoint), file,
+                    {{.threads = 1}, "f32", ActChoice::automatic}, [](auto, auto) {});
+  return Model(file, LoadOptions{});
+}
+
+}  // namespace leq::test

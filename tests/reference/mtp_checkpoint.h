@@ -1,0 +1,56 @@
+// Small seeded checkpoints of Qwen 3.5 with a head of multi-token prediction.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+
+#include "reference/random_checkpoint.h"
+
+namespace leq::test {
+
+inline constexpr std::int64_t kMtpWidth = 64;
+
+// Qwen 3.5 with a head: hybrid, or all its layers attend.
+inline Json mtp_config_of(bool hybrid) {
+  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
+  config["hidden_size"] = kMtpWidth;
+  config["intermediate_size"] = 96;
+  config["num_hidden_layers"] = 4;
+  config["head_dim"] = 32;
+  config["max_position_embeddings"] = 512;
+  config["rms_norm_eps"] = 1e-6;
+  config["linear_num_key_heads"] = 2;
+  config["linear_num_value_heads"] = 4;
+  config["linear_key_head_dim"] = config["linear_value_head_dim"] = 16;
+  config["linear_conv_kernel_dim"] = 4;
+  config["full_attention_interval"] = hybrid ? 4 : 1;
+  config["rope_parameters"] = {
+      {"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.25}};
+  return config;
+}
+
+// Nothing but the last token tells the next one, in the model and in its head.
+inline void let_head_know(RandomCheckpoint& checkpoint) {
+  for (const std::string& name : checkpoint.names()) {
+    const bool adds = name.ends_with("o_proj.weight") || name.ends_with("out_proj.weight") ||
+                      name.ends_with("down_proj.weight") || name.starts_with("mtp.pre_fc");
+    if (adds || name == "mtp.fc.weight") std::ranges::fill(checkpoint.values_of(name), 0.0f);
+  }
+  const auto fc = checkpoint.values_of("mtp.fc.weight");  // [W][2 W]
+  for (std::size_t i = 0; i < kMtpWidth; ++i) fc[i * 2 * kMtpWidth + i] = 1;
+  std::ranges::copy(checkpoint.values_of("model.norm.weight"),
+                    checkpoint.values_of("mtp.norm.weight").begin());
+}
+
+inline std::filesystem::path write_mtp_checkpoint(const std::filesystem::path& folder, bool hybrid,
+                                                  bool knows) {
+  const Json config = mtp_config_of(hybrid);
+  RandomCheckpoint checkpoint(folder);
+  checkpoint.add_qwen3_5(config, RandomCheckpoint::Experts::none, hybrid ? 4 : 1);
+  checkpoint.add_mtp(config);
+  if (knows) let_head_know(checkpoint);
+  return checkpoint.write(config);
+}
+
+}  // namespace leq::test

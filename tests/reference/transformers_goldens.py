@@ -1,0 +1,129 @@
+"""Small seeded checkpoints of families that no trained model here has, and what transformers
+computes with them: tests/golden/families, read by tests/model/family_golden_test.cpp.
+
+    python transformers_goldens.py ../golden/families    (torch, transformers 5.24)
+
+Weights are stored in bf16 and computed with in f32. golden.json holds `ids`, given as a rule, and
+the logits of `positions`.
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+
+VOCAB = 96  # the tokenizer has 94 single characters; texts have no others
+
+
+def rope(theta, **more):
+    return {"rope_type": "default", "rope_theta": theta, **more}
+
+
+def dense(**more):
+    return dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_attention_heads=4,
+                num_key_value_heads=2, head_dim=16, max_position_embeddings=256,
+                tie_word_embeddings=False, bos_token_id=None, eos_token_id=1, pad_token_id=None,
+                **more)
+
+
+DELTA = dict(linear_num_key_heads=2, linear_num_value_heads=6, linear_key_head_dim=8,
+             linear_value_head_dim=8, linear_conv_kernel_dim=4, num_hidden_layers=4,
+             rope_parameters=rope(1e4, partial_rotary_factor=0.25))
+EXPERTS = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
+               shared_expert_intermediate_size=40)
+
+
+def muse_glimmer():
+    text = dense(num_hidden_layers=6, sliding_window=8, rope_parameters=rope(5e4), qk_scale_factor=3.87,
+                 output_multiplier=0.35355339059327373, final_logit_softcapping=5.0)
+    vision = dict(hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2)
+    config = transformers.MuseGlimmerConfig(
+        text_config=text, vision_config=vision, image_token_id=94, video_token_id=95,
+        out_hidden_size=64, projector_hidden_size=16, tie_word_embeddings=False)
+    return transformers.MuseGlimmerForConditionalGeneration(config)
+
+
+def ministral3():
+    text = dense(num_hidden_layers=2)
+    text.update(hidden_size=24, num_attention_heads=2, num_key_value_heads=1,
+                max_position_embeddings=262144,
+                rope_parameters={
+                    "rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0,
+                    "original_max_position_embeddings": 16384, "beta_fast": 32.0, "beta_slow": 1.0,
+                    "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.1})
+    return transformers.Ministral3ForCausalLM(transformers.Ministral3Config(**text))
+
+
+def qwen3_5_moe():
+    config = transformers.Qwen3_5MoeTextConfig(**dense(), **DELTA, **EXPERTS)
+    return transformers.Qwen3_5MoeForCausalLM(config)
+
+
+def qwen3_next():
+    config = transformers.Qwen3NextConfig(**dense(), **DELTA, **EXPERTS, norm_topk_prob=True)
+    return transformers.Qwen3NextForCausalLM(config)
+
+
+def mixtral():
+    config = transformers.MixtralConfig(**dense(num_hidden_layers=2), num_local_experts=4,
+                                        num_experts_per_tok=2)
+    return transformers.MixtralForCausalLM(config)
+
+
+# Positions whose logits are kept; a text is as long as the last of them needs.
+CASES = {
+    "muse-glimmer": (muse_glimmer, list(range(65))),
+    "ministral-3": (ministral3, [0, 16383, 16384, 32767, 32768]),
+    "qwen3.5-moe": (qwen3_5_moe, list(range(65))),
+    "qwen3-next": (qwen3_next, list(range(65))),
+    "mixtral": (mixtral, list(range(65))),
+}
+
+
+def randomize(model, generator):
+    """Weights that make outputs of a size that tests can see; gains around what they are."""
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        if weight.dim() == 1:
+            weight.data = weight.data + 0.2 * noise
+        elif "embed" in name or "lm_head" in name:
+            weight.data = noise
+        else:
+            weight.data = noise * 1.5 / weight.shape[-1] ** 0.5
+
+
+def token(i):
+    return (i * i * 7 + i * 13 + i // 5) % 94
+
+
+def write(folder, make, positions):
+    torch.manual_seed(0)
+    model = make().eval()
+    randomize(model, torch.Generator().manual_seed(len(folder.name)))
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    # Read again: tables of positions are no weights, and would keep bf16's bits.
+    model = type(model).from_pretrained(folder, dtype=torch.float32).eval()
+    ids = torch.tensor([[token(i) for i in range(positions[-1] + 1)]])
+    with torch.no_grad():
+        logits = model(input_ids=ids, logits_to_keep=torch.tensor(positions)).logits[0]
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    (folder / "vocab.json").write_text(json.dumps({chr(33 + i): i for i in range(94)}))
+    (folder / "merges.txt").write_text("#version: 0.2\n")
+    rows = [[float(f"{x:.6g}") for x in row] for row in logits.tolist()]
+    (folder / "golden.json").write_text(json.dumps(
+        {"transformers": transformers.__version__, "ids": "(i * i * 7 + i * 13 + i // 5) % 94",
+         "positions": positions, "logits": rows}) + "\n")
+    print(folder.name, "logits up to", logits.abs().max().item())
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    for name, (make, positions) in CASES.items():
+        if len(sys.argv) < 3 or name in sys.argv[2:]:
+            write(out / name, make, positions)
+
+
+main()

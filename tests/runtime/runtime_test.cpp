@@ -1,0 +1,174 @@
+// A model that is opened for work computes what a session made by hand does, within its plan;
+// threads that share its engine get what each gets alone.
+#include <gtest/gtest.h>
+
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "models_fixture.h"
+#include "runtime/engine_thread.h"
+#include "runtime/run_limits.h"
+#include "runtime/runtime.h"
+
+namespace leq::test {
+namespace {
+
+std::filesystem::path story_path(const std::string& type = "int8") {
+  return quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", type);
+}
+
+RunLimits small_limits(const Model&) {
+  RunLimits limits;
+  limits.context = 256;
+  limits.sequences = 2;
+  limits.sequence_context = 256;
+  limits.output_tokens = reply_rows(limits.sequences, Drafting::from_text);
+  return limits;
+}
+
+RuntimeOptions small_options(int ranks = 1) {
+  RuntimeOptions options;
+  options.file = story_path();
+  options.device.threads = 2;
+  options.ranks = ranks;
+  options.limits = small_limits;
+  return options;
+}
+
+std::vector<Token> story_of(Session& session, const Model& model, Session* draft = nullptr) {
+  Engine writer(session, model.tokenizer(), {.draft = draft});
+  std::vector<Token> tokens;
+  EngineRequest request;
+  request.prompt = model.tokenizer().encode("Once upon a time", {});
+  request.sampling.temperature = 0;
+  request.stop.max_tokens = 24;
+  request.on_tokens = [&](std::span<const Token> more) {
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  };
+  writer.submit(std::move(request));
+  while (writer.step()) {
+  }
+  return tokens;
+}
+
+std::vector<Token> story_by_hand() {
+  const Model model(story_path(), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 1});
+  Session session(model, *backend, resolve_limits(small_limits(model), model.config()));
+  return story_of(session, model);
+}
+
+TEST(Runtime, WritesWhatASessionMadeByHandWrites) {
+  const std::vector<Token> expected = story_by_hand();
+  ASSERT_FALSE(expected.empty());
+  for (const int ranks : {1, 2}) {
+    const Runtime runtime = open_runtime(small_options(ranks));
+    EXPECT_EQ(runtime.threads, 2);
+    EXPECT_EQ(runtime.followers != nullptr, ranks > 1);
+    EXPECT_EQ(story_of(*runtime.session, *runtime.model), expected) << ranks << " ranks";
+  }
+}
+
+TEST(Runtime, SharesAModelThatIsOpenAlready) {
+  RuntimeOptions options = small_options();
+  options.model = std::make_shared<const Model>(options.file, LoadOptions{});
+  options.file = "not looked at";
+  const Runtime one = open_runtime(options), other = open_runtime(options);
+  EXPECT_EQ(one.model.get(), other.model.get());
+  EXPECT_EQ(story_of(*one.session, *one.model), story_of(*other.session, *other.model));
+}
+
+TEST(Runtime, TakesWhatItsPlanSays) {
+  const RuntimeOptions options = small_options();
+  const Runtime runtime = open_runtime(options);
+  const Model header(options.file, {.mode = LoadMode::map});
+  const RuntimePlan plan = plan_runtime(header, small_limits(header), options.device);
+  EXPECT_EQ(plan.limits.context, runtime.session->limits().context);
+  EXPECT_EQ(plan.memory.total(), runtime.session->plan().total());
+}
+
+TEST(Runtime, ADraftModelChangesNoToken) {
+  RuntimeOptions options = small_options();
+  options.draft = story_path("int4-g128");
+  options.limits = [](const Model& model) {
+    RunLimits limits = small_limits(model);
+    limits.output_tokens = reply_rows(limits.sequences, Drafting::by_model);
+    return limits;
+  };
+  const Runtime runtime = open_runtime(options);
+  ASSERT_NE(runtime.draft_session, nullptr);
+  EXPECT_EQ(story_of(*runtime.session, *runtime.model, runtime.draft_session.get()),
+            story_by_hand());
+}
+
+TEST(Runtime, NamesWhatCannotBeOpened) {
+  RuntimeOptions options = small_options();
+  options.file = "/nonexistent/model.leq";
+  EXPECT_THROW(open_runtime(options), Error);
+  options = small_options();
+  options.device.device = "toaster";
+  try {
+    open_runtime(options);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::bad_setting);
+    EXPECT_NE(std::string(error.what()).find("toaster"), std::string::npos);
+  }
+}
+
+TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
+  const Model model(story_path(), {});
+  RunLimits limits;
+  choose_kv_types({}, KvType::int8, model, limits);
+  EXPECT_EQ(limits.key_type, default_kv_type(model.type()));
+  EXPECT_EQ(limits.value_type, KvType::int8);
+  EXPECT_EQ(beyond_evidence(model, limits), "");  // it was made for no cache in particular
+  EXPECT_EQ(reply_rows(3, Drafting::off), 3);
+  EXPECT_GT(reply_rows(3, Drafting::by_model), reply_rows(3, Drafting::from_text));
+}
+
+// Replies of a call, by their place in it.
+std::vector<Token> wait_for(Mailbox& mailbox) {
+  std::vector<Token> tokens;
+  for (bool ended = false; !ended;) {
+    for (const ReplyNews& news : mailbox.take(10)) {
+      tokens.insert(tokens.end(), news.tokens.begin(), news.tokens.end());
+      ended = ended || news.end.has_value();
+    }
+  }
+  return tokens;
+}
+
+TEST(EngineThread, GivesEachThreadWhatItGetsAlone) {
+  const Runtime runtime = open_runtime(small_options());
+  EngineThread engine(*runtime.session, runtime.model->tokenizer(), {}, 64);
+  const auto story = [&](std::size_t i) {
+    constexpr const char* kBeginnings[] = {"Once", "The fox", "A little", "One day the"};
+    EngineCall call;
+    EngineRequest request;
+    request.prompt = runtime.model->tokenizer().encode(kBeginnings[i % 4], {});
+    request.sampling.temperature = 0.8f;
+    request.sampling.seed = i;
+    request.stop.max_tokens = 20;
+    call.requests.push_back(std::move(request));
+    const auto mailbox = call.mailbox;
+    engine.submit(std::move(call));
+    return wait_for(*mailbox);
+  };
+  constexpr std::size_t kThreads = 8;
+  std::vector<std::vector<Token>> alone, together(kThreads);
+  for (std::size_t i = 0; i < kThreads; ++i) alone.push_back(story(i));
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&, i] { together[i] = story(i); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(together, alone);
+  EXPECT_TRUE(engine.drain(10));
+  EXPECT_TRUE(engine.draining());
+}
+
+}  // namespace
+}  // namespace leq::test
