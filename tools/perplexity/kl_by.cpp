@@ -8,6 +8,7 @@
 #include "eval/measure_divergence.h"
 #include "eval/part_divergence.h"
 #include "report/table.h"
+#include "tools/common/device_choice.h"
 
 namespace leq {
 namespace {
