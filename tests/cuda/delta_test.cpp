@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "cuda/kernels/launch.h"
 #include "device_memory.h"
 
 namespace leq::LEQ_GPU {
@@ -270,6 +271,26 @@ TEST_P(Delta, FollowsTheFormulasWhateverTheSteps) {
 INSTANTIATE_TEST_SUITE_P(Shapes, Delta,
                          testing::Values(DeltaCase{1, 2, 16, 16, 4}, DeltaCase{2, 2, 24, 40, 4},
                                          DeltaCase{1, 1, 128, 72, 2}, DeltaCase{2, 6, 8, 33, 3}));
+
+// Attention's outputs times sigmoid of gates that lie elsewhere in wider rows; nothing behind them.
+TEST(GateOutputs, AreTimesSigmoidOfTheirGates) {
+  constexpr int kTokens = 3, kWidth = 200, kOutStride = 208, kGateStride = 460, kGatesAt = 232;
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 4);
+  std::vector<float> outputs(kTokens * kOutStride), gates(kTokens * kGateStride);
+  for (float& value : outputs) value = normal(random);
+  for (float& value : gates) value = normal(random);
+  const DeviceArray<float> out(outputs), rows(gates);
+  launch_gate_outputs(
+      {{out.data(), kOutStride}, {rows.data() + kGatesAt, kGateStride}, kTokens, kWidth},
+      test_stream());
+  const std::vector<float> found = out.host();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::size_t row = i / kOutStride, c = i % kOutStride;
+    const double gate = c < kWidth ? sigmoid(gates[row * kGateStride + kGatesAt + c]) : 1;
+    ASSERT_NEAR(found[i], outputs[i] * gate, 1e-5) << "row " << row << ", column " << c;
+  }
+}
 
 }  // namespace
 }  // namespace leq::LEQ_GPU
