@@ -206,6 +206,8 @@ Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   const bool as_floats = is_table && target_.float_embedding;
   if (as_floats || !has_weight_codes(weight.view)) return float_matrix(weight, is_table);
   const WeightCodes codes = weight_codes(weight.view);
+  // The head, whose inputs need not be quantized; linears of layers are refused before.
+  if (target_.one_scale && !codes.one_scale()) return float_matrix(weight, is_table);
   if (is_table) return dequantized_table(weight, codes);
   const auto columns_first = [&](const auto& values, std::int64_t columns) {
     return transposed(values, codes.rows, columns);

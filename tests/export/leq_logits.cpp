@@ -36,7 +36,7 @@ void run(int argc, char** argv) {
   batch.add(0, ids.data(), std::ssize(ids), Batch::Want::all);
   const auto vocab = static_cast<std::size_t>(model.config().vocab);
   std::vector<float> logits(ids.size() * vocab);
-  backend->download(session.transformer().forward(batch, session.cache()), std::ssize(ids), logits);
+  backend->download(session.transformer().forward(batch, session.state()), std::ssize(ids), logits);
   write_logits(argv[2], logits);
   std::vector<float> last(logits.end() - model.config().vocab, logits.end());
   for (int i = 0; i < count; ++i) {

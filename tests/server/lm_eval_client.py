@@ -40,7 +40,7 @@ def harness(served, cache):
 
 def ours(served):
     answer = subprocess.run(
-        [served.tools / "leq-perplexity", "-m", served.model, "--choices", QUESTIONS, "-c", "512", "-o", "json",
+        [served.tools / "leq-perplexity", *served.model, "--choices", QUESTIONS, "-c", "512", "-o", "json",
          "-ctk", "f16", "-ctv", "f16"], check=True, capture_output=True, text=True)
     return json.loads(answer.stdout)
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <spawn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -26,8 +27,11 @@ inline std::string read_bytes(const std::filesystem::path& path) {
 }
 
 // A child's peak begins with this process's, whose memory it has until it runs its program: from
-// now on that is what is resident at the moment (proc(5), clear_refs).
-inline void forget_own_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
+// now on that is what is in use at the moment (proc(5), clear_refs).
+inline void forget_own_peak() {
+  ::malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
 
 struct ToolRun {
   int status = -1;  // exit status; -1 where a signal ended the tool
