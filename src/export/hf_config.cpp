@@ -50,7 +50,7 @@ LayerKinds common_layers(const ModelConfig& config) {
   return common;
 }
 
-// Of a family that is told by its name, as its layers are its own.
+// The family with this name, which model_type need not be; throws Error for others.
 const Family& named_family(const std::string& name) {
   const auto found =
       std::ranges::find(families(), name, [](const Family* family) { return family->name; });

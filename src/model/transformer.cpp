@@ -110,7 +110,7 @@ void point_to_states(const FixedStates& fixed, std::span<const FixedStates::Step
   }
 }
 
-// What each run reads and writes: a later run of a sequence goes on where the one before it ended.
+// States that each run reads and writes: a later run of a sequence reads what the one before wrote.
 std::vector<FixedStates::StepStates> states_of(const FixedStates& fixed,
                                                std::span<const SequenceRun> runs) {
   std::vector<FixedStates::StepStates> all;

@@ -241,7 +241,7 @@ TEST(ComparisonErrors, LeaveNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder / "report"));
 }
 
-// What no rank can share is told, the rest is measured.
+// A measurement over ranks that the model does not allow is reported; the others are made.
 TEST(HybridComparison, IsMeasuredLayerByLayer) {
   const auto model = shared_path("models/qwen35-tiny");
   if (!model) GTEST_SKIP() << "needs shared/models/qwen35-tiny";

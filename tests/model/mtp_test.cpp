@@ -12,6 +12,7 @@
 #include "model/session.h"
 #include "platform/make_backend.h"
 #include "quantize/methods/tensor_plan.h"
+#include "reference/mtp_checkpoint.h"
 #include "reference/mtp_vectors.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
@@ -21,20 +22,11 @@ namespace {
 
 using test::RandomCheckpoint;
 
+// As reference/mtp_vectors.py has it.
 Json mtp_config() {
-  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
-  config["hidden_size"] = 64;
-  config["intermediate_size"] = 96;
-  config["num_hidden_layers"] = 4;
-  config["head_dim"] = 32;
+  Json config = test::mtp_config_of(true);
   config["vocab_size"] = 96;
-  config["rms_norm_eps"] = 1e-6;
-  config["linear_num_key_heads"] = 2;
-  config["linear_num_value_heads"] = 4;
-  config["linear_key_head_dim"] = config["linear_value_head_dim"] = 16;
-  config["linear_conv_kernel_dim"] = 4;
-  config["rope_parameters"] = {
-      {"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.25}};
+  config["max_position_embeddings"] = 64;
   return config;
 }
 

@@ -120,7 +120,7 @@ ToolSpec compare_tool() {
        .kind = OptionKind::text,
        .value_name = "FOLDER",
        .help = "for index.html, report.json, CSV files and kept results: the same "
-               "command goes on with an interrupted comparison",
+               "command continues an interrupted comparison",
        .group = "Files",
        .required = true},
       {.name = "keep-files", .help = "leave the quantized files in FOLDER/work", .group = "Files"}};

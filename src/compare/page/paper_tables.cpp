@@ -212,7 +212,7 @@ const std::vector<Answer>& answers() {
       {"Figures 2 and 6", "perplexity, speed, memory side by side", "Head to head, spindles",
        always("Bars around a middle line show the same numbers as the table.")},
       {"Figure 4", "radar of six measures", "Head to head",
-       always("Drawn, with why areas mislead; size against KL stands beside it.")},
+       always("A radar chart, with a note on why its areas mislead, beside size against KL.")},
       {"Figure 5", "throughput over model size and method", "Head to head",
        always("A page is about one model: its column of the map is the table of speeds.")},
       {"Figure 7", "t-SNE of weight distributions", "Weights, activations, hidden states",
