@@ -2,6 +2,7 @@
 // check_ptx.sh compiles to PTX: what nvcc hands to the assembler is held against wrappers.txt,
 // where a kernel is named as here. The wrappers' overloads have a kernel each.
 #include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/tf32.h"
 #include "cuda/intrinsics/wgmma.h"
 
 namespace leq::LEQ_GPU {
@@ -27,6 +28,9 @@ __global__ void mma_m16n8k16_f16(float (*d)[4], const Word (*a)[4], Word b0, Wor
 }
 __global__ void mma_m16n8k16_bf16(float (*d)[4], const Word (*a)[4], Word b0, Word b1) {
   ptx::mma_m16n8k16_bf16(*d, *a, b0, b1);
+}
+__global__ void mma_m16n8k8_tf32(float (*d)[4], const Word (*a)[4], const Word (*b)[2]) {
+  ptx::mma_m16n8k8_tf32(*d, *a, *b);
 }
 __global__ void ldmatrix_x4(Word (*out)[4]) {
   LEQ_DYNAMIC_SHARED(Word, memory);

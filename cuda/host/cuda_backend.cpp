@@ -163,7 +163,8 @@ class CudaBackend final : public Backend {
     require_capacity(first.name, routes.rows(), out);
     {
       const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(first); });
-      experts_.multiply(x, routes, experts.gate_up, Epilogue::swiglu, out);
+      const bool in_groups = experts_.group(x, routes, first, grouped);
+      experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up, Epilogue::swiglu, out);
     }
     finish(target, routes.rows(), first.name);
   }
@@ -195,6 +196,7 @@ class CudaBackend final : public Backend {
       a.scratch = reinterpret_cast<float*>(
           memory_.scratch(layout_.delta_scratch_bytes(batch.tokens, shape)).data());
       a.fault = faults_.watch("input of the delta net");
+      a.exact = is_exact();
       launch_delta_net(a, stream_);
     }
     finish(out, batch.tokens, kSite);

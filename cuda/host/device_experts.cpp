@@ -42,6 +42,11 @@ std::vector<CodeSegment> segments_of(const ExpertLinear& linear, std::int64_t ex
 
 }  // namespace
 
+DeviceExperts::DeviceExperts(int device, rt::Stream& stream)
+    : device_(device),
+      stream_(stream),
+      groups_(device, std::size_t{2} * (kMostExperts + 1) * sizeof(std::int32_t)) {}
+
 void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing& routing,
                           const Fault& fault, ExpertRoutes& routes) {
   check_routing(logits, tokens, routing);
@@ -58,13 +63,36 @@ void DeviceExperts::route(const Rows& logits, std::int64_t tokens, const Routing
     launch_route({choice, tokens, static_cast<int>(routing.experts), routing.normalized, fault},
                  stream_);
   }
-  choices_[&routes] = choice;
+  routed_[&routes] = {choice};
 }
 
-const ExpertChoice& DeviceExperts::choice_of(const ExpertRoutes& routes) const {
-  const auto found = choices_.find(&routes);
-  ensure(found != choices_.end(), "experts: rows that no router of this device sent");
+const DeviceExperts::Routed& DeviceExperts::routed(const ExpertRoutes& routes) const {
+  const auto found = routed_.find(&routes);
+  ensure(found != routed_.end(), "experts: rows that no router of this device sent");
   return found->second;
+}
+
+ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
+  auto* const first = reinterpret_cast<std::int32_t*>(groups_.data());
+  return {first, first + kMostExperts + 1, static_cast<int>(std::ssize(routes.first)) - 1};
+}
+
+bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
+                          const Rows& grouped) {
+  // Below, tiles of an expert would be nearly empty: reading its weights for each row costs less.
+  constexpr std::int64_t kRowsOfExpert = 4;
+  const ExpertGroups groups = groups_of(routes);
+  Routed& routed = routed_.at(&routes);
+  auto a = matmul_arguments<IntMatmul>(reader, routes.tokens, Epilogue::none, grouped);
+  a.x = code_rows(x);
+  routed.in_groups = routes.rows() >= kRowsOfExpert * groups.experts &&
+                     3 * routed.choice.active <= routed.choice.stride && has_expert_gemm(a);
+  if (!routed.in_groups) return false;
+  require_capacity(reader.name, routes.rows(), grouped);
+  ensure(grouped.format == x.format, reader.name, ": rows in groups of another format");
+  launch_group_rows({routed.choice, routes.rows(), groups}, stream_);
+  launch_group_inputs({code_rows(x), code_rows(grouped), routed.choice, routes.rows()}, stream_);
+  return true;
 }
 
 // Weights that were there before may lie at the same name: those of a model that is gone.
@@ -105,17 +133,24 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
-  a.choice = choice_of(routes);
+  a.choice = routed(routes).choice;
   a.rows = routes.rows();
   a.has_row_each = !paired;
+  a.in_groups = routed(routes).in_groups;
+  if (a.in_groups && has_expert_gemm(a.matmul)) {
+    return launch_expert_gemm(a, groups_of(routes), stream_);
+  }
   launch_expert_matmul(a, stream_);
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
-  const ExpertChoice& choice = choice_of(routes);
+  const auto& [choice, in_groups] = routed(routes);
   const bool alone = routes.in_place();
   AddExpertsArguments a = {float_rows(x), float_rows(products)};
   a.weights = choice.rows + (alone ? 0 : choice.active);
+  if (in_groups) {
+    a.places = reinterpret_cast<const std::int32_t*>(choice.rows) + 2 * choice.active;
+  }
   a.stride = choice.stride;
   a.tokens = routes.tokens;
   a.width = x.width;

@@ -17,7 +17,7 @@ namespace leq::LEQ_GPU {
 
 class DeviceExperts {
  public:
-  DeviceExperts(int device, rt::Stream& stream) : device_(device), stream_(stream) {}
+  DeviceExperts(int device, rt::Stream& stream);
 
   // Operations::route: what is chosen stays on the device, in the place of the logits. `routes` get
   // their sizes alone.
@@ -25,6 +25,9 @@ class DeviceExperts {
              ExpertRoutes& routes);
   // Throws Error where what reads the products of an expert wants other codes than those of others.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
+  // In a step of many rows: those of `grouped` become those of x, of one expert side by side, and
+  // all that follows for these routes is in this order. Whether it is.
+  bool group(const Rows& x, const ExpertRoutes& routes, const Linear& reader, const Rows& grouped);
   // out [R] = the linear of each row's expert; x has a row for each token, or for each of R.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out);
@@ -37,12 +40,18 @@ class DeviceExperts {
     std::vector<const std::uint8_t*> codes;  // of each segment: which weights these are
     std::unique_ptr<DeviceScratch> there;
   };
+  struct Routed {
+    ExpertChoice choice;
+    bool in_groups = false;
+  };
   const CodeSegment* table(const ExpertLinear& linear, std::int64_t experts);
-  const ExpertChoice& choice_of(const ExpertRoutes& routes) const;
+  const Routed& routed(const ExpertRoutes& routes) const;
+  ExpertGroups groups_of(const ExpertRoutes& routes) const;
 
   int device_;
   rt::Stream& stream_;
-  std::map<const ExpertRoutes*, ExpertChoice> choices_;  // workspaces keep their routes in place
+  DeviceScratch groups_;                           // ExpertGroups of the layer
+  std::map<const ExpertRoutes*, Routed> routed_;  // workspaces keep their routes in place
   std::map<std::string, Table, std::less<>> tables_;     // by the first expert's name
 };
 

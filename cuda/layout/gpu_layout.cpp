@@ -5,6 +5,7 @@
 #include "backend/rows_layout.h"
 #include "base/error.h"
 #include "cuda/layout/attention_scratch.h"
+#include "cuda/layout/delta_scratch.h"
 #include "cuda/layout/exchange_window.h"
 #include "cuda/layout/kv_pages.h"
 #include "cuda/layout/layout.h"
@@ -84,12 +85,15 @@ std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& 
       step_scratch_bytes(tokens));
 }
 
-// What the convolution makes of each token, and two gates of each value head.
+// Of a step's rows, and of the chunks of prompts.
 std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const {
   require(shape.key_dim <= kDeltaKeyDims, ErrorKind::bad_setting, Setting{"device"},
           ": Gated DeltaNet with keys of ", shape.key_dim, " numbers, a GPU takes up to ",
           kDeltaKeyDims, "; use ", Setting{"device"}, " cpu");
-  const std::int64_t numbers = tokens * (shape.channels() + 2 * shape.value_heads);
+  std::int64_t numbers = delta_rows_numbers(tokens, shape.channels(), shape.value_heads);
+  if (arithmetic_ != Arithmetic::exact && tokens >= kDeltaChunk) {
+    numbers += delta_chunks_numbers(tokens, shape.value_heads);
+  }
   return static_cast<std::size_t>(numbers) * sizeof(float);
 }
 

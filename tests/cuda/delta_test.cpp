@@ -1,9 +1,11 @@
 // Gated DeltaNet against its formulas in double (backend/decoder_parts.h), for texts that come in
-// steps of several sequences; and the same bits however a text is cut.
+// steps of several sequences; the same bits however a text is cut, prompts in chunks where they are
+// cut at multiples of 64.
 #include "cuda/kernels/delta/delta.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -61,7 +63,7 @@ class DeltaText {
   }
 
   // Outputs of each sequence, [length][values].
-  std::vector<std::vector<float>> run(const std::vector<Step>& steps) {
+  std::vector<std::vector<float>> run(const std::vector<Step>& steps, bool exact = false) {
     const DeviceArray<float> conv(conv_), a_log(a_log_), dt_bias(dt_bias_), gain(gain_);
     // In front of this layer's part lie those of others.
     constexpr std::size_t kBefore = 48;
@@ -82,6 +84,7 @@ class DeltaText {
         AttentionRun run;
         run.first_row = static_cast<std::int32_t>(row_runs.size());
         run.rows = piece.rows;
+        run.first_position = done[s];
         const int index = static_cast<int>(runs.size()), to = current[s] == 0 ? 1 : 0;
         if (last.contains(piece.sequence)) {
           run.previous_run = last[piece.sequence];
@@ -103,7 +106,7 @@ class DeltaText {
         now = now == 0 ? 1 : 0;
       }
       const std::vector<float> out =
-          launch(runs, row_runs, mixed, gates, conv, a_log, dt_bias, gain, kBefore);
+          launch(runs, row_runs, mixed, gates, conv, a_log, dt_bias, gain, kBefore, exact);
       std::size_t row = 0;
       for (const Piece& piece : step) {
         auto& to = all[static_cast<std::size_t>(piece.sequence)];
@@ -182,20 +185,25 @@ class DeltaText {
                             const std::vector<float>& mixed, const std::vector<float>& gates,
                             const DeviceArray<float>& conv, const DeviceArray<float>& a_log,
                             const DeviceArray<float>& dt_bias, const DeviceArray<float>& gain,
-                            std::size_t before) const {
+                            std::size_t before, bool exact) const {
     const DeviceArray<AttentionRun> runs_there(runs);
     const DeviceArray<std::int32_t> row_runs_there(row_runs);
     const DeviceArray<float> mixed_there(mixed), gates_there(gates);
     const std::size_t rows = row_runs.size();
     const DeviceArray<float> out(rows * static_cast<std::size_t>(c_.values()));
-    const DeviceArray<float> scratch(rows *
-                                     static_cast<std::size_t>(c_.channels() + 2 * c_.value_heads));
+    const auto tokens = static_cast<std::int64_t>(rows);
+    const DeviceArray<float> scratch(
+        static_cast<std::size_t>(delta_rows_numbers(tokens, c_.channels(), c_.value_heads) +
+                                 delta_chunks_numbers(tokens, c_.value_heads)));
     const DeviceArray<unsigned long long> fault(std::vector<unsigned long long>{kNoFault});
     DeltaArguments a;
     a.mixed = {mixed_there.data(), c_.width()};
     a.gates = {gates_there.data(), 2 * c_.value_heads};
     a.out = {out.data(), c_.values()};
-    a.batch.tokens = static_cast<std::int64_t>(rows);
+    a.batch.tokens = tokens;
+    for (const AttentionRun& run : runs) {
+      a.batch.longest_run = std::max<std::int64_t>(a.batch.longest_run, run.rows);
+    }
     a.batch.runs = runs_there.data();
     a.batch.run_count = static_cast<int>(runs.size());
     a.batch.row_runs = row_runs_there.data();
@@ -215,6 +223,7 @@ class DeltaText {
     a.state_at = static_cast<std::int64_t>(before * sizeof(float));
     a.scratch = scratch.data();
     a.fault = {fault.data(), 1};
+    a.exact = exact;
     write_late({mixed_there.bytes(), gates_there.bytes()});
     launch_delta_net(a, test_stream());
     EXPECT_EQ(fault.host()[0], kNoFault);
@@ -252,20 +261,51 @@ class DeltaText {
 
 class Delta : public testing::TestWithParam<DeltaCase> {};
 
+void expect_formulas(const DeltaText& text, const std::vector<std::vector<float>>& found) {
+  for (std::size_t s = 0; s < found.size(); ++s) {
+    const std::vector<double> want = text.in_double(s);
+    ASSERT_EQ(found[s].size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_NEAR(found[s][i], want[i], kTolerance) << "sequence " << s << ", number " << i;
+    }
+  }
+}
+
 TEST_P(Delta, FollowsTheFormulasWhateverTheSteps) {
   DeltaText text(GetParam(), {11, 6});
   const auto at_once = text.run({{{0, 11}, {1, 6}}});
-  for (std::size_t s = 0; s < 2; ++s) {
-    const std::vector<double> want = text.in_double(s);
-    ASSERT_EQ(at_once[s].size(), want.size());
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      ASSERT_NEAR(at_once[s][i], want[i], kTolerance) << "sequence " << s << ", number " << i;
-    }
-  }
+  expect_formulas(text, at_once);
   // One by one, shorter than the convolution, and a sequence twice in a step.
   const std::vector<Step> cut = {
       {{0, 1}}, {{0, 2}, {1, 2}}, {{1, 1}, {0, 3}, {1, 1}}, {{0, 1}, {1, 2}, {0, 4}}};
   EXPECT_EQ(text.run(cut), at_once);
+}
+
+// Whole chunks of 64 by products of matrices, and what is left beside them.
+TEST_P(Delta, PromptsOfAnyLengthFollowTheFormulas) {
+  DeltaText text(GetParam(), {1, 3, 63, 64, 65, 200});
+  expect_formulas(text, text.run({{{0, 1}, {1, 3}, {2, 63}, {3, 64}, {4, 65}, {5, 200}}}));
+}
+
+TEST_P(Delta, StepsThatEndAtMultiplesOf64ChangeNoBit) {
+  DeltaText text(GetParam(), {200, 130});
+  const auto whole = text.run({{{0, 200}, {1, 130}}});
+  EXPECT_EQ(text.run({{{0, 64}}, {{1, 128}, {0, 64}}, {{0, 72}, {1, 2}}}), whole);
+  EXPECT_EQ(text.run({{{1, 64}, {0, 128}}, {{1, 64}, {0, 64}, {1, 2}}, {{0, 1}}, {{0, 7}}}), whole);
+}
+
+TEST_P(Delta, OtherStepsFollowTheFormulasToo) {
+  DeltaText text(GetParam(), {200});
+  expect_formulas(text, text.run({{{0, 33}}, {{0, 140}}, {{0, 27}}}));
+  expect_formulas(text, text.run({{{0, 100}, {0, 100}}}));
+}
+
+TEST_P(Delta, ExactPromptsAreTheRecurrence) {
+  DeltaText text(GetParam(), {130});
+  const std::vector<Step> singly(130, Step{{0, 1}});
+  const auto recurrence = text.run(singly);
+  EXPECT_EQ(text.run({{{0, 130}}}, true), recurrence);
+  EXPECT_NE(text.run({{{0, 130}}}), recurrence) << "no chunk was computed as one";
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Delta,

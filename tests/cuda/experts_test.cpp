@@ -113,6 +113,71 @@ class ExpertLinears : public testing::TestWithParam<IntCase> {};
 
 constexpr int kExperts = 3, kActive = 2;
 
+// The rows of a step side by side for each expert.
+class InGroups {
+ public:
+  std::vector<std::int32_t> places;  // [R]
+
+  InGroups(const ExpertMatmul& a, int rows)
+      : lists_(std::vector<std::int32_t>(2 * (kExperts + 1), -1)),
+        groups_{lists_.data(), lists_.data() + kExperts + 1, kExperts},
+        codes_(static_cast<std::size_t>(rows * a.matmul.x.code_stride)),
+        scales_(static_cast<std::size_t>(rows * a.matmul.x.scale_stride)),
+        sums_(static_cast<std::size_t>(rows * std::max<std::int64_t>(1, a.matmul.x.sum_stride))),
+        x_(a.matmul.x) {
+    launch_group_rows({a.choice, rows, groups_}, test_stream());
+    find_places(a, rows);
+    x_.codes = codes_.data();
+    x_.scales = scales_.data();
+    if (x_.sums != nullptr) x_.sums = sums_.data();
+    // Where x has a row for each of R: as one of a token each.
+    std::vector<std::int32_t> choice(static_cast<std::size_t>(rows) * 32);
+    for (std::size_t r = 0; r < places.size(); ++r) choice[r * 32 + 2] = places[r];
+    const DeviceArray<std::int32_t> there(choice);
+    const ExpertChoice of_rows = {reinterpret_cast<float*>(there.data()), 32, 1};
+    launch_group_inputs({a.matmul.x, x_, a.has_row_each ? of_rows : a.choice, rows},
+                        test_stream());
+    rt::synchronize(test_stream());
+  }
+
+  std::vector<float> multiply(ExpertMatmul a, bool by_tiles, std::ptrdiff_t numbers) const {
+    const DeviceArray<float> out(std::vector<float>(static_cast<std::size_t>(numbers), -5.0f));
+    a.matmul.x = x_;
+    a.matmul.out.values = out.data();
+    a.in_groups = true;
+    if (by_tiles) launch_expert_gemm(a, groups_, test_stream());
+    if (!by_tiles) launch_expert_matmul(a, test_stream());
+    return out.host();
+  }
+
+ private:
+  void find_places(const ExpertMatmul& a, int rows) {
+    const std::size_t words = static_cast<std::size_t>(rows / kActive) * 32;
+    std::vector<std::int32_t> choice(words);
+    rt::copy_to_host(choice.data(), a.choice.rows, words * 4, test_stream());
+    rt::synchronize(test_stream());
+    const std::vector<std::int32_t> lists = lists_.host();
+    std::vector<bool> taken(static_cast<std::size_t>(rows));
+    for (int r = 0; r < rows; ++r) {
+      const auto at = static_cast<std::size_t>(r / kActive * 32 + r % kActive);
+      const auto expert = static_cast<std::size_t>(choice[at]);
+      const std::int32_t place = choice[at + 2 * kActive];
+      EXPECT_TRUE(place >= lists[expert] && place < lists[expert + 1]) << "row " << r;
+      EXPECT_FALSE(taken.at(static_cast<std::size_t>(place))) << "row " << r;
+      taken[static_cast<std::size_t>(place)] = true;
+      places.push_back(place);
+    }
+    EXPECT_EQ(lists[kExperts], rows);
+  }
+
+  DeviceArray<std::int32_t> lists_;
+  ExpertGroups groups_;
+  DeviceArray<std::int8_t> codes_;
+  DeviceArray<float> scales_;
+  DeviceArray<std::int32_t> sums_;
+  CodeRows x_;
+};
+
 TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
   const IntCase& c = GetParam();
   const bool paired = c.finish == Finish::swiglu;
@@ -162,6 +227,16 @@ TEST_P(ExpertLinears, RowsHaveTheirExpertsValues) {
       ASSERT_EQ(found[static_cast<std::size_t>(r * stride + at)], -5.0f);
     }
   }
+  const InGroups moved(a, rows);  // the same bits
+  for (const bool by_tiles : {false, true}) {
+    if (by_tiles && !has_expert_gemm(a.matmul)) continue;
+    const std::vector<float> in_groups = moved.multiply(a, by_tiles, std::ssize(found));
+    for (int r = 0; r < rows; ++r) {
+      const auto from = found.begin() + r * stride;
+      const auto place = in_groups.begin() + moved.places[static_cast<std::size_t>(r)] * stride;
+      ASSERT_TRUE(std::equal(from, from + stride, place)) << "row " << r << ", tiles " << by_tiles;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -173,7 +248,9 @@ INSTANTIATE_TEST_SUITE_P(
                     IntCase{4, false, 128, 128, 4, 640, {70}},
                     IntCase{4, true, 32, 128, 2, 300, {33, 33}, Finish::swiglu},
                     IntCase{3, false, 128, 0, 2, 300, {40}},
-                    IntCase{2, true, 64, 128, 4, 200, {20}}));
+                    IntCase{2, true, 64, 128, 4, 200, {20}},
+                    IntCase{2, true, 128, 128, 2, 200, {20, 20}, Finish::swiglu},
+                    IntCase{4, false, 128, 128, 150, 128, {70}}));
 
 TEST(AddExperts, ProductsAreAddedInAscendingOrder) {
   constexpr int kTokens = 3, kWidth = 150, kChosen = 3;

@@ -1,13 +1,12 @@
 // Four launches: what the recurrence reads of each token, its last inputs for the next step, the
 // recurrence, the outputs.
-#include "cuda/kernels/delta/delta.h"
-
 #include <algorithm>
 
 #include "backend/decoder_parts.h"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/delta/delta.cuh"
 #include "cuda/kernels/rows/head_norm.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
 
@@ -17,17 +16,6 @@ namespace {
 constexpr int kHeadWarps = 4, kHeadThreads = 32 * kHeadWarps;
 constexpr int kKeepThreads = 128;
 
-__device__ __forceinline__ std::uint64_t address(const std::uint32_t (&halves)[2]) {
-  return static_cast<std::uint64_t>(halves[1]) << 32 | halves[0];
-}
-
-// A layer's part of a state: S, then the last inputs; null for zeros.
-__device__ __forceinline__ float* state_part(const DeltaArguments& a,
-                                             const std::uint32_t (&halves)[2]) {
-  const std::uint64_t state = address(halves);
-  if (state == 0) return nullptr;
-  return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
-}
 __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& a) {
   return a.key_dim * a.values();
 }
@@ -137,131 +125,25 @@ __global__ void __launch_bounds__(kKeepThreads)
   }
 }
 
-// A quarter of a column of S: rows c, c + 4, c + 8, ... of lane c of the four that share the
-// column. Each has one of the four chains of its sums.
-struct DeltaColumn {
-  static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
-  float s[kRows];
-
-  static __device__ __forceinline__ int row(int i) {
-    return kLanes * i + static_cast<int>(threadIdx.x) % kLanes;
-  }
-  __device__ __forceinline__ void load(const float* from, int dims, int stride) {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      s[i] = from != nullptr && row(i) < dims ? from[row(i) * stride] : 0.0f;
-    }
-  }
-  __device__ __forceinline__ void store(float* to, int dims, int stride) const {
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      if (row(i) < dims) to[row(i) * stride] = s[i];
-    }
-  }
-  // (lane 0 + lane 1) + (lane 2 + lane 3)
-  static __device__ __forceinline__ float joined(float x) {
-    x = x + __shfl_xor_sync(kEveryLane, x, 1);
-    return x + __shfl_xor_sync(kEveryLane, x, 2);
-  }
-  // S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q. Rows past the last are 0.
-  __device__ __forceinline__ float step(const float* k, const float* q, float v, float alpha,
-                                        float beta) {
-    float sum = 0, out = 0;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) sum = fmaf(k[row(i)], s[i], sum);
-    const float u = fmaf(-alpha, joined(sum), v) * beta;
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      s[i] = fmaf(k[row(i)], u, alpha * s[i]);
-      out = fmaf(q[row(i)], s[i], out);
-    }
-    return joined(out);
-  }
-};
-
-// What a warp works on: some columns of S of one value head.
-struct DeltaPlace {
-  static constexpr int kColumns = 32 / DeltaColumn::kLanes;
-  int head, stride;           // from row to row of S
-  bool has_column;            // the lane
-  std::int64_t query, value;  // of the head's q, and of the lane's v, in a row
-  std::int64_t state;         // of the lane's column
-
-  __device__ __forceinline__ explicit DeltaPlace(const DeltaArguments& a) {
-    const int parts = (a.value_dim + kColumns - 1) / kColumns, part = static_cast<int>(blockIdx.y);
-    head = part / parts;
-    const int column =
-        part % parts * kColumns + static_cast<int>(threadIdx.x) / DeltaColumn::kLanes;
-    const int first = column & -kDeltaColumns;  // of the block of columns
-    has_column = column < a.value_dim;
-    stride = min(kDeltaColumns, a.value_dim - first);
-    query = std::int64_t{head / (a.value_heads / a.key_heads)} * a.key_dim;
-    const std::int64_t of_head = std::int64_t{head} * a.value_dim;
-    value = 2 * a.keys() + of_head + column;
-    state = (of_head + first) * a.key_dim + column - first;
-  }
-};
-
-// What a token brings to a warp, a token ahead.
-struct DeltaToken {
-  static constexpr int kEach = kDeltaKeyDims / 32;
-  float key[kEach], query[kEach];  // numbers lane, lane + 32, ...
-  float value = 0, alpha = 0, beta = 0;
-
-  __device__ __forceinline__ void load(const DeltaArguments& a, std::int64_t row,
-                                       const DeltaPlace& place) {
-    const float* const from = a.convolved(row);
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) {
-      const int k = static_cast<int>(threadIdx.x) + 32 * i;
-      query[i] = k < a.key_dim ? from[place.query + k] : 0.0f;
-      key[i] = k < a.key_dim ? from[a.keys() + place.query + k] : 0.0f;
-    }
-    value = place.has_column ? from[place.value] : 0.0f;
-    alpha = a.gates_of(row)[place.head];
-    beta = a.gates_of(row)[a.value_heads + place.head];
-  }
-};
-
 // A warp for each sequence, value head and eight columns of S.
 __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(32);
-  LEQ_SHARED(float[kDeltaKeyDims], keys);
-  LEQ_SHARED(float[kDeltaKeyDims], queries);
+  LEQ_SHARED(DeltaRow, of_warp);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
   const AttentionRun* run = a.batch.runs + blockIdx.x;
   if (run->previous_run >= 0) return;
-  const DeltaPlace place(a);
-  const float* const from = state_part(a, run->state_from);
+  const int parts = (a.value_dim + DeltaColumn::kOfWarp - 1) / DeltaColumn::kOfWarp;
+  const auto part = static_cast<int>(blockIdx.y);
+  const DeltaPlace place(a, part / parts, part % parts * DeltaColumn::kOfWarp);
   DeltaColumn state;
-  state.load(from != nullptr && place.has_column ? from + place.state : nullptr, a.key_dim,
-             place.stride);
-  DeltaToken next;
-  next.load(a, run->first_row, place);
+  load_state(a, *run, place, state);
   for (;;) {
-    for (int i = 0; i < run->rows; ++i) {
-      const DeltaToken token = next;
-      const std::int64_t row = run->first_row + i;
-      __syncwarp();
-#pragma unroll
-      for (int k = 0; k < DeltaToken::kEach; ++k) {
-        keys[threadIdx.x + 32 * k] = token.key[k];
-        queries[threadIdx.x + 32 * k] = token.query[k];
-      }
-      __syncwarp();
-      if (i + 1 < run->rows) next.load(a, row + 1, place);
-      const float out = state.step(keys, queries, token.value, token.alpha, token.beta);
-      const bool writes = threadIdx.x % DeltaColumn::kLanes == 0 && place.has_column;
-      if (writes) a.convolved(row)[place.value] = out;
-    }
+    recur_rows(a, place, state, run->first_row, run->rows, of_warp);
     if (run->next_run < 0) break;
     run = a.batch.runs + run->next_run;
-    next.load(a, run->first_row, place);
   }
-  if (place.has_column) {
-    state.store(state_part(a, run->state_to) + place.state, a.key_dim, place.stride);
-  }
+  store_state(a, *run, place, state);
 }
 
 // rms_norm(o) * silu(z) of each (token, value head).
@@ -309,10 +191,14 @@ void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
           {"delta_keep", blocks(runs, (a.channels() + kKeepThreads - 1) / kKeepThreads),
            dim3(kKeepThreads), 0, rt::Start::early},
           delta_keep, a);
-  const std::int64_t parts = (a.value_dim + DeltaPlace::kColumns - 1) / DeltaPlace::kColumns;
-  rt::run(stream,
-          {"delta_recur", blocks(runs, a.value_heads * parts), dim3(32), 0, rt::Start::early},
-          delta_recur, a);
+  if (has_delta_chunks(a)) {
+    launch_delta_chunks(a, stream);
+  } else {
+    const std::int64_t parts = (a.value_dim + DeltaColumn::kOfWarp - 1) / DeltaColumn::kOfWarp;
+    rt::run(stream,
+            {"delta_recur", blocks(runs, a.value_heads * parts), dim3(32), 0, rt::Start::early},
+            delta_recur, a);
+  }
   rt::run(stream,
           {"delta_outputs", blocks(a.batch.tokens, (a.value_heads + kHeadWarps - 1) / kHeadWarps),
            dim3(kHeadThreads), head_bytes, rt::Start::early},

@@ -1,10 +1,27 @@
 // Gated DeltaNet on the device: backend/decoder_parts.h has its formulas, docs/numerics.md the
-// order of each sum, which is the CPU's, token by token.
+// order of each sum, which is the CPU's, token by token. Without `exact` whole chunks of 64 tokens
+// of a prompt take the chunked form (delta_chunks.cu).
 #pragma once
 
 #include "cuda/kernels/launch.h"
+#include "cuda/layout/delta_scratch.h"
 
 namespace leq::LEQ_GPU {
+
+// What of a chunk's tokens no state enters, of one value head; the names are those of
+// delta_chunks.cu.
+struct DeltaChunk {
+  float* inverse;     // T [64][64]
+  float* outputs;     // P [64][64]
+  float* from_start;  // e [64]
+  float* to_end;      // D_63 [64]
+
+  constexpr explicit DeltaChunk(float* numbers)
+      : inverse(numbers),
+        outputs(inverse + kDeltaChunk * kDeltaChunk),
+        from_start(outputs + kDeltaChunk * kDeltaChunk),
+        to_end(from_start + kDeltaChunk) {}
+};
 
 struct DeltaArguments {
   FloatRows mixed;  // [T][channels + H_v d_v]: q, k, v, z
@@ -19,9 +36,11 @@ struct DeltaArguments {
   float norm_eps = 0;
   float l2_eps = 0, query_gain = 0, key_gain = 0;  // of the l2 norms as RMS norms
   std::int64_t state_at = 0;                       // bytes of a state before this layer's part
-  // [T][channels] outputs of the convolution, of which v becomes o, then [T][2 H_v] alpha, beta.
+  // [T][channels] outputs of the convolution, of which v becomes o, then [T][2 H_v] alpha, beta,
+  // then [chunks][H_v] of DeltaChunk (delta_scratch_numbers).
   float* scratch = nullptr;
   Fault fault;
+  bool exact = false;
 
   constexpr std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
   constexpr std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
@@ -30,7 +49,23 @@ struct DeltaArguments {
   constexpr float* gates_of(std::int64_t row) const {
     return scratch + batch.tokens * channels() + row * 2 * value_heads;
   }
+  constexpr std::int64_t query_of(int value_head) const {
+    return std::int64_t{value_head / (value_heads / key_heads)} * key_dim;
+  }
+  constexpr std::int64_t value_of(int value_head) const {
+    return 2 * keys() + std::int64_t{value_head} * value_dim;
+  }
+  // Chunks begin 64 rows apart at least.
+  DeltaChunk chunk(std::int64_t first_row, int value_head) const {
+    const std::int64_t index = first_row / kDeltaChunk * value_heads + value_head;
+    return DeltaChunk(scratch + delta_rows_numbers(batch.tokens, channels(), value_heads) +
+                      index * kDeltaChunkNumbers);
+  }
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
+
+// The recurrence alone, with runs of chunks among its rows.
+bool has_delta_chunks(const DeltaArguments& a);
+void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

@@ -17,9 +17,11 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t c = std::int64_t{blockIdx.y} * kThreads + threadIdx.x;
   if (c >= a.width) return;
   const float* const weights = a.weights + token * a.stride;
+  const std::int32_t* const places = a.places == nullptr ? nullptr : a.places + token * a.stride;
   float sum = a.x.values[token * a.x.stride + c];
   for (int i = 0; i < a.active; ++i) {
-    const float y = a.products.values[(token * a.active + i) * a.products.stride + c];
+    const std::int64_t row = places == nullptr ? token * a.active + i : places[i];
+    const float y = a.products.values[row * a.products.stride + c];
     sum = sum + weights[i] * y;
   }
   a.x.values[token * a.x.stride + c] = sum;

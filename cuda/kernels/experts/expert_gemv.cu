@@ -5,6 +5,7 @@
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/experts/experts.h"
 #include "cuda/kernels/matmul/int_gemv.cuh"
+#include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -21,9 +22,10 @@ struct ExpertRow {
     const auto row = static_cast<unsigned>(out), active = static_cast<unsigned>(a.choice.active);
     const std::int64_t token = row / active;
     const float* const chosen = a.choice.rows + token * a.choice.stride;
-    const int expert = reinterpret_cast<const std::int32_t*>(chosen)[row % active];
-    segments = a.segments + std::int64_t{expert} * a.matmul.segment_count;
-    in = a.has_row_each ? out : token;
+    const auto* const ids = reinterpret_cast<const std::int32_t*>(chosen) + row % active;
+    segments = a.segments + std::int64_t{*ids} * a.matmul.segment_count;
+    if (a.in_groups) out = ids[2 * active];
+    in = a.has_row_each || a.in_groups ? out : token;
   }
   __device__ __forceinline__ const CodeSegment& segment(const IntMatmul&, int i) const {
     return segments[i];
@@ -66,16 +68,7 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
 }  // namespace
 
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream) {
-  switch (a.matmul.segments[0].weight.bits) {
-    case 2:
-      return launch<2>(a, stream);
-    case 3:
-      return launch<3>(a, stream);
-    case 4:
-      return launch<4>(a, stream);
-    default:
-      return launch<8>(a, stream);
-  }
+  launch_by_bits(a.matmul.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,6 +1,7 @@
 // Experts on the device: the router's choice, their linears over the rows that go to them, and the
 // weighted sum. T tokens, E experts, k chosen for each token, R = T k rows: row t k + i is token t
-// for its expert number i in ascending order, so that the host need not know what was chosen.
+// for its expert number i in ascending order, so that the host need not know what was chosen; in
+// steps of many rows they are moved so that those of an expert lie together.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -8,7 +9,7 @@
 namespace leq::LEQ_GPU {
 
 // What the router chose, in the place of its logits: [T][stride] k numbers of experts, ascending,
-// then their k weights.
+// then their k weights, then where groups are made the k places of its rows in them.
 struct ExpertChoice {
   float* rows = nullptr;
   std::int64_t stride = 0;
@@ -31,6 +32,29 @@ void launch_route(const RouteArguments& a, rt::Stream& stream);
 void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
                              rt::Stream& stream);
 
+// The groups of a step: [E + 1] each, expert e has rows first[e] to first[e + 1] - 1 and tiles
+// tiles[e] to tiles[e + 1] - 1 of kExpertTile of them.
+inline constexpr int kExpertTile = 64;
+struct ExpertGroups {
+  std::int32_t* first = nullptr;
+  std::int32_t* tiles = nullptr;
+  int experts = 0;  // E
+};
+// The groups and the places of rows [R] in them: within an expert in no certain order.
+struct GroupRowsArguments {
+  ExpertChoice choice;  // 3 k <= stride
+  std::int64_t rows = 0;
+  ExpertGroups groups;
+};
+void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream);
+// grouped [R] = x [T], each row at its places.
+struct GroupInputsArguments {
+  CodeRows x, grouped;  // of one format
+  ExpertChoice choice;
+  std::int64_t rows = 0;
+};
+void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream);
+
 // out [R] = the linear of each row's expert.
 struct ExpertMatmul {
   IntMatmul matmul;                       // shapes and formats of all; x and out
@@ -38,15 +62,20 @@ struct ExpertMatmul {
   ExpertChoice choice;
   std::int64_t rows = 0;       // R
   bool has_row_each = false;   // x has R rows; else T
+  bool in_groups = false;      // x has R rows; they and those of out lie at their places
   std::int64_t first_row = 0;  // of a launch
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
+// The same on tensor cores, with rows of x and of out in groups: no bit differs.
+bool has_expert_gemm(const IntMatmul& a);
+void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
-// x [T][W] += weight * products [T k][W], one after the other. `weights`: of token 0, in rows of
-// `stride`.
+// x [T][W] += weight * products [T k][W], one after the other. `weights`, `places`: of token 0, in
+// rows of `stride`; places null: products lie in the order of tokens.
 struct AddExpertsArguments {
   FloatRows x, products;
   const float* weights = nullptr;
+  const std::int32_t* places = nullptr;
   std::int64_t stride = 0;
   std::int64_t tokens = 0, width = 0;
   int active = 0;  // k

@@ -265,18 +265,16 @@ __device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::u
   }
 }
 
-// group: columns of one int32 sum, 0 = the row.
+// The tile of a block. group: columns of one int32 sum, 0 = the row; `memory` has
+// GemmMemory::kBytes.
 template <class Shape, int bits, int group>
-__global__ void __launch_bounds__(Shape::kThreads, 1)
-    int_gemm(const LEQ_GRID_CONSTANT IntMatmul a) {
-  LEQ_BOUNDS(Shape::kThreads);
+__device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                              unsigned char* memory) {
   using Memory = GemmMemory<Shape, bits, group>;
-  LEQ_DYNAMIC_SHARED(unsigned char, memory);
   const auto groups_at = [&](int place) -> typename Memory::Groups& {
     return *reinterpret_cast<typename Memory::Groups*>(memory + place);
   };
   const Grouping grouping(a);
-  const GemmRows<Shape> rows(a);
   const std::uint32_t flip = signed_flip<bits>(a);
   const int slabs = grouping.columns / kSlab;
   CodeCopies<Shape, bits> weights(a, rows, slabs);
@@ -325,6 +323,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   ptx::let_successor_start();
   tile.finish_all(a, rows);
+}
+
+template <class Shape, int bits, int group>
+__global__ void __launch_bounds__(Shape::kThreads, 1)
+    int_gemm(const LEQ_GRID_CONSTANT IntMatmul a) {
+  LEQ_BOUNDS(Shape::kThreads);
+  LEQ_DYNAMIC_SHARED(unsigned char, memory);
+  multiply_tile<Shape, bits, group>(a, GemmRows<Shape>(a), memory);
 }
 
 }  // namespace leq::LEQ_GPU

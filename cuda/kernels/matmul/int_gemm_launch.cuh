@@ -13,6 +13,12 @@ using SmallTile = GemmShape<16, 64, 1, 4, 6>;
 using MiddleTile = GemmShape<64, 64, 2, 2, 4>;
 using LargeTile = GemmShape<128, 128, 2, 4, 3>;
 
+// Columns of one int32 sum, 0: the row.
+inline int sum_columns(const IntMatmul& a) {
+  const int weights = a.segments[0].weight.group;
+  return weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
+}
+
 template <class Shape, int bits, int group>
 void launch_gemm(const IntMatmul& a, rt::Stream& stream) {
   rt::run(stream,
@@ -42,8 +48,7 @@ void launch_tile(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
 
 template <int bits>
 void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
-  const int weights = a.segments[0].weight.group;
-  const int group = weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
+  const int group = sum_columns(a);
   if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
   if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
   if (group == 128) return launch_tile<bits, 128>(a, tile, stream);

@@ -68,16 +68,7 @@ bool has_int_gemv(const IntMatmul& a) {
 }
 
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream) {
-  switch (a.segments[0].weight.bits) {
-    case 2:
-      return launch<2>(a, stream);
-    case 3:
-      return launch<3>(a, stream);
-    case 4:
-      return launch<4>(a, stream);
-    default:
-      return launch<8>(a, stream);
-  }
+  launch_by_bits(a.segments[0].weight.bits, [&]<int bits>() { launch<bits>(a, stream); });
 }
 
 }  // namespace leq::LEQ_GPU

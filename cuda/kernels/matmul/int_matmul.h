@@ -5,6 +5,21 @@
 
 namespace leq::LEQ_GPU {
 
+// launch.template operator()<bits>() for the bits of a weight's codes.
+template <class Launch>
+void launch_by_bits(int bits, Launch launch) {
+  switch (bits) {
+    case 2:
+      return launch.template operator()<2>();
+    case 3:
+      return launch.template operator()<3>();
+    case 4:
+      return launch.template operator()<4>();
+    default:
+      return launch.template operator()<8>();
+  }
+}
+
 // One token; up to 8 where groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
 // Whether that multiplies on tensor cores: groups of 128 columns, two tokens and more.

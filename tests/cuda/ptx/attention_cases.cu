@@ -1,6 +1,7 @@
-// The kernels of ptx_conformance for ptx_attention.h. What hardware is free to round in its own way
+// The kernels of ptx_conformance for ptx_attention.h and tf32.h. What hardware is free to round in its own way
 // (sums of an f16 mma, exp2) is compared where there is nothing to round, or as near enough.
 #include "cuda/intrinsics/ptx_attention.h"
+#include "cuda/intrinsics/tf32.h"
 #include "tests/cuda/ptx/run_case.cuh"
 
 namespace leq::LEQ_GPU {
@@ -69,6 +70,23 @@ __global__ void mma_brain_floats(const Word* in, Word* out) {
     out[thread() * kOut + i] = bits_of(d[i]);
     out[thread() * kOut + 4 + i] = bits_of(e[i]);
   }
+}
+
+// tf32: integers of up to 11 bits, whose sums f32 holds whatever their order.
+__global__ void mma_tf32(const Word* in, Word* out) {
+  in += thread() * kIn;
+  const auto number = [](Word word, int bits) {
+    return bits_of(static_cast<float>(static_cast<int>(word) >> (32 - bits)));
+  };
+  float d[4];
+  Word a[4];
+  for (unsigned i = 0; i < 4; ++i) {
+    d[i] = static_cast<float>(static_cast<int>(in[i]) >> 16);
+    a[i] = number(in[i], 12);
+  }
+  ptx::mma_m16n8k8_tf32(d, a, {number(in[4], 8), number(in[5], 8)});
+  ptx::mma_m16n8k8_tf32(d, a, {number(in[6], 8), number(in[7], 8)});
+  for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = bits_of(d[i]);
 }
 
 // Rows of matrices that lie apart, each lane's address its own.
@@ -161,6 +179,7 @@ std::vector<PtxCase> attention_cases() {
       {"mma_m16n8k32_s8_u8", 8, run<mma_signed_unsigned>},
       {"mma_m16n8k16_f16", 8, run<mma_halves>},
       {"mma_m16n8k16_bf16", 8, run<mma_brain_floats>},
+      {"mma_m16n8k8_tf32", 8, run<mma_tf32>},
       {"ldmatrix_x4_trans, opaque_shared", 8, run<transposed_loads>},
       {"select_bytes, opaque", 8, run<byte_words>},
       {"f16x2_of, f16x2_sub, f16x2_fma", 32, run<half_pairs>},

@@ -1,0 +1,86 @@
+// Rows of a step in the order of their experts: where each goes, and the codes of its token there.
+#include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/run.h"
+#include "cuda/kernels/experts/experts.h"
+
+namespace leq::LEQ_GPU {
+namespace {
+
+constexpr int kGroupThreads = 1024, kMoveThreads = 128;
+
+// What the router wrote of row r.
+__device__ __forceinline__ std::int32_t* chosen(const ExpertChoice& choice, std::int64_t row) {
+  const auto r = static_cast<unsigned>(row), active = static_cast<unsigned>(choice.active);
+  return reinterpret_cast<std::int32_t*>(choice.rows + r / active * choice.stride) + r % active;
+}
+
+// One block: counts, their sums, then a place for each row.
+__global__ void __launch_bounds__(kGroupThreads)
+    group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a) {
+  LEQ_BOUNDS(kGroupThreads);
+  LEQ_SHARED(int[kMostExperts], counts);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const auto thread = static_cast<int>(threadIdx.x);
+  counts[thread] = 0;
+  __syncthreads();
+  for (std::int64_t row = thread; row < a.rows; row += kGroupThreads) {
+    atomicAdd(&counts[*chosen(a.choice, row)], 1);
+  }
+  __syncthreads();
+  if (thread == 0) {
+    int rows = 0, tiles = 0;
+    for (int e = 0; e <= a.groups.experts; ++e) {
+      a.groups.first[e] = rows;
+      a.groups.tiles[e] = tiles;
+      if (e == a.groups.experts) break;
+      const int count = counts[e];
+      counts[e] = rows;
+      rows += count;
+      tiles += (count + kExpertTile - 1) / kExpertTile;
+    }
+  }
+  __syncthreads();
+  for (std::int64_t row = thread; row < a.rows; row += kGroupThreads) {
+    std::int32_t* const id = chosen(a.choice, row);
+    id[2 * a.choice.active] = atomicAdd(&counts[*id], 1);
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void move(const T* from, T* to, std::int64_t count) {
+  for (std::int64_t i = threadIdx.x; i < count; i += kMoveThreads) to[i] = from[i];
+}
+
+// A block for each row. Rows of codes are multiples of 16 bytes.
+__global__ void __launch_bounds__(kMoveThreads)
+    group_inputs(const LEQ_GRID_CONSTANT GroupInputsArguments a) {
+  LEQ_BOUNDS(kMoveThreads);
+  ptx::let_successor_start();
+  ptx::wait_for_predecessor();
+  const std::int64_t token = blockIdx.x / static_cast<unsigned>(a.choice.active);
+  const std::int64_t place = chosen(a.choice, blockIdx.x)[2 * a.choice.active];
+  move(reinterpret_cast<const uint4*>(a.x.codes + token * a.x.code_stride),
+       reinterpret_cast<uint4*>(a.grouped.codes + place * a.grouped.code_stride),
+       a.x.code_stride / 16);
+  move(a.x.scales + token * a.x.scale_stride, a.grouped.scales + place * a.grouped.scale_stride,
+       a.x.scale_stride);
+  if (a.x.sums == nullptr) return;
+  move(a.x.sums + token * a.x.sum_stride, a.grouped.sums + place * a.grouped.sum_stride,
+       a.x.sum_stride);
+}
+
+}  // namespace
+
+void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream) {
+  rt::run(stream, {"group_rows", dim3(1), dim3(kGroupThreads), 0, rt::Start::early}, group_rows, a);
+}
+
+void launch_group_inputs(const GroupInputsArguments& a, rt::Stream& stream) {
+  rt::run(stream,
+          {"group_inputs", dim3(static_cast<unsigned>(a.rows)), dim3(kMoveThreads), 0,
+           rt::Start::early},
+          group_inputs, a);
+}
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,23 @@
+// Scratch of Gated DeltaNet on a device, in f32 numbers: of a step's rows, then of each chunk of 64
+// tokens and value head (DeltaArguments).
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/layout/layout.h"
+
+namespace leq::gpu {
+
+inline constexpr int kDeltaChunk = 64;
+inline constexpr std::int64_t kDeltaChunkNumbers = 2 * kDeltaChunk * (kDeltaChunk + 1);
+
+// What the convolution makes of each token, and two gates of each value head.
+constexpr std::int64_t delta_rows_numbers(std::int64_t tokens, std::int64_t channels,
+                                          int value_heads) {
+  return round_up_to(tokens * (channels + 2 * value_heads), 4);
+}
+constexpr std::int64_t delta_chunks_numbers(std::int64_t tokens, int value_heads) {
+  return round_up_to(tokens, kDeltaChunk) / kDeltaChunk * value_heads * kDeltaChunkNumbers;
+}
+
+}  // namespace leq::gpu
