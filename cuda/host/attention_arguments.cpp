@@ -1,5 +1,8 @@
 #include "cuda/host/attention_arguments.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "cuda/layout/kv_codes.h"
 
 namespace leq::LEQ_GPU {
@@ -51,6 +54,44 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
   a.values = pages_of(kv, KvPart::values, shape);
   a.copied = copied_of(kv);
   return a;
+}
+
+void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream) {
+  constexpr std::int64_t kPositions = 256;  // at a time
+  const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
+  while (rope.filled < end) {
+    const std::int64_t count = std::min(kPositions, rope.context - rope.filled);
+    std::vector<float> rows(static_cast<std::size_t>(count * numbers));
+    fill_rope_rows(rope, rope.filled, count, rows.data());
+    auto* table = reinterpret_cast<float*>(rope.memory.data());
+    rt::copy_on_device(table + rope.filled * numbers, staging.push(rows),
+                       rows.size() * sizeof(float), stream);
+    rope.filled += count;
+  }
+}
+
+void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
+                 std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream) {
+  KvQuantizeArguments a = {batch, heads_of(shape)};
+  a.copied = copied_of(layers[0]);
+  a.whole_before = whole == WholeBlocks::before_the_batch;
+  const auto launch = [&] {
+    launch_kv_quantize(a, stream);
+    a.layer_count = 0;
+  };
+  for (const KvLayer& kv : layers) {
+    const bool keys = kv_scheme(kv.key_type).blocked();
+    const bool values = kv_scheme(kv.value_type).blocked();
+    const bool other =
+        (keys && a.keys.type != kv.key_type) || (values && a.values.type != kv.value_type);
+    if (other || a.layer_count == static_cast<int>(kQuantizedLayers)) launch();
+    if (keys) a.keys = pages_of(kv, KvPart::keys, shape);
+    if (values) a.values = pages_of(kv, KvPart::values, shape);
+    if (!keys && !values) continue;
+    a.layers[static_cast<std::size_t>(a.layer_count++)] = {
+        keys ? kv.keys : nullptr, values ? kv.values : nullptr, kv.key_copies, kv.value_copies};
+  }
+  launch();
 }
 
 }  // namespace leq::LEQ_GPU

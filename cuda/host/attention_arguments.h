@@ -6,6 +6,7 @@
 #include "backend/decoder_parts.h"
 #include "backend/kv_types.h"
 #include "backend/tables.h"
+#include "cuda/host/staging.h"
 #include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
@@ -18,5 +19,14 @@ std::span<const std::int32_t> copies_of(const KvLayer& kv);
 // All but qkv, batch and fault.
 RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const RopeTable& rope,
                                           const KvLayer& kv);
+
+// Rows of the rotary table up to `end`, on the stream.
+void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream);
+
+// Blocks of positions become codes: those that were whole before the batch, or that it closes. Zones
+// and copies are the same in all layers; a launch has layers of one pair of types.
+enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
+void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
+                 std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

@@ -14,17 +14,17 @@
 #include "cuda/host/batch_lists.h"
 #include "cuda/host/delta_arguments.h"
 #include "cuda/host/device_experts.h"
+#include "cuda/host/device_matmul.h"
 #include "cuda/host/device_memory.h"
 #include "cuda/host/device_sampler.h"
-#include "cuda/host/device_scales.h"
 #include "cuda/host/device_weights.h"
 #include "cuda/host/faults.h"
-#include "cuda/host/float_forms.h"
 #include "cuda/host/link_ranks.h"
-#include "cuda/host/matmul_arguments.h"
 #include "cuda/host/part_events.h"
 #include "cuda/host/pending_samples.h"
 #include "cuda/host/row_blocks.h"
+#include "cuda/host/row_download.h"
+#include "cuda/host/row_finish.h"
 #include "cuda/host/staging.h"
 #include "cuda/host/step_graphs.h"
 #include "cuda/kernels/launch.h"
@@ -33,11 +33,6 @@
 
 namespace leq::LEQ_GPU {
 namespace {
-
-// Positions of the rotary table that are filled at a time.
-constexpr std::int64_t kRopePositions = 256;
-// Rows come back through pinned memory of this size, or of one row.
-constexpr std::size_t kDownloadBytes = std::size_t{8} << 20;
 
 class CudaBackend final : public Backend {
  public:
@@ -53,14 +48,12 @@ class CudaBackend final : public Backend {
         faults_(device, stream_),
         graphs_(device, stream_, staging_),
         clock_(device, stream_),
-        tickets_(device, kTickets * sizeof(unsigned)),
-        scales_(device, stream_),
+        rows_(device, stream_, memory_, faults_, clock_),
+        matmul_(stream_, rows_, clock_),
         sampler_(device, stream_, staging_),
-        wgmma_adds_as_mma_(finds_equal_forms(device, stream_)),
+        downloads_(stream_, faults_),
         pending_(device, stream_, sampler_, faults_),
-        experts_(device, stream_) {
-    rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
-  }
+        experts_(device, stream_) {}
 
   std::string name() const override {
     return name_ + " (" + rt::device_of(stream_).name + (is_exact() ? ", exact" : "") + ")";
@@ -90,9 +83,12 @@ class CudaBackend final : public Backend {
   void embed(const Embedding& embedding, Rows& x) override {
     const auto span = clock_.in(StepPart::load, [&] { return moved_bytes(embedding); });
     check_embedding(embedding, x, sampler_.rows());
-    gather_table(embedding.tokens, embedding.ids, x, Gather::store);
+    const std::int32_t* const drawn = sampler_.tokens();
+    gather_table(embedding.tokens, on_device(embedding.ids), drawn, embedding.ids.size(), x,
+                 Gather::store, stream_);
     if (embedding.positions == nullptr) return;
-    gather_table(*embedding.positions, embedding.at, x, Gather::add);
+    gather_table(*embedding.positions, on_device(embedding.at), drawn, embedding.at.size(), x,
+                 Gather::add, stream_);
   }
 
   void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,
@@ -128,10 +124,10 @@ class CudaBackend final : public Backend {
     a.beta = norm.beta;
     a.inv_smooth = target.consumer.inv_smooth;
     a.eps = norm.eps;
-    const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(target, tokens, "norm");
+    const bool step = RowFinish::is_long_step(out, tokens);
+    if (!step) a.quantize = rows_.quantize_as(target, tokens, "norm");
     launch_norm(a, stream_);
-    if (step) quantize_step(target, tokens, "norm");
+    if (step) rows_.quantize_step(target, tokens, "norm");
   }
 
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
@@ -144,7 +140,9 @@ class CudaBackend final : public Backend {
     ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
            " pieces, found ", x.format.pieces);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
-    if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
+    if (!matmul_.multiply(x, tokens, linear, epilogue, target)) {
+      rows_.finish(target, tokens, linear.name);
+    }
   }
 
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, std::string_view site,
@@ -166,7 +164,7 @@ class CudaBackend final : public Backend {
       const bool in_groups = experts_.group(x, routes, first, grouped);
       experts_.multiply(in_groups ? grouped : x, routes, experts.gate_up, Epilogue::swiglu, out);
     }
-    finish(target, routes.rows(), first.name);
+    rows_.finish(target, routes.rows(), first.name);
   }
   void experts_add(const Rows& products, const ExpertRoutes& routes, const ExpertLinear& down,
                    Rows& x) override {
@@ -185,12 +183,13 @@ class CudaBackend final : public Backend {
                  const RowsFor& out) override {
     constexpr std::string_view kSite = "output of the delta net";
     check_delta_net(mixed, gates, batch, shape, out);
+    if (shape.value_heads == 0) return;  // all heads are other ranks'
     {
       const auto span =
           clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
       DeltaArguments a = delta_arguments(shape);
       a.mixed = float_rows(mixed);
-      a.gates = float_rows(gates);
+      a.gates = {gates.values + shape.first_value_head(), gates.value_stride};
       a.out = float_rows(out);
       a.batch = on_device(batch, {});
       a.scratch = reinterpret_cast<float*>(
@@ -199,7 +198,7 @@ class CudaBackend final : public Backend {
       a.exact = is_exact();
       launch_delta_net(a, stream_);
     }
-    finish(out, batch.tokens, kSite);
+    rows_.finish(out, batch.tokens, kSite);
   }
 
   void quantize_kv_blocks(const BatchView& batch, const AttentionShape& shape,
@@ -207,7 +206,7 @@ class CudaBackend final : public Backend {
     if (shape.kv_heads == 0 || layers.empty() || !layers[0].residual.copies()) return;
     const auto span = clock_.in(StepPart::attention, [] { return std::size_t{0}; });
     check_pages(batch);
-    quantize_layers(on_device(batch, layers[0]), shape, layers, Whole::before_the_batch);
+    quantize_kv(on_device(batch, layers[0]), shape, layers, WholeBlocks::before_the_batch, stream_);
   }
 
   void rope_append(Rows& qkv, const BatchView& batch, const AttentionShape& shape, RopeTable& rope,
@@ -219,7 +218,7 @@ class CudaBackend final : public Backend {
     check_pages(batch);
     if (shape.rotary) {
       check_rope(rope, shape, batch.end_position());
-      fill_rope(rope, batch.end_position());
+      fill_rope(rope, batch.end_position(), staging_, stream_);
     }
     check_query_factors(rope, shape, batch.end_position());
     RopeAppendArguments a = rope_append_arguments(shape, rope, kv);
@@ -227,7 +226,7 @@ class CudaBackend final : public Backend {
     a.batch = on_device(batch, kv);
     a.fault = faults_.watch("input of attention");
     launch_rope_append(a, stream_);
-    quantize_layers(a.batch, shape, {&kv, 1}, Whole::by_the_batch);
+    quantize_kv(a.batch, shape, {&kv, 1}, WholeBlocks::by_the_batch, stream_);
   }
 
   void attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -235,12 +234,12 @@ class CudaBackend final : public Backend {
     if (shape.heads == 0) return;
     check_attention(qkv, batch, shape, out);
     constexpr std::string_view kSite = "output of attention";
-    if (!attend(qkv, batch, shape, kv, out, kSite)) finish(out, batch.tokens, kSite);
+    if (!attend(qkv, batch, shape, kv, out, kSite)) rows_.finish(out, batch.tokens, kSite);
   }
 
   // What the host does while a peer may wait takes no memory: the driver would wait for the peer.
   std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
-    if (landing_.size() < kDownloadBytes) landing_ = Pinned(kDownloadBytes);
+    downloads_.reserve();
     return link_ranks(ranks, device_, stream_, window);
   }
 
@@ -254,7 +253,7 @@ class CudaBackend final : public Backend {
     if (!shared.received() || coded_by_columns(out.rows.format)) return;
     RowsConsumer consumer = out.consumer;
     consumer.inv_smooth = nullptr;
-    finish({out.rows, consumer}, tokens, shared.site);
+    rows_.finish({out.rows, consumer}, tokens, shared.site);
   }
 
   void sample(const Rows& logits, std::span<const SampleRequest> requests,
@@ -269,7 +268,7 @@ class CudaBackend final : public Backend {
     for (std::size_t row = 0; row < requests.size(); ++row) {
       if (!draws_on_host(requests[row])) continue;
       drawn[row] =
-          host_sampler_.draw(row_on_host(logits, static_cast<std::int64_t>(row)), requests[row]);
+          host_sampler_.draw(downloads_.row(logits, static_cast<std::int64_t>(row)), requests[row]);
     }
   }
 
@@ -287,7 +286,8 @@ class CudaBackend final : public Backend {
     if (clock_.running()) return operations();
     check_pages(step.batch);
     if (step.rope != nullptr) {
-      fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context));
+      fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context), staging_,
+                stream_);
     }
     forget_moved();
     graphs_.run(step, [&] {
@@ -300,26 +300,10 @@ class CudaBackend final : public Backend {
 
   void download(const Rows& x, std::int64_t tokens, std::span<float> out) override {
     check_download(x, tokens, out);
-    const auto row = static_cast<std::size_t>(x.value_stride) * sizeof(float);
-    if (landing_.size() < row) landing_ = Pinned(std::max(row, kDownloadBytes));
-    const auto most = static_cast<std::int64_t>(landing_.size() / row);
-    for (std::int64_t first = 0; first < tokens; first += most) {
-      const std::int64_t count = std::min(most, tokens - first);
-      rt::copy_to_host(landing_.data(), x.values + first * x.value_stride,
-                       static_cast<std::size_t>(count) * row, stream_);
-      synchronize();
-      for (std::int64_t t = 0; t < count; ++t) {
-        std::copy_n(reinterpret_cast<const float*>(landing_.data()) + t * x.value_stride, x.width,
-                    out.data() + (first + t) * x.width);
-      }
-    }
+    downloads_.download(x, tokens, out);
   }
 
-  void synchronize() override {
-    faults_.collect();
-    rt::synchronize(stream_);
-    faults_.check();
-  }
+  void synchronize() override { faults_.synchronize(); }
 
   void start_times() override {
     synchronize();
@@ -346,68 +330,11 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
-  enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
-  // Zones and copies are the same in all layers; a launch has layers of one pair of types.
-  void quantize_layers(const AttentionBatch& batch, const AttentionShape& shape,
-                       std::span<const KvLayer> layers, Whole whole) {
-    KvQuantizeArguments a = {batch, heads_of(shape)};
-    a.copied = copied_of(layers[0]);
-    a.whole_before = whole == Whole::before_the_batch;
-    const auto launch = [&] {
-      launch_kv_quantize(a, stream_);
-      a.layer_count = 0;
-    };
-    for (const KvLayer& kv : layers) {
-      const bool keys = kv_scheme(kv.key_type).blocked();
-      const bool values = kv_scheme(kv.value_type).blocked();
-      const bool other =
-          (keys && a.keys.type != kv.key_type) || (values && a.values.type != kv.value_type);
-      if (other || a.layer_count == static_cast<int>(kQuantizedLayers)) launch();
-      if (keys) a.keys = pages_of(kv, KvPart::keys, shape);
-      if (values) a.values = pages_of(kv, KvPart::values, shape);
-      if (!keys && !values) continue;
-      a.layers[static_cast<std::size_t>(a.layer_count++)] = {
-          keys ? kv.keys : nullptr, values ? kv.values : nullptr, kv.key_copies, kv.value_copies};
-    }
-    launch();
-  }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
     require(static_cast<std::size_t>(width) * sizeof(float) <= room, what, ": rows of ", width,
             ", this GPU takes up to ", room / sizeof(float), "; use ", Setting{"device"}, " cpu");
-  }
-
-  enum class Gather : std::uint8_t { store, add };
-  void gather_table(const WeightView& table, std::span<const std::int32_t> ids, Rows& x,
-                    Gather gather) {
-    if (table.scheme.is_super()) {
-      ensure(gather == Gather::store, "embedding: positions of type ", scheme_name(table.scheme));
-      return launch_super_embed({super_weight(table), table.columns, on_device(ids),
-                                 sampler_.tokens(), std::ssize(ids), float_rows(x)},
-                                stream_);
-    }
-    EmbedArguments a;
-    a.is_float = table.scheme.is_float();
-    if (a.is_float) {
-      a.floats = float_weight(table);
-    } else {
-      a.codes = code_weight(table);
-    }
-    a.width = table.columns;
-    a.ids = on_device(ids);
-    a.drawn = sampler_.tokens();
-    a.tokens = std::ssize(ids);
-    a.x = float_rows(x);
-    a.add = gather == Gather::add;
-    launch_embed(a, stream_);
-  }
-
-  // Where a kernel makes the codes of its outputs: those that their consumer wants.
-  bool takes_codes(const RowsFor& target) const { return target.rows.format.act == ActKind::g128; }
-  OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site) {
-    return {quantize_as(target, tokens, site), target.consumer.inv_smooth,
-            reinterpret_cast<unsigned*>(tickets_.data())};
   }
 
   // Whether what its consumer reads is there too.
@@ -423,9 +350,9 @@ class CudaBackend final : public Backend {
     a.values = pages_of(kv, KvPart::values, shape);
     a.copied = copied_of(kv);
     a.exact = is_exact();
-    a.codes.tickets = reinterpret_cast<unsigned*>(tickets_.data());
-    const bool coded = takes_codes(target) && makes_codes(a) && !shape.output_gate;
-    if (coded) a.codes = codes_of_outputs(target, batch.tokens, site);
+    a.codes.tickets = rows_.tickets();
+    const bool coded = RowFinish::takes_codes(target) && makes_codes(a) && !shape.output_gate;
+    if (coded) a.codes = rows_.codes_of_outputs(target, batch.tokens, site);
     const std::size_t scratch = layout_.scratch_bytes(batch.tokens, shape, a.batch.end);
     a.scratch = reinterpret_cast<float*>(memory_.scratch(scratch).data());
     launch_attention(a, stream_);
@@ -434,126 +361,6 @@ class CudaBackend final : public Backend {
       launch_gate_outputs({a.out, gates, batch.tokens, target.rows.width}, stream_);
     }
     return coded;
-  }
-
-  // Whether what the outputs' consumer reads is there too.
-  bool multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
-                const RowsFor& target) {
-    const Rows& out = target.rows;
-    const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
-    const QuantScheme& scheme = linear.segments[0].weight.scheme;
-    if (!is_one_launch(linear)) return multiply_segments(x, tokens, linear, epilogue, out);
-    if (scheme.is_super()) {
-      auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
-      a.x = code_rows(x);
-      launch_super_matmul(a, stream_);
-      return false;
-    }
-    if (is_coded(linear.act)) {
-      auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
-      a.x = code_rows(x);
-      const bool coded = takes_codes(target) && makes_codes(a);
-      if (coded) a.codes = codes_of_outputs(target, tokens, linear.name);
-      launch_int_matmul(a, stream_);
-      return coded;
-    }
-    if (scheme.is_float()) {
-      auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
-      a.values = float_rows(x);
-      a.x = piece_rows(x, order_of(tokens));
-      launch_float_matmul(a, stream_);
-    } else {
-      auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-      a.x = piece_rows(x, order_of(tokens));
-      launch_weight_only_matmul(a, stream_);
-    }
-    return false;
-  }
-
-  // Weights of several types that share an input, as those of a GGUF file may, and more than a
-  // kernel takes: a launch for each few neighbours of one type.
-  bool multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
-                         Epilogue epilogue, const Rows& out) {
-    require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
-            "only; use ", Setting{"device"}, " cpu");
-    std::int64_t column = 0;
-    for (const Linear& part : launched_parts(linear)) {
-      Rows columns = slice_columns(plain_rows(out), {column, column + part.outputs});
-      multiply(x, tokens, part, epilogue, columns);
-      column += part.outputs;
-    }
-    return false;
-  }
-
-  // Who writes pieces and who reads them agree by the number of tokens.
-  PieceOrder order_of(std::int64_t tokens) const {
-    return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
-  }
-
-  // One scale for all rows of a step: they are finished before it is known. A single row is a step
-  // that its kernel carries out.
-  static bool is_long_step(const Rows& out, std::int64_t tokens) {
-    return has_moving_scale(out.format.act) && tokens > 1;
-  }
-
-  // What a kernel that finishes rows of `target` does with them.
-  Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
-    const Rows& out = target.rows;
-    Quantize q;
-    q.pieces = piece_rows(out, order_of(tokens));
-    if (!is_coded(out.format.act)) return q;
-    q.out = code_rows(out);
-    if (has_stored_scale(out.format.act)) {
-      q.scale = target.consumer.act_scale;
-      q.inverse = 1.0f / q.scale;
-    }
-    if (has_moving_scale(out.format.act)) q.online = scales_.of(*target.consumer.online);
-    q.fault = faults_.watch(site);
-    return q;
-  }
-
-  // Rows whose f32 values are there: smoothed, then codes or pieces as their consumer wants them.
-  void finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
-    const Rows& out = target.rows;
-    const float* factors = target.consumer.inv_smooth;
-    if (!is_coded(out.format.act) && out.format.pieces == 0 && factors == nullptr) return;
-    const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
-    QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
-    const bool step = is_long_step(out, tokens);
-    if (!step) a.quantize = quantize_as(target, tokens, site);
-    if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
-    if (step) quantize_step(target, tokens, site);
-  }
-
-  // One row of numbers; valid until the next call or download.
-  std::span<const float> row_on_host(const Rows& x, std::int64_t row) {
-    const auto bytes = static_cast<std::size_t>(x.width) * sizeof(float);
-    if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kDownloadBytes));
-    rt::copy_to_host(landing_.data(), x.values + row * x.value_stride, bytes, stream_);
-    synchronize();
-    return {reinterpret_cast<const float*>(landing_.data()), static_cast<std::size_t>(x.width)};
-  }
-
-  // A moving scale, several rows.
-  void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
-    const Rows& out = target.rows;
-    OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, tokens, site)};
-    a.largest = reinterpret_cast<float*>(memory_.scratch(step_scratch_bytes(tokens)).data());
-    a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
-    launch_online(a, stream_);
-  }
-
-  void fill_rope(RopeTable& rope, std::int64_t end) {
-    const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
-    while (rope.filled < end) {
-      const std::int64_t count = std::min(kRopePositions, rope.context - rope.filled);
-      std::vector<float> rows(static_cast<std::size_t>(count * numbers));
-      fill_rope_rows(rope, rope.filled, count, rows.data());
-      auto* table = reinterpret_cast<float*>(rope.memory.data());
-      rt::copy_on_device(table + rope.filled * numbers, staging_.push(rows),
-                         rows.size() * sizeof(float), stream_);
-      rope.filled += count;
-    }
   }
 
   std::string name_;
@@ -568,15 +375,14 @@ class CudaBackend final : public Backend {
   Faults faults_;
   StepGraphs graphs_;
   PartEvents clock_;
-  DeviceScratch tickets_;  // OutputCodes
-  DeviceScales scales_;
+  RowFinish rows_;
+  DeviceMatmul matmul_;
   DeviceSampler sampler_;
-  bool wgmma_adds_as_mma_;
+  RowDownload downloads_;
   PendingSamples pending_;
   HostSampler host_sampler_;
   DeviceExperts experts_;
   Rows expert_products_;  // [R, W] f32, between experts_gated and experts_add
-  Pinned landing_;        // rows on their way to the host
 };
 
 }  // namespace

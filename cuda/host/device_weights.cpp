@@ -1,5 +1,7 @@
 #include "cuda/host/device_weights.h"
 
+#include "base/error.h"
+#include "cuda/host/row_blocks.h"
 #include "cuda/layout/weight_bytes.h"
 
 namespace leq::LEQ_GPU {
@@ -139,6 +141,30 @@ CodeWeight code_weight(const WeightView& weight) {
     made.row_scales = static_cast<const float*>(weight.scales);
   }
   return made;
+}
+
+void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
+                  std::size_t count, Rows& x, Gather gather, rt::Stream& stream) {
+  const auto tokens = static_cast<std::int64_t>(count);
+  if (table.scheme.is_super()) {
+    ensure(gather == Gather::store, "embedding: positions of type ", scheme_name(table.scheme));
+    return launch_super_embed(
+        {super_weight(table), table.columns, ids, drawn, tokens, float_rows(x)}, stream);
+  }
+  EmbedArguments a;
+  a.is_float = table.scheme.is_float();
+  if (a.is_float) {
+    a.floats = float_weight(table);
+  } else {
+    a.codes = code_weight(table);
+  }
+  a.width = table.columns;
+  a.ids = ids;
+  a.drawn = drawn;
+  a.tokens = tokens;
+  a.x = float_rows(x);
+  a.add = gather == Gather::add;
+  launch_embed(a, stream);
 }
 
 }  // namespace leq::LEQ_GPU

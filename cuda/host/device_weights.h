@@ -2,6 +2,7 @@
 // kernels want to see them. A WeightView of a device points there; its sums are null.
 #pragma once
 
+#include "backend/rows.h"
 #include "cuda/host/uploader.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/matmul/super.h"
@@ -18,5 +19,10 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
 FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
 SuperWeight super_weight(const WeightView& weight);
+
+// x[t] = the table's row ids[t], or += it; `drawn` as in EmbedArguments.
+enum class Gather : std::uint8_t { store, add };
+void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
+                  std::size_t count, Rows& x, Gather gather, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

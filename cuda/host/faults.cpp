@@ -41,4 +41,10 @@ void Faults::check(const Pinned& seen) {
   fail_not_finite(sites_[found >> 32], static_cast<std::int64_t>(found & 0xffffffffu));
 }
 
+void Faults::synchronize() {
+  collect();
+  rt::synchronize(stream_);
+  check();
+}
+
 }  // namespace leq::LEQ_GPU

@@ -24,6 +24,8 @@ class Faults {
   // Error naming site and row where there is one.
   void collect() { collect(seen_); }
   void check() { check(seen_); }
+  // Both around a wait for the stream.
+  void synchronize();
   // The same through memory of the caller's, kWordBytes at its start, for who waits for an event.
   static constexpr std::size_t kWordBytes = sizeof(unsigned long long);
   void collect(const Pinned& seen);

@@ -212,7 +212,11 @@ class DeltaText {
     a.key_dim = c_.key_dim;
     a.value_dim = c_.value_dim;
     a.taps = c_.taps;
-    a.conv = conv.data();
+    a.gates_apart = c_.value_heads;
+    a.conv_query = conv.data();
+    a.conv_key = a.conv_query + c_.keys();
+    a.conv_value = a.conv_key + c_.keys();
+    a.conv_stride = c_.channels();
     a.a_log = a_log.data();
     a.dt_bias = dt_bias.data();
     a.norm_gain = gain.data();

@@ -1,5 +1,6 @@
 // Small random models of shapes that no trained model here has, on GPUs against the CPU backend:
-// heads of 80 to 256, four and five queries to a kv head, windows, MLPs that fill no tile.
+// heads of 80 to 256, four and five queries to a kv head, windows, MLPs that fill no tile,
+// weights of several types that share an input.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ struct Shape {
   KvTypes kv;
   bool biased = false;
   bool head_norms = false;
+  const char* values_type = nullptr;  // of v, where it is another than that of q and k
 };
 
 constexpr KvType kF32 = KvType::f32, kF16 = KvType::f16, kInt8 = KvType::int8,
@@ -125,6 +127,20 @@ const Shape kShapes[] = {
      0,
      "int8",
      {KvType::int8, kSimq4}},
+    {"ValuesOfAnotherTypeThanQueries",
+     "llama",
+     "LlamaForCausalLM",
+     160,
+     4,
+     2,
+     80,
+     200,
+     0,
+     "int8-g128",
+     {kInt8, kF16},
+     true,
+     false,
+     "int4-g128"},
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
@@ -145,8 +161,11 @@ std::filesystem::path write_model(const Shape& shape, const std::filesystem::pat
   test::RandomCheckpoint checkpoint(folder);
   checkpoint.add_llama(config, {.qkv_bias = shape.biased, .qk_norm = shape.head_norms});
   const auto file = folder / "model.leq";
-  quantize_checkpoint(checkpoint.write(config), file,
-                      {{.threads = 1}, shape.type, ActChoice::automatic}, [](auto, auto) {});
+  CheckpointOptions options = {{.threads = 1}, shape.type, ActChoice::automatic};
+  if (shape.values_type != nullptr) {
+    options.overrides = {{"layers.*.v", *parse_scheme(shape.values_type)}};
+  }
+  quantize_checkpoint(checkpoint.write(config), file, options, [](auto, auto) {});
   return file;
 }
 

@@ -93,6 +93,7 @@ const Case kExactCases[] = {
     {"gpt2-tiny", "int4-g128", kSimq4},  {"mistral-tiny", "int8-g128", kSimq4},
     {"qwen2-tiny", "int3-g64", kInt8},   {"qwen2-tiny", "int8", kF16, ActChoice::tensor},
     {"qwen3-tiny", "int8", kF16},        {"qwen3-tiny", "uint4-g64", kSimq4, ActChoice::row},
+    {"qwen35-tiny", "int8", kF16},       {"qwen3moe-tiny", "int8-g128", kF16},
 };
 // With products of pieces, whose rows are whole before they are cut.
 const Case kFastCases[] = {
@@ -105,6 +106,7 @@ const Case kFastCases[] = {
     {"qwen2-tiny", "int8", kF16, ActChoice::online},
     {"qwen3-tiny", "bf16", kF16},
     {"qwen3-tiny", "int8", kF16},
+    {"qwen35-tiny", "int4-g128", kF16},
 };
 
 class RanksOfGpus : public testing::TestWithParam<std::tuple<std::string, Case>> {

@@ -57,7 +57,7 @@ __device__ float softplus(float x) {
 // alpha and beta of a value head.
 __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) {
   const float* const gates = a.gates.values + row * a.gates.stride;
-  const float b = gates[head], x = gates[a.value_heads + head];
+  const float b = gates[head], x = gates[a.gates_apart + head];
   if (magnitude_bits(b) >= 0x7f800000u || magnitude_bits(x) >= 0x7f800000u) {
     report_row(a.fault, row);
   }
@@ -80,17 +80,21 @@ __global__ void __launch_bounds__(kHeadThreads)
   const bool value = index >= all_keys;
   const int dims = value ? a.value_dim : a.key_dim;
   const std::int64_t row = blockIdx.x;
-  const std::int64_t first = value ? 2 * a.keys() + std::int64_t{index - all_keys} * a.value_dim
-                                   : std::int64_t{index} * a.key_dim;
+  const bool query = index < a.key_heads;
+  const std::int64_t first =
+      value ? a.value_of(index - all_keys) : std::int64_t{index} * a.key_dim;
+  const float* const conv = value   ? a.conv_value + (first - 2 * a.keys())
+                            : query ? a.conv_query + first
+                                    : a.conv_key + (first - a.keys());
   const int run = a.batch.row_runs[row];
   const std::int64_t token = row - a.batch.runs[run].first_row;
   float* const x = heads + warp * static_cast<unsigned>(max(a.key_dim, a.value_dim));
   unsigned largest = 0;
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
     const std::int64_t channel = first + c;
-    float sum = a.conv[channel] * input_at(a, run, token - (a.taps - 1), channel);
+    float sum = conv[c] * input_at(a, run, token - (a.taps - 1), channel);
     for (int tap = 1; tap < a.taps; ++tap) {
-      sum = fmaf(a.conv[tap * a.channels() + channel],
+      sum = fmaf(conv[tap * a.conv_stride + c],
                  input_at(a, run, token - (a.taps - 1) + tap, channel), sum);
     }
     largest = max(largest, magnitude_bits(a.mixed.values[row * a.mixed.stride + channel]));
@@ -99,7 +103,7 @@ __global__ void __launch_bounds__(kHeadThreads)
   __syncwarp();
   if (warp_max(largest) >= 0x7f800000u && lane == 0) report_row(a.fault, row);
   if (!value) {
-    const float gain = index < a.key_heads ? a.query_gain : a.key_gain;
+    const float gain = query ? a.query_gain : a.key_gain;
     norm_head(x, dims, a.l2_eps, lane, [&](int) { return gain; });
   } else if (lane == 0) {
     open_gates(a, row, index - all_keys);
@@ -179,7 +183,7 @@ dim3 blocks(std::int64_t x, std::int64_t y) {
 }  // namespace
 
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0) return;
+  if (a.batch.tokens <= 0 || a.value_heads == 0) return;  // all heads are other ranks'
   const std::int64_t heads = 2 * a.key_heads + a.value_heads, runs = a.batch.run_count;
   const auto head_bytes =
       static_cast<std::size_t>(std::max(a.key_dim, a.value_dim)) * kHeadWarps * sizeof(float);

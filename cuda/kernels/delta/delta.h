@@ -25,11 +25,16 @@ struct DeltaChunk {
 
 struct DeltaArguments {
   FloatRows mixed;  // [T][channels + H_v d_v]: q, k, v, z
-  FloatRows gates;  // [T][2 H_v]: b, a
+  FloatRows gates;  // [T]: b [H_v], and gates_apart numbers later a
+  std::int64_t gates_apart = 0;
   FloatRows out;    // [T][H_v d_v]
   AttentionBatch batch;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
-  const float* conv = nullptr;     // [taps][channels]
+  // [taps] rows of conv_stride numbers: of q, k and v where their first channel lies.
+  const float* conv_query = nullptr;
+  const float* conv_key = nullptr;
+  const float* conv_value = nullptr;
+  std::int64_t conv_stride = 0;
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
   const float* norm_gain = nullptr;
@@ -56,7 +61,7 @@ struct DeltaArguments {
     return 2 * keys() + std::int64_t{value_head} * value_dim;
   }
   // Chunks begin 64 rows apart at least.
-  DeltaChunk chunk(std::int64_t first_row, int value_head) const {
+  constexpr DeltaChunk chunk(std::int64_t first_row, int value_head) const {
     const std::int64_t index = first_row / kDeltaChunk * value_heads + value_head;
     return DeltaChunk(scratch + delta_rows_numbers(batch.tokens, channels(), value_heads) +
                       index * kDeltaChunkNumbers);

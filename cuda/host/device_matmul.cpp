@@ -1,0 +1,54 @@
+#include "cuda/host/device_matmul.h"
+
+#include "backend/share_rows.h"
+#include "base/error.h"
+#include "cuda/host/matmul_arguments.h"
+
+namespace leq::LEQ_GPU {
+
+bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& linear,
+                            Epilogue epilogue, const RowsFor& target) {
+  const Rows& out = target.rows;
+  const auto span = clock_.in(StepPart::gemm, [&] { return moved_bytes(linear); });
+  const QuantScheme& scheme = linear.segments[0].weight.scheme;
+  if (!is_one_launch(linear)) {
+    multiply_segments(x, tokens, linear, epilogue, out);
+  } else if (scheme.is_super()) {
+    auto a = matmul_arguments<SuperMatmul>(linear, tokens, epilogue, out);
+    a.x = code_rows(x);
+    launch_super_matmul(a, stream_);
+  } else if (is_coded(linear.act)) {
+    auto a = matmul_arguments<IntMatmul>(linear, tokens, epilogue, out);
+    a.x = code_rows(x);
+    const bool coded = RowFinish::takes_codes(target) && makes_codes(a);
+    if (coded) a.codes = rows_.codes_of_outputs(target, tokens, linear.name);
+    launch_int_matmul(a, stream_);
+    return coded;
+  } else if (scheme.is_float()) {
+    auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
+    a.values = float_rows(x);
+    a.x = piece_rows(x, rows_.order_of(tokens));
+    launch_float_matmul(a, stream_);
+  } else {
+    auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
+    a.x = piece_rows(x, rows_.order_of(tokens));
+    launch_weight_only_matmul(a, stream_);
+  }
+  return false;
+}
+
+// Weights of several types that share an input, as those of a GGUF file may, and more than a kernel
+// takes: a launch for each few neighbours of one type.
+void DeviceMatmul::multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
+                                     Epilogue epilogue, const Rows& out) {
+  require(epilogue != Epilogue::swiglu, linear.name, ": gate and up of two types run on the CPU ",
+          "only; use ", Setting{"device"}, " cpu");
+  std::int64_t column = 0;
+  for (const Linear& part : launched_parts(linear)) {
+    Rows columns = slice_columns(plain_rows(out), {column, column + part.outputs});
+    multiply(x, tokens, part, epilogue, columns);
+    column += part.outputs;
+  }
+}
+
+}  // namespace leq::LEQ_GPU

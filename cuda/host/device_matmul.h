@@ -1,0 +1,29 @@
+// Linears on the device: which launches they are.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/decoder_parts.h"
+#include "cuda/host/row_finish.h"
+
+namespace leq::LEQ_GPU {
+
+class DeviceMatmul {
+ public:
+  DeviceMatmul(rt::Stream& stream, RowFinish& rows, PartEvents& clock)
+      : stream_(stream), rows_(rows), clock_(clock) {}
+
+  // target.rows = the linear's outputs. Whether what their reader wants is there too.
+  bool multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
+                const RowsFor& target);
+
+ private:
+  void multiply_segments(const Rows& x, std::int64_t tokens, const Linear& linear,
+                         Epilogue epilogue, const Rows& out);
+
+  rt::Stream& stream_;
+  RowFinish& rows_;
+  PartEvents& clock_;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,30 @@
+// Rows on their way to the host, through pinned memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "backend/rows.h"
+#include "cuda/host/faults.h"
+#include "cuda/host/memory.h"
+
+namespace leq::LEQ_GPU {
+
+class RowDownload {
+ public:
+  RowDownload(rt::Stream& stream, Faults& faults) : stream_(stream), faults_(faults) {}
+
+  // Takes the memory that rows of up to this many bytes need; 0: the usual.
+  void reserve(std::size_t row_bytes = 0);
+  // out [T][W]. Waits for the stream, and throws what its rows report.
+  void download(const Rows& x, std::int64_t tokens, std::span<float> out);
+  // One row; valid until the next call.
+  std::span<const float> row(const Rows& x, std::int64_t row);
+
+ private:
+  rt::Stream& stream_;
+  Faults& faults_;
+  Pinned landing_;
+};
+
+}  // namespace leq::LEQ_GPU

@@ -1,0 +1,67 @@
+#include "cuda/host/row_finish.h"
+
+#include "cuda/host/float_forms.h"
+#include "cuda/host/row_blocks.h"
+#include "cuda/kernels/rows/online.h"
+#include "cuda/layout/gpu_layout.h"
+
+namespace leq::LEQ_GPU {
+
+RowFinish::RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults,
+                     PartEvents& clock)
+    : stream_(stream),
+      memory_(memory),
+      faults_(faults),
+      clock_(clock),
+      tickets_(device, kTickets * sizeof(unsigned)),
+      scales_(device, stream),
+      wgmma_adds_as_mma_(finds_equal_forms(device, stream)) {
+  rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
+}
+
+PieceOrder RowFinish::order_of(std::int64_t tokens) const {
+  return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
+}
+
+Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens,
+                                std::string_view site) {
+  const Rows& out = target.rows;
+  Quantize q;
+  q.pieces = piece_rows(out, order_of(tokens));
+  if (!is_coded(out.format.act)) return q;
+  q.out = code_rows(out);
+  if (has_stored_scale(out.format.act)) {
+    q.scale = target.consumer.act_scale;
+    q.inverse = 1.0f / q.scale;
+  }
+  if (has_moving_scale(out.format.act)) q.online = scales_.of(*target.consumer.online);
+  q.fault = faults_.watch(site);
+  return q;
+}
+
+OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::int64_t tokens,
+                                        std::string_view site) {
+  return {quantize_as(target, tokens, site), target.consumer.inv_smooth, tickets()};
+}
+
+void RowFinish::finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+  const Rows& out = target.rows;
+  const float* factors = target.consumer.inv_smooth;
+  if (!is_coded(out.format.act) && out.format.pieces == 0 && factors == nullptr) return;
+  const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
+  QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
+  const bool step = is_long_step(out, tokens);
+  if (!step) a.quantize = quantize_as(target, tokens, site);
+  if (!step || a.inv_smooth != nullptr) launch_quantize(a, stream_);
+  if (step) quantize_step(target, tokens, site);
+}
+
+void RowFinish::quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site) {
+  const Rows& out = target.rows;
+  OnlineArguments a = {float_rows(out), tokens, out.width, quantize_as(target, tokens, site)};
+  a.largest = reinterpret_cast<float*>(memory_.scratch(step_scratch_bytes(tokens)).data());
+  a.clipped = reinterpret_cast<unsigned*>(a.largest + tokens);
+  launch_online(a, stream_);
+}
+
+}  // namespace leq::LEQ_GPU
