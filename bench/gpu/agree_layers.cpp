@@ -179,7 +179,8 @@ class DeltaText {
         states_(Memory::filled(2 * state_bytes(), 0, stream)),
         scratch_(Memory::filled(
             static_cast<std::size_t>(delta_rows_numbers(tokens_, channels(), 2 * heads_) +
-                                     delta_chunks_numbers(tokens_, 2 * heads_)) * 4,
+                                     delta_chunks_numbers(tokens_, 2 * heads_)) *
+                4,
             0, stream)),
         out_(Memory::filled(out_words() * 4, 0, stream)),
         fault_(Memory::filled(8, ~0u, stream)) {}

@@ -23,8 +23,8 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
 // Rows of the rotary table up to `end`, on the stream.
 void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream);
 
-// Blocks of positions become codes: those that were whole before the batch, or that it closes. Zones
-// and copies are the same in all layers; a launch has layers of one pair of types.
+// Blocks of positions become codes: those that were whole before the batch, or that it closes.
+// Zones and copies are the same in all layers; a launch has layers of one pair of types.
 enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
 void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
                  std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);

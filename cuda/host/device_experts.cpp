@@ -82,16 +82,16 @@ bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linea
   // Below, tiles of an expert would be nearly empty: reading its weights for each row costs less.
   constexpr std::int64_t kRowsOfExpert = 4;
   const ExpertGroups groups = groups_of(routes);
-  Routed& routed = routed_.at(&routes);
+  Routed& of = routed_.at(&routes);
   auto a = matmul_arguments<IntMatmul>(reader, routes.tokens, Epilogue::none, grouped);
   a.x = code_rows(x);
-  routed.in_groups = routes.rows() >= kRowsOfExpert * groups.experts &&
-                     3 * routed.choice.active <= routed.choice.stride && has_expert_gemm(a);
-  if (!routed.in_groups) return false;
+  of.in_groups = routes.rows() >= kRowsOfExpert * groups.experts &&
+                 3 * of.choice.active <= of.choice.stride && has_expert_gemm(a);
+  if (!of.in_groups) return false;
   require_capacity(reader.name, routes.rows(), grouped);
   ensure(grouped.format == x.format, reader.name, ": rows in groups of another format");
-  launch_group_rows({routed.choice, routes.rows(), groups}, stream_);
-  launch_group_inputs({code_rows(x), code_rows(grouped), routed.choice, routes.rows()}, stream_);
+  launch_group_rows({of.choice, routes.rows(), groups}, stream_);
+  launch_group_inputs({code_rows(x), code_rows(grouped), of.choice, routes.rows()}, stream_);
   return true;
 }
 

@@ -50,9 +50,9 @@ class DeviceExperts {
 
   int device_;
   rt::Stream& stream_;
-  DeviceScratch groups_;                           // ExpertGroups of the layer
-  std::map<const ExpertRoutes*, Routed> routed_;  // workspaces keep their routes in place
-  std::map<std::string, Table, std::less<>> tables_;     // by the first expert's name
+  DeviceScratch groups_;                              // ExpertGroups of the layer
+  std::map<const ExpertRoutes*, Routed> routed_;      // workspaces keep their routes in place
+  std::map<std::string, Table, std::less<>> tables_;  // by the first expert's name
 };
 
 }  // namespace leq::LEQ_GPU

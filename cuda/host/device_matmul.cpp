@@ -1,6 +1,6 @@
 #include "cuda/host/device_matmul.h"
 
-#include "backend/share_rows.h"
+#include "backend/rows_slice.h"
 #include "base/error.h"
 #include "cuda/host/matmul_arguments.h"
 

@@ -23,8 +23,7 @@ PieceOrder RowFinish::order_of(std::int64_t tokens) const {
   return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
 }
 
-Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens,
-                                std::string_view site) {
+Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
   const Rows& out = target.rows;
   Quantize q;
   q.pieces = piece_rows(out, order_of(tokens));

@@ -95,11 +95,19 @@ class Planner {
     }
   }
 
+  // Of a model with fixed states a GPU computes positions 64 p to 64 p + 63 as one where a step has
+  // them all: where steps end is not to depend on what else they carry.
+  static std::int64_t whole_pages(std::int64_t fed, std::int64_t tokens) {
+    const std::int64_t aligned = (fed + tokens) / kPageTokens * kPageTokens - fed;
+    return aligned > 0 ? aligned : tokens;
+  }
+
   // Where no row of logits is left, the last token waits for the next step.
   std::int64_t chunk_of(const Job& job) const {
     const std::int64_t rest = job.known - job.fed;
     const std::int64_t to_mark = job.mark > job.fed ? job.mark - job.fed : rest;
-    const std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_, to_mark});
+    std::int64_t chunk = std::min({rest, prompt_tokens_, tokens_, to_mark});
+    if (job.mark > job.fed && chunk < to_mark) chunk = whole_pages(job.fed, chunk);
     return chunk == rest && outputs_ == 0 ? chunk - 1 : chunk;
   }
 

@@ -135,8 +135,7 @@ class InGroups {
     for (std::size_t r = 0; r < places.size(); ++r) choice[r * 32 + 2] = places[r];
     const DeviceArray<std::int32_t> there(choice);
     const ExpertChoice of_rows = {reinterpret_cast<float*>(there.data()), 32, 1};
-    launch_group_inputs({a.matmul.x, x_, a.has_row_each ? of_rows : a.choice, rows},
-                        test_stream());
+    launch_group_inputs({a.matmul.x, x_, a.has_row_each ? of_rows : a.choice, rows}, test_stream());
     rt::synchronize(test_stream());
   }
 

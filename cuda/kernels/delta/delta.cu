@@ -66,6 +66,20 @@ __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) 
   out[a.value_heads + head] = 1.0f / (1.0f + device_exp(-b));
 }
 
+// A warp has one head of one row, its numbers in shared memory.
+struct WarpHead {
+  unsigned lane;
+  int index;
+  std::int64_t row;
+  float* x;
+
+  __device__ __forceinline__ WarpHead(const DeltaArguments& a, float* heads)
+      : lane(threadIdx.x % 32),
+        index(static_cast<int>(blockIdx.y * kHeadWarps + threadIdx.x / 32)),
+        row(blockIdx.x),
+        x(heads + threadIdx.x / 32 * static_cast<unsigned>(max(a.key_dim, a.value_dim))) {}
+};
+
 // Of each (token, head of q, k or v): convolution, SiLU, the norm of q and k; gates of value heads.
 __global__ void __launch_bounds__(kHeadThreads)
     delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
@@ -73,22 +87,18 @@ __global__ void __launch_bounds__(kHeadThreads)
   LEQ_DYNAMIC_SHARED(float, heads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int index = static_cast<int>(blockIdx.y * kHeadWarps + warp);
+  const auto [lane, index, row, x] = WarpHead(a, heads);
   const int all_keys = 2 * a.key_heads;
   if (index >= all_keys + a.value_heads) return;
   const bool value = index >= all_keys;
   const int dims = value ? a.value_dim : a.key_dim;
-  const std::int64_t row = blockIdx.x;
   const bool query = index < a.key_heads;
-  const std::int64_t first =
-      value ? a.value_of(index - all_keys) : std::int64_t{index} * a.key_dim;
+  const std::int64_t first = value ? a.value_of(index - all_keys) : std::int64_t{index} * a.key_dim;
   const float* const conv = value   ? a.conv_value + (first - 2 * a.keys())
                             : query ? a.conv_query + first
                                     : a.conv_key + (first - a.keys());
   const int run = a.batch.row_runs[row];
   const std::int64_t token = row - a.batch.runs[run].first_row;
-  float* const x = heads + warp * static_cast<unsigned>(max(a.key_dim, a.value_dim));
   unsigned largest = 0;
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
     const std::int64_t channel = first + c;
@@ -157,11 +167,9 @@ __global__ void __launch_bounds__(kHeadThreads)
   LEQ_DYNAMIC_SHARED(float, heads);
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
-  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int head = static_cast<int>(blockIdx.y * kHeadWarps + warp);
+  const auto [lane, head, row, x] = WarpHead(a, heads);
   if (head >= a.value_heads) return;
-  const std::int64_t row = blockIdx.x, first = std::int64_t{head} * a.value_dim;
-  float* const x = heads + warp * static_cast<unsigned>(a.value_dim);
+  const std::int64_t first = std::int64_t{head} * a.value_dim;
   const float* const o = a.convolved(row) + 2 * a.keys() + first;
   for (int c = static_cast<int>(lane); c < a.value_dim; c += 32) x[c] = o[c];
   __syncwarp();

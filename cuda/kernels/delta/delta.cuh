@@ -2,9 +2,9 @@
 // value head, in registers.
 #pragma once
 
-#include "cuda/intrinsics/simt.h"
-#include "cuda/intrinsics/reduce.cuh"
 #include "backend/decoder_parts.h"
+#include "cuda/intrinsics/reduce.cuh"
+#include "cuda/intrinsics/simt.h"
 #include "cuda/kernels/delta/delta.h"
 
 namespace leq::LEQ_GPU {
@@ -126,8 +126,7 @@ __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaP
     }
     __syncwarp();
     if (i + 1 < count) next.load(a, first + i + 1, place);
-    const float out =
-        state.step(of_warp.key, of_warp.query, token.value, token.alpha, token.beta);
+    const float out = state.step(of_warp.key, of_warp.query, token.value, token.alpha, token.beta);
     const bool writes = lane % DeltaColumn::kLanes == 0 && place.has_column;
     if (writes) a.convolved(first + i)[place.value] = out;
   }

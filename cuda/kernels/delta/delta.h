@@ -27,7 +27,7 @@ struct DeltaArguments {
   FloatRows mixed;  // [T][channels + H_v d_v]: q, k, v, z
   FloatRows gates;  // [T]: b [H_v], and gates_apart numbers later a
   std::int64_t gates_apart = 0;
-  FloatRows out;    // [T][H_v d_v]
+  FloatRows out;  // [T][H_v d_v]
   AttentionBatch batch;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
   // [taps] rows of conv_stride numbers: of q, k and v where their first channel lies.

@@ -240,8 +240,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
 
 // A block for each sequence, value head and 32 columns of S: whole chunks of a run by chunk_step,
 // what is left at its ends by the recurrence.
-__global__ void __launch_bounds__(kThreads)
-    delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
+__global__ void __launch_bounds__(kThreads) delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(ChunkMemory, shared);
   ptx::let_successor_start();
@@ -267,8 +266,8 @@ __global__ void __launch_bounds__(kThreads)
       }
       state.load(column, kDeltaKeyDims, kStateStride);
     }
-    recur_rows(a, place, state, run->first_row + before + in_chunks,
-               run->rows - before - in_chunks, shared.rows[warp]);
+    recur_rows(a, place, state, run->first_row + before + in_chunks, run->rows - before - in_chunks,
+               shared.rows[warp]);
     if (run->next_run < 0) break;
     run = a.batch.runs + run->next_run;
   }
@@ -283,11 +282,11 @@ bool has_delta_chunks(const DeltaArguments& a) {
 
 void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream) {
   const std::int64_t slots = (a.batch.tokens + kChunk - 1) / kChunk;
-  rt::run(stream,
-          {"delta_squares",
-           dim3(static_cast<unsigned>(slots), static_cast<unsigned>(a.value_heads)), dim3(kThreads),
-           0, rt::Start::early},
-          delta_squares, a);
+  rt::run(
+      stream,
+      {"delta_squares", dim3(static_cast<unsigned>(slots), static_cast<unsigned>(a.value_heads)),
+       dim3(kThreads), 0, rt::Start::early},
+      delta_squares, a);
   const std::int64_t blocks = (a.value_dim + kDeltaColumns - 1) / kDeltaColumns;
   rt::run(stream,
           {"delta_chunks",

@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(MiddleTile::kThreads, 1)
 template <int bits, int group>
 void launch(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream) {
   dim3 blocks = tiles_of<MiddleTile>(a.matmul);
-  blocks.x = static_cast<unsigned>(a.rows / kExpertTile +
-                                   std::min<std::int64_t>(a.rows, groups.experts));
+  blocks.x =
+      static_cast<unsigned>(a.rows / kExpertTile + std::min<std::int64_t>(a.rows, groups.experts));
   rt::run(stream,
           {"expert_gemm", blocks, dim3(MiddleTile::kThreads),
            GemmMemory<MiddleTile, bits, group>::kBytes + sizeof(ExpertTile), rt::Start::early},

@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kGroupThreads)
 }
 
 template <class T>
-__device__ __forceinline__ void move(const T* from, T* to, std::int64_t count) {
+__device__ __forceinline__ void copy_numbers(const T* from, T* to, std::int64_t count) {
   for (std::int64_t i = threadIdx.x; i < count; i += kMoveThreads) to[i] = from[i];
 }
 
@@ -60,14 +60,14 @@ __global__ void __launch_bounds__(kMoveThreads)
   ptx::wait_for_predecessor();
   const std::int64_t token = blockIdx.x / static_cast<unsigned>(a.choice.active);
   const std::int64_t place = chosen(a.choice, blockIdx.x)[2 * a.choice.active];
-  move(reinterpret_cast<const uint4*>(a.x.codes + token * a.x.code_stride),
-       reinterpret_cast<uint4*>(a.grouped.codes + place * a.grouped.code_stride),
-       a.x.code_stride / 16);
-  move(a.x.scales + token * a.x.scale_stride, a.grouped.scales + place * a.grouped.scale_stride,
-       a.x.scale_stride);
+  copy_numbers(reinterpret_cast<const uint4*>(a.x.codes + token * a.x.code_stride),
+               reinterpret_cast<uint4*>(a.grouped.codes + place * a.grouped.code_stride),
+               a.x.code_stride / 16);
+  copy_numbers(a.x.scales + token * a.x.scale_stride,
+               a.grouped.scales + place * a.grouped.scale_stride, a.x.scale_stride);
   if (a.x.sums == nullptr) return;
-  move(a.x.sums + token * a.x.sum_stride, a.grouped.sums + place * a.grouped.sum_stride,
-       a.x.sum_stride);
+  copy_numbers(a.x.sums + token * a.x.sum_stride, a.grouped.sums + place * a.grouped.sum_stride,
+               a.x.sum_stride);
 }
 
 }  // namespace
