@@ -259,16 +259,30 @@ TEST(AddExperts, ProductsAreAddedInAscendingOrder) {
   for (auto* all : {&x, &products, &weights}) {
     for (float& value : *all) value = normal(random);
   }
-  const DeviceArray<float> x_there(x), products_there(products), weights_there(weights);
+  // Products lie in the order of tokens, or in another.
+  std::vector<std::int32_t> places(kTokens * 32);
+  std::vector<float> moved(products.size());
+  for (int row = 0; row < kTokens * kChosen; ++row) {
+    const int place = (row * 4 + 2) % (kTokens * kChosen);
+    places[static_cast<std::size_t>(row / kChosen * 32 + row % kChosen)] = place;
+    std::copy_n(products.begin() + row * 160, 160, moved.begin() + place * 160);
+  }
+  const DeviceArray<float> x_there(x), x_moved(x), products_there(products), moved_there(moved),
+      weights_there(weights);
+  const DeviceArray<std::int32_t> places_there(places);
   write_late({x_there.bytes(), products_there.bytes()});
-  launch_add_experts({{x_there.data(), 192},
-                      {products_there.data(), 160},
-                      weights_there.data(),
-                      32,
-                      kTokens,
-                      kWidth,
-                      kChosen},
-                     test_stream());
+  AddExpertsArguments a = {{x_there.data(), 192}, {products_there.data(), 160}};
+  a.weights = weights_there.data();
+  a.stride = 32;
+  a.tokens = kTokens;
+  a.width = kWidth;
+  a.active = kChosen;
+  launch_add_experts(a, test_stream());
+  a.x.values = x_moved.data();
+  a.products.values = moved_there.data();
+  a.places = places_there.data();
+  launch_add_experts(a, test_stream());
+  EXPECT_EQ(x_moved.host(), x_there.host());
   const std::vector<float> found = x_there.host();
   for (std::size_t t = 0; t < kTokens; ++t) {
     for (std::size_t c = 0; c < 192; ++c) {
