@@ -415,7 +415,9 @@ typedef void (*leq_on_line)(void* user, const char* line);
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  const char* recipe;      /* "q8", "q4", "auto"; NULL: q8 where neither method nor type is given */
+  /* "q8", "q4", "auto". NULL, where neither method nor type is given: codes of a GGUF file or of a quantized
+   * checkpoint are kept, anything else is quantized by q8. */
+  const char* recipe;
   const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
   const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */
   const char* calibration; /* text in UTF-8; NULL: the built-in one */
