@@ -169,7 +169,7 @@ LEQ_API void leq_grammar_free(leq_grammar* grammar);
 
 typedef struct leq_session leq_session;
 
-enum { LEQ_NO_SPECULATION = 1 }; /* no drafted tokens; they change no reply, only its time */
+enum { LEQ_NO_SPECULATION = 1 }; /* as speculate "off" */
 
 typedef struct leq_session_options {
   uint32_t size;
@@ -183,6 +183,9 @@ typedef struct leq_session_options {
   const char* key_type; /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
+  /* What guesses tokens, which changes no reply: "ngram" (what followed the same text earlier), "mtp" (the model's
+   * head of multi-token prediction), "auto" (both, as far as the model has a head) or "off"; NULL: auto */
+  const char* speculate;
 } leq_session_options;
 
 LEQ_API leq_status leq_session_new(leq_model* model, const leq_session_options* options,
@@ -194,7 +197,7 @@ typedef struct leq_memory_plan {
   uint32_t size;
   uint32_t reserved;
   int64_t context; /* as the options resolve to */
-  uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes;
+  uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes; /* kv_bytes: with the states of Gated DeltaNet */
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
 /* The bytes that a session will take, to the byte, from the file's header: before anything is
