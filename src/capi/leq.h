@@ -183,8 +183,9 @@ typedef struct leq_session_options {
   const char* key_type;     /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
-  /* What guesses tokens, which changes no reply: "ngram" (what followed the same text earlier), "mtp" (the model's
-   * head of multi-token prediction), "auto" (both, as far as the model has a head) or "off"; NULL: auto */
+  /* What guesses tokens, which changes no reply: "ngram" (what followed the same text earlier),
+   * "mtp" (the model's head of multi-token prediction), "auto" (both, as far as the model has a
+   * head) or "off"; NULL: auto */
   const char* speculate;
 } leq_session_options;
 
@@ -197,7 +198,8 @@ typedef struct leq_memory_plan {
   uint32_t size;
   uint32_t reserved;
   int64_t context; /* as the options resolve to */
-  uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes; /* kv_bytes: with the states of Gated DeltaNet */
+  uint64_t weight_bytes, kv_bytes, scratch_bytes,
+      total_bytes;          /* kv_bytes: with the states of Gated DeltaNet */
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
 /* The bytes that a session will take, to the byte, from the file's header: before anything is
@@ -418,8 +420,8 @@ typedef void (*leq_on_line)(void* user, const char* line);
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  /* "q8", "q4", "auto". NULL, where neither method nor type is given: codes of a GGUF file or of a quantized
-   * checkpoint are kept, anything else is quantized by q8. */
+  /* "q8", "q4", "auto". NULL, where neither method nor type is given: codes of a GGUF file or of a
+   * quantized checkpoint are kept, anything else is quantized by q8. */
   const char* recipe;
   const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
   const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */

@@ -24,8 +24,8 @@ void choose_drafts(const leq_session_options& options, const Model& model,
   const std::string_view how = options.speculate == nullptr ? "auto" : options.speculate;
   const bool known = how == "auto" || how == "ngram" || how == "mtp" || how == "off";
   require(known, Setting{"speculate"}, ' ', printable(how), ": expected auto, ngram, mtp or off");
-  require(how != "mtp" || model.mtp() != nullptr, Setting{"speculate"}, " mtp: ",
-          model.file().name(), " has no head of multi-token prediction; use auto");
+  require(how != "mtp" || model.mtp() != nullptr, Setting{"speculate"},
+          " mtp: ", model.file().name(), " has no head of multi-token prediction; use auto");
   request.speculate = how != "off" && (options.flags & LEQ_NO_SPECULATION) == 0;
   request.find_drafts = how != "mtp";
   request.drafts_by_mtp = request.speculate && how != "ngram" && model.mtp() != nullptr;
@@ -82,10 +82,11 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
 
 LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
     : model_(std::move(model)),
-      runtime_(open_runtime({.model = {model_, &model_->file()},
-                             .device = request.device,
-                             .limits = [&](const Model&) { return request.limits; },
-                             .drafts_by_mtp = [&](const Model&) { return request.drafts_by_mtp; }})),
+      runtime_(
+          open_runtime({.model = {model_, &model_->file()},
+                        .device = request.device,
+                        .limits = [&](const Model&) { return request.limits; },
+                        .drafts_by_mtp = [&](const Model&) { return request.drafts_by_mtp; }})),
       options_({.speculate = request.speculate,
                 .find_drafts = request.find_drafts,
                 .draft = runtime_.draft_session.get()}) {

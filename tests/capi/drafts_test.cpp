@@ -58,7 +58,8 @@ TEST(CApiDrafts, TheModelsHeadChangesNoToken) {
 
 TEST(CApiDrafts, WhatCannotDraftIsTold) {
   const auto model = open_model();
-  for (const auto& [how, part] : {std::pair("mtp", "has no head"), std::pair("magic", "expected auto")}) {
+  for (const auto& [how, part] :
+       {std::pair("mtp", "has no head"), std::pair("magic", "expected auto")}) {
     const leq_session_options options = drafting(how);
     leq_session* session = nullptr;
     leq_error error = no_error();
