@@ -198,8 +198,8 @@ typedef struct leq_memory_plan {
   uint32_t size;
   uint32_t reserved;
   int64_t context; /* as the options resolve to */
-  uint64_t weight_bytes, kv_bytes, scratch_bytes,
-      total_bytes;          /* kv_bytes: with the states of Gated DeltaNet */
+  /* kv_bytes: with the states of Gated DeltaNet */
+  uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes;
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
 /* The bytes that a session will take, to the byte, from the file's header: before anything is
