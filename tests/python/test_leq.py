@@ -273,7 +273,9 @@ class Refusals(unittest.TestCase):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
     def test_nothing_is_printed_and_interrupts_end_a_reply(self):
-        script = ("import leq, sys\n"
+        # A shell starts what is in the background with interrupts ignored, which Python keeps.
+        script = ("import leq, signal, sys\n"
+                  "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                   "model = leq.Model(sys.argv[1], context=1024)\n"
                   "open(sys.argv[2], 'w').close()\n"
                   "try:\n"
