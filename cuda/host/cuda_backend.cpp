@@ -136,9 +136,9 @@ class CudaBackend final : public Backend {
     if (tokens <= 0 || linear.outputs == 0) return;  // all outputs are other ranks'
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, target);
-    const int pieces = layout_.format_for(linear).pieces;
-    ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
-           " pieces, found ", x.format.pieces);
+    const int terms = layout_.format_for(linear).terms;
+    ensure(x.format.terms == terms, linear.name, ": expected inputs in ", terms, " terms, found ",
+           x.format.terms);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     if (!matmul_.multiply(x, tokens, linear, epilogue, target)) {
       rows_.finish(target, tokens, linear.name);
@@ -243,7 +243,7 @@ class CudaBackend final : public Backend {
     return link_ranks(ranks, device_, stream_, window);
   }
 
-  // A rank's own columns are finished, but for codes and pieces that need the whole row.
+  // A rank's own columns are finished, but for codes and terms that need the whole row.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     {
@@ -332,9 +332,9 @@ class CudaBackend final : public Backend {
   }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
-    const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
-    require(static_cast<std::size_t>(width) * sizeof(float) <= room, what, ": rows of ", width,
-            ", this GPU takes up to ", room / sizeof(float), "; use ", Setting{"device"}, " cpu");
+    const std::size_t limit = rt::device_of(stream_).shared_limit_bytes - 1024;
+    require(static_cast<std::size_t>(width) * sizeof(float) <= limit, what, ": rows of ", width,
+            ", this GPU takes up to ", limit / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
   // Whether what its consumer reads is there too.

@@ -27,11 +27,11 @@ bool DeviceMatmul::multiply(const Rows& x, std::int64_t tokens, const Linear& li
   } else if (scheme.is_float()) {
     auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
     a.values = float_rows(x);
-    a.x = piece_rows(x, rows_.order_of(tokens));
+    a.x = term_rows(x, rows_.order_of(tokens));
     launch_float_matmul(a, stream_);
   } else {
     auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-    a.x = piece_rows(x, rows_.order_of(tokens));
+    a.x = term_rows(x, rows_.order_of(tokens));
     launch_weight_only_matmul(a, stream_);
   }
   return false;

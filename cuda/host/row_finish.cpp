@@ -19,14 +19,14 @@ RowFinish::RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& 
   rt::fill_zero(tickets_.data(), kTickets * sizeof(unsigned), stream_);
 }
 
-PieceOrder RowFinish::order_of(std::int64_t tokens) const {
-  return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
+TermOrder RowFinish::order_of(std::int64_t tokens) const {
+  return term_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
 }
 
 Quantize RowFinish::quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
   const Rows& out = target.rows;
   Quantize q;
-  q.pieces = piece_rows(out, order_of(tokens));
+  q.terms = term_rows(out, order_of(tokens));
   if (!is_coded(out.format.act)) return q;
   q.out = code_rows(out);
   if (has_stored_scale(out.format.act)) {
@@ -46,7 +46,7 @@ OutputCodes RowFinish::codes_of_outputs(const RowsFor& target, std::int64_t toke
 void RowFinish::finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
   const Rows& out = target.rows;
   const float* factors = target.consumer.inv_smooth;
-  if (!is_coded(out.format.act) && out.format.pieces == 0 && factors == nullptr) return;
+  if (!is_coded(out.format.act) && out.format.terms == 0 && factors == nullptr) return;
   const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
   QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
   const bool step = is_long_step(out, tokens);

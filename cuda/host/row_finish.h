@@ -1,5 +1,5 @@
 // What the reader of a block wants of its rows, beside their f32 values: codes with scales, or
-// pieces.
+// terms.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ class RowFinish {
  public:
   RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults, PartEvents& clock);
 
-  // Who writes pieces and who reads them agree by the number of tokens.
-  PieceOrder order_of(std::int64_t tokens) const;
+  // Who writes terms and who reads them agree by the number of tokens.
+  TermOrder order_of(std::int64_t tokens) const;
   // One scale for all rows of a step: they are finished before it is known. A single row is a step
   // that its kernel carries out.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
@@ -32,7 +32,7 @@ class RowFinish {
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
-  // Rows whose f32 values are there: smoothed, then codes or pieces as their reader wants them.
+  // Rows whose f32 values are there: smoothed, then codes or terms as their reader wants them.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
   // The same of a long step, smoothed already.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site);
