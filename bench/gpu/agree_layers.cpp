@@ -247,11 +247,11 @@ class DeltaText {
     a.key_dim = a.value_dim = kDim;
     a.taps = kTaps;
     a.gates_apart = 2 * heads_;
-    a.conv_query = vectors_.as<float>();
-    a.conv_key = a.conv_query + heads_ * kDim;
-    a.conv_value = a.conv_key + heads_ * kDim;
+    for (int part = 0; part < 3; ++part) {
+      a.conv[part] = vectors_.as<float>() + part * heads_ * kDim;
+    }
     a.conv_stride = channels();
-    a.a_log = a.conv_query + kTaps * channels();
+    a.a_log = a.conv[0] + kTaps * channels();
     a.dt_bias = a.a_log + 2 * heads_;
     a.norm_gain = a.dt_bias + 2 * heads_;
     a.norm_eps = 1e-6f;

@@ -21,9 +21,9 @@ DeltaArguments delta_arguments(const DeltaShape& shape) {
   const std::int64_t first_key = std::int64_t{shape.first_key_head} * shape.key_dim;
   const int first_value = shape.first_value_head();
   a.gates_apart = all.value_heads;
-  a.conv_query = shape.conv + first_key;
-  a.conv_key = a.conv_query + all.keys();
-  a.conv_value = shape.conv + 2 * all.keys() + std::int64_t{first_value} * shape.value_dim;
+  a.conv[0] = shape.conv + first_key;
+  a.conv[1] = a.conv[0] + all.keys();
+  a.conv[2] = shape.conv + 2 * all.keys() + std::int64_t{first_value} * shape.value_dim;
   a.conv_stride = all.channels();
   a.a_log = shape.a_log + first_value;
   a.dt_bias = shape.dt_bias + first_value;

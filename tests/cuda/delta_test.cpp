@@ -213,9 +213,7 @@ class DeltaText {
     a.value_dim = c_.value_dim;
     a.taps = c_.taps;
     a.gates_apart = c_.value_heads;
-    a.conv_query = conv.data();
-    a.conv_key = a.conv_query + c_.keys();
-    a.conv_value = a.conv_key + c_.keys();
+    for (int part = 0; part < 3; ++part) a.conv[part] = conv.data() + part * c_.keys();
     a.conv_stride = c_.channels();
     a.a_log = a_log.data();
     a.dt_bias = dt_bias.data();

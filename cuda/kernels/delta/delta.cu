@@ -88,21 +88,19 @@ __global__ void __launch_bounds__(kHeadThreads)
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
   const auto [lane, index, row, x] = WarpHead(a, heads);
-  const int all_keys = 2 * a.key_heads;
-  if (index >= all_keys + a.value_heads) return;
-  const bool value = index >= all_keys;
+  if (index >= 2 * a.key_heads + a.value_heads) return;
+  const int part = min(index / a.key_heads, 2), head = index - part * a.key_heads;  // q, k, v
+  const bool value = part == 2;
   const int dims = value ? a.value_dim : a.key_dim;
-  const bool query = index < a.key_heads;
-  const std::int64_t first = value ? a.value_of(index - all_keys) : std::int64_t{index} * a.key_dim;
-  const float* const conv = value   ? a.conv_value + (first - 2 * a.keys())
-                            : query ? a.conv_query + first
-                                    : a.conv_key + (first - a.keys());
+  const std::int64_t at = std::int64_t{head} * dims, first = part * a.keys() + at;
+  const float* const conv = a.conv[part] + at;
   const int run = a.batch.row_runs[row];
   const std::int64_t token = row - a.batch.runs[run].first_row;
   unsigned largest = 0;
   for (int c = static_cast<int>(lane); c < dims; c += 32) {
     const std::int64_t channel = first + c;
     float sum = conv[c] * input_at(a, run, token - (a.taps - 1), channel);
+#pragma unroll 1
     for (int tap = 1; tap < a.taps; ++tap) {
       sum = fmaf(conv[tap * a.conv_stride + c],
                  input_at(a, run, token - (a.taps - 1) + tap, channel), sum);
@@ -113,10 +111,10 @@ __global__ void __launch_bounds__(kHeadThreads)
   __syncwarp();
   if (warp_max(largest) >= 0x7f800000u && lane == 0) report_row(a.fault, row);
   if (!value) {
-    const float gain = query ? a.query_gain : a.key_gain;
+    const float gain = part == 0 ? a.query_gain : a.key_gain;
     norm_head(x, dims, a.l2_eps, lane, [&](int) { return gain; });
   } else if (lane == 0) {
-    open_gates(a, row, index - all_keys);
+    open_gates(a, row, head);
   }
   float* const out = a.convolved(row) + first;
   for (int c = static_cast<int>(lane); c < dims; c += 32) out[c] = x[c];

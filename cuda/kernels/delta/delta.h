@@ -30,10 +30,7 @@ struct DeltaArguments {
   FloatRows out;  // [T][H_v d_v]
   AttentionBatch batch;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
-  // [taps] rows of conv_stride numbers: of q, k and v where their first channel lies.
-  const float* conv_query = nullptr;
-  const float* conv_key = nullptr;
-  const float* conv_value = nullptr;
+  const float* conv[3] = {};  // of q, k and v: [taps] rows of conv_stride numbers
   std::int64_t conv_stride = 0;
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]

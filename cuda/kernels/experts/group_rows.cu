@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 template <class T>
 __device__ __forceinline__ void copy_numbers(const T* from, T* to, std::int64_t count) {
+#pragma unroll 1
   for (std::int64_t i = threadIdx.x; i < count; i += kMoveThreads) to[i] = from[i];
 }
 
