@@ -20,7 +20,7 @@
 namespace leq {
 namespace {
 
-std::filesystem::path quantized_mtp(const test::TemporaryFolder& folder) {
+std::filesystem::path mtp_file(const test::TemporaryFolder& folder) {
   const Json config = test::mtp_config_of(true);
   test::RandomCheckpoint checkpoint(folder.path() / "hf", 7);
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
@@ -30,7 +30,7 @@ std::filesystem::path quantized_mtp(const test::TemporaryFolder& folder) {
   return path;
 }
 
-RunLimits limits_of(const ModelConfig& config) {
+RunLimits mtp_limits(const ModelConfig& config) {
   RunLimits limits;
   limits.context = 64;
   limits.output_tokens = 4;
@@ -40,10 +40,10 @@ RunLimits limits_of(const ModelConfig& config) {
 
 // Hidden states of a text, the head's logits beside them, and of three guesses, each from the
 // head's own state of the one before.
-std::vector<float> numbers_on(const std::string& device, const Model& model) {
+std::vector<float> mtp_numbers(const std::string& device, const Model& model) {
   const auto backend = make_backend({device, 1, {0, Arithmetic::exact}});
-  Session trunk(model, *backend, limits_of(model.config()));
-  const auto head = make_mtp_session(model, *backend, limits_of(*model.mtp()));
+  Session trunk(model, *backend, mtp_limits(model.config()));
+  const auto head = make_mtp_session(model, *backend, mtp_limits(*model.mtp()));
   const auto width = static_cast<std::size_t>(model.config().width);
   std::vector<Token> text = {3, 14, 15, 9, 2, 6, 5, 35};
   Batch batch;
@@ -72,9 +72,9 @@ class GpuMtp : public testing::TestWithParam<std::string> {};
 
 TEST_P(GpuMtp, GuessesAreTheCpusBits) {
   const test::TemporaryFolder folder;
-  const Model model(quantized_mtp(folder), {});
+  const Model model(mtp_file(folder), {});
   ASSERT_NE(model.mtp(), nullptr);
-  EXPECT_TRUE(test::same_bits(numbers_on("cpu", model), numbers_on(GetParam(), model)));
+  EXPECT_TRUE(test::same_bits(mtp_numbers("cpu", model), mtp_numbers(GetParam(), model)));
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, GpuMtp, testing::ValuesIn(test::gpu_devices()),
