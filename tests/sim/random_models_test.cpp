@@ -163,7 +163,7 @@ std::filesystem::path write_model(const Shape& shape, const std::filesystem::pat
   const auto file = folder / "model.leq";
   CheckpointOptions options = {{.threads = 1}, shape.type, ActChoice::automatic};
   if (shape.values_type != nullptr) {
-    options.overrides = {{"layers.*.v", *parse_scheme(shape.values_type)}};
+    options.overrides = {{"layers\\.[0-9]+\\.v$", *parse_scheme(shape.values_type)}};
   }
   quantize_checkpoint(checkpoint.write(config), file, options, [](auto, auto) {});
   return file;

@@ -40,7 +40,7 @@ struct ExpertGroups {
   std::int32_t* tiles = nullptr;
   int experts = 0;  // E
 };
-// The groups and the places of rows [R] in them: within an expert in no certain order.
+// The groups and the places of rows [R] in them, ascending within an expert.
 struct GroupRowsArguments {
   ExpertChoice choice;  // 3 k <= stride
   std::int64_t rows = 0;

@@ -1,5 +1,6 @@
 // Rows of a step in the order of their experts: where each goes, and the codes of its token there.
 #include "cuda/intrinsics/ptx.h"
+#include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/experts/experts.h"
 
@@ -41,9 +42,17 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
   }
   __syncthreads();
-  for (std::int64_t row = thread; row < a.rows; row += kGroupThreads) {
-    std::int32_t* const id = chosen(a.choice, row);
-    id[2 * a.choice.active] = atomicAdd(&counts[*id], 1);
+  // A warp for each expert, in the order of rows: ranks that share a model have the same places.
+  const int lane = thread % 32;
+  for (int e = thread / 32; e < a.groups.experts; e += kGroupThreads / 32) {
+    int place = counts[e];
+    for (std::int64_t base = 0; base < a.rows; base += 32) {
+      std::int32_t* const id = base + lane < a.rows ? chosen(a.choice, base + lane) : nullptr;
+      const bool own = id != nullptr && *id == e;
+      const unsigned all = __ballot_sync(kEveryLane, own);
+      if (own) id[2 * a.choice.active] = place + __popc(all & ((1u << lane) - 1u));
+      place += __popc(all);
+    }
   }
 }
 
