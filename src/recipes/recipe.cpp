@@ -6,7 +6,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "quantize/pipeline/block_pass.h"
 #include "quantize/rewrites/fold_methods.h"
+#include "quantize/rewrites/smoothquant.h"
 
 namespace leq {
 namespace {
@@ -68,7 +70,8 @@ const std::array<Recipe, 4> kRecipes = {{
      .kl_limit = 0.005,
      .advice = "type int8-g32 with method smoothquant, or f16, which lose less",
      .apply = apply_q8,
-     .few_windows_do = true},
+     .few_windows_do = true,
+     .work = {.searched_tokens = 8.0 * kSampleTokens, .searched_rows = kSearchRows}},
     {.name = "q4",
      .summary =
          "4-bit weights by gptq+ after AWQ's scales, groups of 128 (below a width of 2048 q4_k, v "
@@ -76,7 +79,8 @@ const std::array<Recipe, 4> kRecipes = {{
      .kl_limit = 0.05,
      .advice = "recipe q8",
      .apply = apply_q4,
-     .few_windows_do = true},
+     .few_windows_do = true,
+     .work = {.squares = 17, .searched_squares = 70, .searched_rows = 128}},
     {.name = "zeroquant-w48",
      .summary = "no calibration: 8-bit attention and 4-bit gate, up and down, groups of 128",
      .kl_limit = 0.05,

@@ -118,6 +118,58 @@ TEST(Awq, WorksWithTheDiagonalAlone) {
   EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
 }
 
+// Columns whose inputs differ in size, which invites scaling.
+std::vector<float> uneven_inputs(std::uint64_t seed, std::int64_t tokens) {
+  auto x = normals(seed, tokens * kColumns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kColumns % 8 == 0 ? 6.0f : 1.0f;
+  return x;
+}
+
+// Rows of s * u - m with the scale and minimum of 32 columns that q4_k stores.
+std::vector<float> weight_on_q4_k_grid(std::int64_t rows) {
+  const auto noise = normals(90, rows * kColumns);
+  std::vector<float> weight(noise.size());
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const auto block = static_cast<float>(i / 32 % 7);
+    const float code = std::clamp(std::round(8 + 2.5f * noise[i]), 1.0f, 14.0f);
+    weight[i] = 0.0009765625f * (20 + 5 * block) * code - 0.0078125f * (20 + 3 * block);
+  }
+  return weight;
+}
+
+TEST(Awq, LeavesAWeightThatLiesOnItsGridAlready) {
+  const SyntheticSite site =
+      synthetic_site({weight_on_q4_k_grid(64)}, uneven_inputs(91, 256), kColumns);
+  const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
+  EXPECT_EQ(found.scales, std::vector<float>(kColumns, 1.0f));
+  EXPECT_LT(found.plain_error, 1e-4);
+}
+
+TEST(Awq, ScalesForScalesOfScales) {
+  const auto x = uneven_inputs(92, 256);
+  const SyntheticSite site = synthetic_site({normals(93, 64 * kColumns)}, x, kColumns);
+  const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
+  EXPECT_LT(found.error, 0.9 * found.plain_error);
+  // The plain error is that of rtn's codes on the inputs themselves.
+  MethodInput input = method_input(site.weights[0], kColumns, "q4_k");
+  input.statistics = &site.statistics;
+  const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kColumns);
+  EXPECT_NEAR(found.plain_error, plain, 1e-3 * plain);
+}
+
+// v has 8 bits and loses nothing: what is left are q's errors, a hundred times as large.
+TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
+  const auto x = uneven_inputs(94, 128);
+  SyntheticSite site =
+      synthetic_site({normals(95, 32 * kColumns), normals(96, 32 * kColumns)}, x, kColumns);
+  AwqOptions options = with_scheme("q4_k");
+  const double both = search_awq_scales(site.view(), options).plain_error;
+  options.of_consumers = {*parse_scheme("q4_k"), *parse_scheme("int8-g32")};
+  const double one = search_awq_scales(site.view(), options).plain_error;
+  EXPECT_GT(one, 0.4 * both);
+  EXPECT_LT(one, 0.6 * both);
+}
+
 TEST(Awq, TiedChannelsShareAScale) {
   const auto x = correlated_inputs(76, 128, kColumns);
   SyntheticSite site = synthetic_site({normals(77, 32 * kColumns)}, x, kColumns);

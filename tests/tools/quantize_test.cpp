@@ -109,8 +109,7 @@ TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
     if (named) words.insert(words.end(), {"--recipe", "q8"});
     const ToolRun run = run_program("leq-quantize", words);
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(run.err.starts_with("calibration 32 windows of 192 tokens ("))
-        << run.err;
+    EXPECT_TRUE(run.err.starts_with("calibration 32 windows of 192 tokens (")) << run.err;
     EXPECT_NE(run.err.find("limit of q8: 0.005 nats"), std::string::npos) << run.err;
   }
 }
@@ -303,7 +302,8 @@ TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   }
 }
 
-// 100 MB of experts, all of a layer in two tensors: rows are read, rounded and written as they come.
+// 100 MB of experts, all of a layer in two tensors: rows are read, rounded and written as they
+// come.
 TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
@@ -327,6 +327,10 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
 TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
   expect_error({"--recipe", "q5"}, "q8");
+  expect_error({"--recipe", "q4", "--time", "soon"},
+               "--time soon: expected a time as 90s, 3m or 2h");
+  expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");
+  expect_error({"--type", "int8", "--time", "3m"}, "--time belongs to the recipes q8 and q4");
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard-seeds", "4"}, "needs --hadamard");
   expect_error({"--fold-biases"}, "no biases of q, k and v");
