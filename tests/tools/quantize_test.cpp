@@ -56,7 +56,7 @@ class Quantize : public testing::Test {
 };
 
 TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
-  for (const char* recipe : {"q8", "q4", "zeroquant-w48"}) {
+  for (const char* recipe : {"q8", "q4", "q4-small", "zeroquant-w48"}) {
     const ToolRun run = quantize({"--recipe", recipe});
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("passed"), std::string::npos) << run.err;
