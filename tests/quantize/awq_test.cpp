@@ -147,7 +147,7 @@ TEST(Awq, LeavesAWeightThatLiesOnItsGridAlready) {
 }
 
 TEST(Awq, ScalesForScalesOfScales) {
-  const auto x = correlated_inputs(92, 256, kColumns);
+  const auto x = uneven_inputs(92, 256);
   const SyntheticSite site = synthetic_site({normals(93, 64 * kColumns)}, x, kColumns);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
   EXPECT_LT(found.error, found.plain_error);
