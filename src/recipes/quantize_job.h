@@ -64,7 +64,7 @@ struct TimePlan {
   double budget = 0;  // seconds
 };
 // "calibration 32 windows of 512 tokens (2.10 s each), then folds and codes: about 134 s of 240 s;
-//              --samples 32 makes the same file on any machine"
+//              and so many samples make the same file on any machine"
 std::string time_report(const TimePlan& plan);
 
 }  // namespace leq
