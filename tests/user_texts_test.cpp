@@ -41,11 +41,11 @@ constexpr std::array<UserText, 22> kTexts = {{
 }};
 
 constexpr std::array<std::string_view, 16> kFormerTexts = {
-    "as the server has it",    "Most tokens",           "keeps no more conversations",
-    "there is nothing under",  "is not answered to",    "stands twice",
-    "may ask: --api-key",      "replies at once in a",  "no more requests are taken",
-    "may not ask this server", "most guesses in one",   "positions of all sequences together",
-    "changes no bit of a r",   "who picks the codes",   "cannot compute a text",
+    "as the server has it",    "Most tokens",          "keeps no more conversations",
+    "there is nothing under",  "is not answered to",   "stands twice",
+    "may ask: --api-key",      "replies at once in a", "no more requests are taken",
+    "may not ask this server", "most guesses in one",  "positions of all sequences together",
+    "changes no bit of a r",   "who picks the codes",  "cannot compute a text",
     "who sends slowly"};
 
 TEST(UserTexts, AreInTheWordsOfTheField) {
