@@ -330,7 +330,8 @@ TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q4", "--time", "soon"},
                "--time soon: expected a time as 90s, 3m or 2h");
   expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");
-  expect_error({"--type", "int8", "--time", "3m"}, "--time belongs to the recipes q8 and q4");
+  expect_error({"--type", "int8", "--time", "3m"},
+               "--time belongs to the recipes q8, q4 and q4-small");
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard-seeds", "4"}, "needs --hadamard");
   expect_error({"--fold-biases"}, "no biases of q, k and v");

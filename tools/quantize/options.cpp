@@ -169,17 +169,17 @@ std::vector<Option> calibration_flags() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "128",
-       .help = "windows of the text, at random places; recipes q8 and q4 take as many, 8 to 32, "
-               "as this machine reads in 3 minutes",
+       .help = "windows of the text, at random places; recipes q8, q4 and q4-small take as many, 8 "
+               "to 32, as this machine reads in 3 minutes",
        .group = "Calibration",
        .minimum = 1,
        .maximum = 1 << 20},
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8 and q4: how long calibration and the choice of codes may take, as 90s, "
-               "3m or 2h: of 2 to 128 windows the most for which it is enough. The file depends on "
-               "their number alone, which is printed",
+       .help = "recipes q8, q4 and q4-small: how long calibration and the choice of codes may "
+               "take, as 90s, 3m or 2h: of 2 to 128 windows the most for which it is enough. The "
+               "file depends on their number alone, which is printed",
        .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,
@@ -399,7 +399,7 @@ void set_time(const Options& options, QuantizeJob& job) {
     require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
   }
   require(job.fit_windows,
-          "--time belongs to the recipes q8 and q4, whose calibration text it "
+          "--time belongs to the recipes q8, q4 and q4-small, whose calibration text it "
           "measures; a search takes --search-evals");
 }
 
