@@ -2,13 +2,17 @@
 // writes them compute what transformers computes with the checkpoint.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "base/random.h"
 #include "convert/gguf_import.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "format/gguf_source.h"
 #include "reference/family_golden.h"
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 
 namespace leq {
 namespace {
@@ -22,6 +26,7 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // layers that guess ahead
+  bool k_out = false;       // delta_out in blocks of Q4_K with numbers of their own
   test::WriteAs as = test::WriteAs::f32;
 };
 
@@ -118,6 +123,9 @@ class Converter {
   }
   void put(const std::string& name, const std::vector<std::uint64_t>& dims,
            const std::vector<float>& values) {
+    if (how_.k_out && name.find("ssm_out") != std::string::npos) {
+      return writer_.tensor(name, dims, 12, any_q4_k_blocks(values.size() / 256));
+    }
     const bool coded = how_.as == test::WriteAs::q8_0 && dims.size() >= 2 && dims[0] % 32 == 0 &&
                        name.find("ssm_conv1d") == std::string::npos;
     if (coded) {
@@ -125,6 +133,16 @@ class Converter {
     } else {
       writer_.tensor(name, dims, 0, test::f32_bytes(values));
     }
+  }
+
+  static std::string any_q4_k_blocks(std::size_t count) {
+    std::string bytes(count * 144, '\0');
+    Random random(9);
+    for (char& byte : bytes) byte = static_cast<char>(random.bits());
+    for (std::size_t block = 0; block < count; ++block) {  // the two f16 numbers of each below 1
+      for (const std::size_t at : {1, 3}) bytes[block * 144 + at] &= '\x37';
+    }
+    return bytes;
   }
 
   // Rows of value heads in turns: j-th of each key head, one key head after the other.
@@ -289,20 +307,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
 // projection too.
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
-  Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
-  for (const auto& [key, value] :
-       std::map<std::string, int>{{"num_hidden_layers", 4},
-                                  {"head_dim", 32},
-                                  {"linear_num_key_heads", 2},
-                                  {"linear_num_value_heads", 6},
-                                  {"linear_key_head_dim", 16},
-                                  {"linear_value_head_dim", 32},
-                                  {"num_local_experts", 3},
-                                  {"num_experts_per_tok", 2},
-                                  {"moe_intermediate_size", 64},
-                                  {"shared_expert_intermediate_size", 64}}) {
-    config[key] = value;
-  }
+  const Json config = test::small_hybrid_config({.value_heads = 6, .value_dim = 32}, 3, 64, 64);
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
   const ImportedModel want = import_hf(checkpoint.write(config));
@@ -327,6 +332,33 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
     carried += tensor.name.find("delta_out") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(carried, 3);
+}
+
+// A superblock of 256 columns holds two heads that move apart: its codes cannot be kept.
+TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
+  const test::TemporaryFolder folder;
+  const Json config = test::small_hybrid_config({.value_dim = 128});
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  const Written how = {.arch = "qwen35", .tiled = true, .k_out = true};
+  const std::string path = folder.write("m.gguf", Converter(want, how).bytes());
+  const ImportedModel got = import_gguf(path);
+  const auto out = std::ranges::find(got.tensors, "layers.0.delta_out", &TensorInput::name);
+  ASSERT_NE(out, got.tensors.end());
+  EXPECT_FALSE(out->own_scheme.has_value());
+  const GgufSource source(path);
+  const SourceTensor* stored = source.find("blk.0.ssm_out.weight");
+  ASSERT_NE(stored, nullptr);
+  std::vector<float> raw(static_cast<std::size_t>(out->shape[0] * 512));
+  source.read(*stored, 0, raw);
+  const std::vector<float> values = test::rows_of(*out).values;
+  ASSERT_EQ(values.size(), raw.size());
+  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // of the value heads
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / 512, head = i % 512 / 128;
+    ASSERT_EQ(values[i], raw[row * 512 + kPlaces[head] * 128 + i % 128]) << i;
+  }
 }
 
 // block_count counts the layers that guess ahead, which are left out with a line.
