@@ -26,35 +26,40 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // layers that guess ahead
+  bool listed = true;       // Muse Glimmer's windows: a flag for each layer, else every how many
   bool k_out = false;       // delta_out in blocks of Q4_K with numbers of their own
   test::WriteAs as = test::WriteAs::f32;
 };
 
 // llama.cpp's names of what leq's layers hold, written by hand.
-const std::map<std::string, std::string> kNames = {{"attention_norm", "attn_norm.weight"},
-                                                   {"delta_in_norm", "attn_norm.weight"},
-                                                   {"k", "attn_k.weight"},
-                                                   {"v", "attn_v.weight"},
-                                                   {"q_norm", "attn_q_norm.weight"},
-                                                   {"k_norm", "attn_k_norm.weight"},
-                                                   {"o", "attn_output.weight"},
-                                                   {"delta_qkv", "attn_qkv.weight"},
-                                                   {"delta_z", "attn_gate.weight"},
-                                                   {"delta_b", "ssm_beta.weight"},
-                                                   {"delta_a", "ssm_alpha.weight"},
-                                                   {"delta_conv", "ssm_conv1d.weight"},
-                                                   {"delta_a_log", "ssm_a"},
-                                                   {"delta_dt_bias", "ssm_dt.bias"},
-                                                   {"delta_norm", "ssm_norm.weight"},
-                                                   {"delta_out", "ssm_out.weight"},
-                                                   {"router", "ffn_gate_inp.weight"},
-                                                   {"shared_gate", "ffn_gate_inp_shexp.weight"},
-                                                   {"shared.gate", "ffn_gate_shexp.weight"},
-                                                   {"shared.up", "ffn_up_shexp.weight"},
-                                                   {"shared.down", "ffn_down_shexp.weight"},
-                                                   {"gate", "ffn_gate.weight"},
-                                                   {"up", "ffn_up.weight"},
-                                                   {"down", "ffn_down.weight"}};
+const std::map<std::string, std::string> kNames = {
+    {"attention_norm", "attn_norm.weight"},
+    {"delta_in_norm", "attn_norm.weight"},
+    {"k", "attn_k.weight"},
+    {"v", "attn_v.weight"},
+    {"q_norm", "attn_q_norm.weight"},
+    {"k_norm", "attn_k_norm.weight"},
+    {"o", "attn_output.weight"},
+    {"attention_gate", "attn_gate.weight"},
+    {"attention_post_norm", "post_attention_norm.weight"},
+    {"mlp_post_norm", "post_ffw_norm.weight"},
+    {"delta_qkv", "attn_qkv.weight"},
+    {"delta_z", "attn_gate.weight"},
+    {"delta_b", "ssm_beta.weight"},
+    {"delta_a", "ssm_alpha.weight"},
+    {"delta_conv", "ssm_conv1d.weight"},
+    {"delta_a_log", "ssm_a"},
+    {"delta_dt_bias", "ssm_dt.bias"},
+    {"delta_norm", "ssm_norm.weight"},
+    {"delta_out", "ssm_out.weight"},
+    {"router", "ffn_gate_inp.weight"},
+    {"shared_gate", "ffn_gate_inp_shexp.weight"},
+    {"shared.gate", "ffn_gate_shexp.weight"},
+    {"shared.up", "ffn_up_shexp.weight"},
+    {"shared.down", "ffn_down_shexp.weight"},
+    {"gate", "ffn_gate.weight"},
+    {"up", "ffn_up.weight"},
+    {"down", "ffn_down.weight"}};
 
 class Converter {
  public:
@@ -101,6 +106,7 @@ class Converter {
       u32("ssm.inner_size", delta->values());
       u32("full_attention_interval", 4);
     }
+    if (config.logit_cap.cap > 0) add_muse_keys();
     if (config.rope_scaling.kind != RopeScalingKind::yarn) return;
     const std::string rope = how_.arch + ".rope.scaling.";
     writer_.text(rope + "type", "yarn");
@@ -112,6 +118,20 @@ class Converter {
                 static_cast<float>(config.rope_scaling.mscale_all_dim));
     writer_.f32(how_.arch + ".attention.temperature_scale",
                 static_cast<float>(config.temperature().beta));
+  }
+
+  void add_muse_keys() {
+    const ModelConfig& config = model_.config;
+    const std::string pattern = how_.arch + ".attention.sliding_window_pattern";
+    writer_.f32(how_.arch + ".logit_scale", static_cast<float>(config.logit_cap.scale));
+    writer_.f32(how_.arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap.cap));
+    std::vector<std::uint8_t> near;
+    for (std::int64_t i = 0; i < config.layer_count(); ++i) near.push_back(config.window(i) > 0);
+    if (how_.listed) {
+      writer_.list(pattern, test::kBool, near);
+    } else {
+      writer_.u32(pattern, 4);
+    }
   }
 
   void put(const std::string& name, const test::Rows& rows) {
@@ -208,16 +228,18 @@ class Converter {
             rows);
       } else if (how_.joined && (part == "delta_b" || part == "delta_a")) {
         if (part == "delta_b") put(to + "ssm_ba.weight", joined_gates(from));
-      } else if (part != "attention_gate") {
+      } else if (part != "attention_gate" || !joins_gate()) {
         put(to + kNames.at(part), stored(part, rows));
       }
     }
     if (!experts.empty()) add_experts(to, experts);
   }
 
+  bool joins_gate() const { return model_.config.delta_net() != nullptr; }
+
   // Of each head the rows of the query, then those of the gate.
   test::Rows joined_query(const std::string& from, const test::Rows& query) const {
-    if (!tensors_.contains(from + "attention_gate")) {
+    if (!tensors_.contains(from + "attention_gate") || !joins_gate()) {
       return how_.pairs ? test::paired(query, model_.config.heads) : query;
     }
     const test::Rows& gate = tensors_.at(from + "attention_gate");
@@ -290,6 +312,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
                                {"qwen3-next", {.arch = "qwen3next", .joined = true}},
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
+                               {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {
     SCOPED_TRACE(one.golden);
     const ImportedModel want = import_hf(test::family_folder(one.golden));
@@ -332,6 +355,26 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
     carried += tensor.name.find("delta_out") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(carried, 3);
+}
+
+// Files have a flag for each layer, or a number: every fourth layer sees all, counted from the
+// first.
+TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
+  const ImportedModel want = import_hf(test::family_folder("muse-glimmer"));
+  const test::TemporaryFolder folder;
+  const auto windows = [&](bool listed) {
+    const Written how = {.arch = "muse-glimmer", .pairs = true, .listed = listed};
+    const ModelConfig config =
+        import_gguf_config(folder.write("m.gguf", Converter(want, how).bytes()));
+    std::vector<std::int32_t> all;
+    for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+      all.push_back(config.window(i));
+      EXPECT_EQ(config.layer(i).attention()->rotary, config.window(i) > 0) << i;
+    }
+    return all;
+  };
+  EXPECT_EQ(windows(true), (std::vector<std::int32_t>{8, 0, 8, 8, 8, 0}));
+  EXPECT_EQ(windows(false), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
 }
 
 // A superblock of 256 columns holds two heads that move apart: its codes cannot be kept.
