@@ -209,6 +209,21 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
+// Each rank would need the largest input of all experts that a step routes to.
+TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen3moe-tiny");
+  const Model model(test::quantized(folder, "int8", ActChoice::online), {});
+  const RunLimits limits = limits_of(model, KvType::f16, 1);
+  EXPECT_NO_THROW(test::RankedModel(model, 1, 1, limits));
+  try {
+    const test::RankedModel ranked(model, 2, 1, limits);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("act tensor and act online of experts"), std::string::npos) << text;
+  }
+}
+
 // Gated DeltaNet with `group` value heads for each of `key_heads`, all of `dims` numbers.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
                 const CheckpointOptions& options, int dims = 64) {
