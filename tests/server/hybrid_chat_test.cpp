@@ -103,7 +103,8 @@ TEST_P(ChatsOf, ClientsAtOnceGetWhatEachGetsAlone) {
   const Model model(quantized(folder, "int8"), {});
   const auto ask = [](const ServedModel& served, int i) {
     const std::string text = "Tale " + std::to_string(i) + " begins where the fox";
-    const auto reply = served.post("/completion", {{"prompt", text}, {"n_predict", 16}});
+    const auto reply =
+        served.post("/completion", {{"prompt", text}, {"n_predict", 16}, {"temperature", 0}});
     const auto vector = served.post("/v1/embeddings", Json{{"input", text}});
     EXPECT_EQ(vector.status, 200) << vector.body;
     EXPECT_EQ(std::ssize(vector.json["data"][0]["embedding"]), 128);
