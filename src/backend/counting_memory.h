@@ -1,5 +1,5 @@
-// Memory for plans: what is built on it allocates as on a device, and nothing is
-// allocated or written.
+// Memory for plans: it counts what a device would allocate; nothing is allocated or
+// written.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ class CountingMemory final : public DeviceMemory {
   explicit CountingMemory(const Layout& layout);
   ~CountingMemory() override { drop_scratch(); }
 
-  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
   // Counts, and hands back the view as it is.
   WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;

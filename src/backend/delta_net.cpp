@@ -1,4 +1,4 @@
-// What devices say of Gated DeltaNet that do not run it, and its sizes.
+// Sizes of Gated DeltaNet, and the errors of devices that do not run it.
 #include "backend/layout.h"
 #include "backend/operations.h"
 #include "base/error.h"
@@ -30,8 +30,9 @@ void Operations::delta_net(Rows&, Rows&, const BatchView&, const DeltaShape&, co
 }
 
 std::size_t Layout::delta_scratch_bytes(std::int64_t, const DeltaShape&) const {
-  fail(ErrorKind::bad_setting, Setting{"device"}, ": this model has layers of Gated DeltaNet, which ",
-       "run on the CPU only; use ", Setting{"device"}, " cpu");
+  fail(ErrorKind::bad_setting, Setting{"device"},
+       ": this model has layers of Gated DeltaNet, which ", "run on the CPU only; use ",
+       Setting{"device"}, " cpu");
 }
 
 }  // namespace leq

@@ -169,7 +169,7 @@ LEQ_API void leq_grammar_free(leq_grammar* grammar);
 
 typedef struct leq_session leq_session;
 
-enum { LEQ_NO_SPECULATION = 1 }; /* no drafted tokens; they change no reply, only its time */
+enum { LEQ_NO_SPECULATION = 1 }; /* as speculate "off" */
 
 typedef struct leq_session_options {
   uint32_t size;
@@ -179,10 +179,14 @@ typedef struct leq_session_options {
   int32_t sequences;        /* replies written at once; 0: 1 */
   int32_t batch_tokens;     /* fed in one step; 0: 512 */
   int32_t logit_rows;       /* rows of leq_feed in one step; 0: few, LEQ_ALL_LOGITS takes longer */
-  uint32_t flags; /* LEQ_NO_SPECULATION */
-  const char* key_type; /* "f32", "f16", "int8", ...; NULL: as the file was made for */
+  uint32_t flags;           /* LEQ_NO_SPECULATION */
+  const char* key_type;     /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
+  /* What guesses tokens, which changes no reply: "ngram" (what followed the same text earlier),
+   * "mtp" (the model's head of multi-token prediction), "auto" (both, as far as the model has a
+   * head) or "off"; NULL: auto */
+  const char* speculate;
 } leq_session_options;
 
 LEQ_API leq_status leq_session_new(leq_model* model, const leq_session_options* options,
@@ -194,6 +198,7 @@ typedef struct leq_memory_plan {
   uint32_t size;
   uint32_t reserved;
   int64_t context; /* as the options resolve to */
+  /* kv_bytes: with the states of Gated DeltaNet */
   uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes;
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
@@ -415,7 +420,9 @@ typedef void (*leq_on_line)(void* user, const char* line);
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  const char* recipe;      /* "q8", "q4", "auto"; NULL: q8 where neither method nor type is given */
+  /* "q8", "q4", "auto". NULL, where neither method nor type is given: codes of a GGUF file or of a
+   * quantized checkpoint are kept, anything else is quantized by q8. */
+  const char* recipe;
   const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
   const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */
   const char* calibration; /* text in UTF-8; NULL: the built-in one */
@@ -424,7 +431,8 @@ typedef struct leq_quantize_options {
   int64_t length;  /* tokens in one; 0: 512 */
   int64_t seed;
   int32_t judge; /* nonzero: measure KL divergence from the checkpoint at the end */
-  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ */
+  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ
+   */
   int32_t restart;
   const leq_cancel* cancel;
   leq_on_progress on_progress;

@@ -77,7 +77,7 @@ std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
   return watch.forced();
 }
 
-// Fails closed: a grammar that cannot say allows nothing.
+// Fails closed: no token is allowed where the grammar reports an error.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (const auto only = forced(drafts)) {
     const auto id = static_cast<std::size_t>(*only);
@@ -181,9 +181,9 @@ std::string Reply::finish() {
 }
 
 std::int64_t Reply::tokens_left() const {
-  const std::int64_t room = rules_.context - std::ssize(context_);
+  const std::int64_t left = rules_.context - std::ssize(context_);
   const std::int64_t limit = rules_.stop.max_tokens;
-  return limit < 0 ? room : std::min(room, limit - std::ssize(tokens()));
+  return limit < 0 ? left : std::min(left, limit - std::ssize(tokens()));
 }
 
 StopReason Reply::reached_limit() const {

@@ -38,20 +38,20 @@ class RawClient {
     return true;
   }
   // What comes until `end` is in it, the other side closes, or so many seconds have passed.
-  std::string read_until(std::string_view end, double seconds = 20) {
+  std::string read_until(std::string_view end, double seconds = 120) {
     using Clock = std::chrono::steady_clock;
     const auto last = Clock::now() + std::chrono::duration<double>(seconds);
     while (received_.find(end) == std::string::npos && Clock::now() < last) {
       pollfd waiting = {socket_, POLLIN, 0};
       if (::poll(&waiting, 1, 100) <= 0) continue;
-      char room[4096];
-      const ssize_t got = ::recv(socket_, room, sizeof room, 0);
+      char buffer[4096];
+      const ssize_t got = ::recv(socket_, buffer, sizeof buffer, 0);
       if (got <= 0) break;
-      received_.append(room, static_cast<std::size_t>(got));
+      received_.append(buffer, static_cast<std::size_t>(got));
     }
     return received_;
   }
-  std::string read_all(double seconds = 20) { return read_until("\x01never", seconds); }
+  std::string read_all(double seconds = 120) { return read_until("\x01never", seconds); }
   void forget() { received_.clear(); }
   // Whether the other side has closed, after at most so many seconds.
   bool is_closed_within(double seconds) {
