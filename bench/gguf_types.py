@@ -123,7 +123,8 @@ def row(kind, weights, folder):
     int8 = json.loads(tool("leq-perplexity", "-m", f"{folder}/int8.leq", *measure, "--kl-divergence"))
     perplexity, greedy = expected(decoded, ids, start)
     reply = tool("leq-run", "-m", f"{folder}/none.leq", "-p", PROMPT, "-n", str(GREEDY), "--temp", "0", *floats)
-    same = reply.strip() == PROMPT + "".join(words[i] for i in greedy).replace("\u2581", " ").rstrip()
+    pieces = "".join(words[i] for i in greedy).replace("\u2581", " ")
+    same = reply.strip() == (PROMPT + re.sub("<0x(..)>", lambda byte: chr(int(byte[1], 16)), pieces)).strip()
     return (f"| {kind.name} | `{q[1]}` | {q[2]} | {sum(bytes_of) / size:.3f} | {plain['ppl'] / perplexity - 1:+.1e} | "
             f"{'yes' if same else 'no'} | {int8['kl_mean']:.5f} |")
 
