@@ -43,9 +43,9 @@ const GgufType& require_gguf_type(std::uint32_t id, std::string_view where);
 // All types that can be read.
 std::span<const GgufType> gguf_types();
 
-// The scheme that a type's numbers are kept in: exactly where they are plain numbers or the type has
-// `codes` or `super`, else nearly. f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k; nullopt
-// where the type holds no weights.
+// The scheme that a type's numbers are kept in: exactly where they are plain numbers or the type
+// has `codes` or `super`, else nearly. f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k;
+// nullopt where the type holds no weights.
 std::optional<QuantScheme> kept_scheme(const GgufType& type);
 
 }  // namespace leq

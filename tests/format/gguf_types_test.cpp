@@ -105,7 +105,8 @@ TEST(GgufTypes, CodesAreTheValues) {
       }
     }
     // Of random exponents, two thirds of MXFP4's are within f16.
-    EXPECT_GT(held, type.name == "MXFP4" ? test::kGgufVectorBlocks / 4 : test::kGgufVectorBlocks - 1);
+    EXPECT_GT(held,
+              type.name == "MXFP4" ? test::kGgufVectorBlocks / 4 : test::kGgufVectorBlocks - 1);
   }
 }
 

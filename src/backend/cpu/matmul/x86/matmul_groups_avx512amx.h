@@ -59,8 +59,8 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
     __m512i sum = _mm512_load_si512(sums + row * 16);
     if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset);
     if constexpr (kSigns == Signs::weight_unsigned) {
-      // A negated zero point is the lower half of its lane and the upper one is 0, so this multiplies
-      // by the lower half of the token's sum, at most 128 * 127.
+      // A negated zero point is the lower half of its lane and the upper one is 0, so this
+      // multiplies by the lower half of the token's sum, at most 128 * 127.
       sum = _mm512_dpwssd_epi32(sum, offset, _mm512_set1_epi32(*token_sums));
       token_sums += sum_stride;
     }
