@@ -146,8 +146,17 @@ Json Workbench::identity(const Candidate& candidate, const std::string& step) co
           {"windows", std::ssize(windows_.windows)}};
 }
 
+std::filesystem::path Workbench::path_of(const Candidate& candidate) const {
+  return folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
+}
+
+void Workbench::remove_file(const Candidate& candidate) {
+  std::error_code ignored;  // where there is none
+  std::filesystem::remove(path_of(candidate), ignored);
+}
+
 std::filesystem::path Workbench::file_of(const Candidate& candidate, Made* made) {
-  std::filesystem::path path = folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
+  std::filesystem::path path = path_of(candidate);
   if (file_exists(path)) return path;
   require_not_stopped();
   const Stopwatch watch;
