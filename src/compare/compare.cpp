@@ -29,7 +29,7 @@ struct Step {
 
 class Comparison {
  public:
-  explicit Comparison(const CompareJob& job) : job_(job), bench_(job) {}
+  explicit Comparison(const CompareJob& job) : job_(job), tasks_(read_tasks(job)), bench_(job) {}
 
   Json run() {
     plan();
@@ -125,7 +125,7 @@ class Comparison {
     }
     if (wants("inside")) plan_inside(all);
     if (wants("curves")) plan_curves();
-    for (const std::filesystem::path& file : job_.choices) plan_choices(all, file);
+    for (const ChoiceTask& task : tasks_) plan_choices(all, task);
   }
 
   bool wants(std::string_view part) const {
@@ -169,8 +169,15 @@ class Comparison {
     add("fusion", parse_candidate("smoothquant:int8"), measure_fusion, job_.threads);
   }
 
-  void plan_choices(const std::vector<Candidate>& all, const std::filesystem::path& file) {
-    const ChoiceTask task = read_choice_file(file, job_.sizes.questions);
+  static std::vector<ChoiceTask> read_tasks(const CompareJob& job) {
+    std::vector<ChoiceTask> tasks;
+    for (const std::filesystem::path& file : job.choices) {
+      tasks.push_back(read_choice_file(file, job.sizes.questions));
+    }
+    return tasks;
+  }
+
+  void plan_choices(const std::vector<Candidate>& all, const ChoiceTask& task) {
     for (const Candidate& candidate : all) {
       Json identity = {{"step", "choices"},
                        {"file", bench_.file_identity(candidate)},
@@ -216,7 +223,8 @@ class Comparison {
   }
 
   const CompareJob& job_;
-  Workbench bench_;
+  std::vector<ChoiceTask> tasks_;
+  Workbench bench_;  // last of all that may be wrong: it makes the folder
   std::vector<Step> steps_;
   std::set<std::string> measured_again_;  // identities
   std::set<std::string> impossible_;      // candidates without a file or a quality

@@ -263,6 +263,10 @@ TEST(ComparisonErrors, LeaveNoFolder) {
   job.text = folder.write("short.txt", "Once upon a time.");
   EXPECT_THROW(run_comparison(job), Error);
   EXPECT_FALSE(std::filesystem::exists(folder / "report"));
+  job = small_part(folder / "report", "absmax:int8");
+  job.choices = {folder.write("questions.jsonl", "{\"a\": 1}\n")};
+  EXPECT_THROW(run_comparison(job), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report"));
 }
 
 // A measurement over ranks that the model does not allow is reported; the others are made.
