@@ -54,8 +54,8 @@ class Workbench {
   Json file_identity(const Candidate& candidate) const;
   Json identity(const Candidate& candidate, const std::string& step) const;
 
-  // The candidate's .leq file; made where it is not there. `fresh`, where given, becomes what the
-  // making took, if it was made now.
+  // The candidate's .leq file; made where it is not there. `made`, where given, becomes what the
+  // making took, if all of it was done now.
   struct Made {
     bool now = false;
     double seconds = 0;
