@@ -18,7 +18,7 @@ Collectives::Collectives(Backend& backend, Workspace& work, Communicator& ranks,
   work_.share(ranks_);
 }
 
-// The rows of a batch that this rank makes of what ranks have in common.
+// The rows of a batch that this rank computes of a block that all ranks share.
 Slice Collectives::own_rows(std::int64_t tokens) const {
   if (!shares_) return {0, tokens};
   const auto ranks = std::ssize(place_.shares), rank = static_cast<std::int64_t>(place_.rank);
@@ -41,7 +41,7 @@ void Collectives::embed(const Embedding& all) {
 }
 
 RowsFor Collectives::norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens) {
-  // Few rows are sooner done by each than by all.
+  // Fewer rows are computed faster by every rank alone than divided.
   constexpr std::int64_t kRowsOfARank = 8;
   const auto ranks = std::ssize(place_.shares);
   if (shares_ && tokens >= kRowsOfARank * ranks) {
