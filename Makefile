@@ -57,7 +57,7 @@ deb: release-deps
 	cd build/package && cpack -G DEB
 
 # Tools that run on any Linux of this architecture, also with an older glibc: dist/leq-ARCHITECTURE.tar.xz. Each has
-# the library inside; a dictionary of 64 MB (-9) finds what they share.
+# the library inside; a dictionary of 64 MB finds what they share.
 tarball: demo-deps
 	$(call install,libncurses-dev libbsd-dev xz-utils)
 	cmake --preset static
@@ -65,7 +65,7 @@ tarball: demo-deps
 	rm -rf build/static/stage && mkdir -p dist
 	cmake --install build/static --strip --prefix build/static/stage/leq > /dev/null
 	rm -rf build/static/stage/leq/lib build/static/stage/leq/include
-	tar -C build/static/stage -c leq | xz -9 > dist/leq-$$(uname -m).tar.xz
+	tar -C build/static/stage -c leq | xz --lzma2=preset=1,dict=64MiB > dist/leq-$$(uname -m).tar.xz
 	@ls dist/leq-*.tar.xz
 
 # A Python wheel with the library inside: dist/leq-*.whl, for the glibc of this machine and newer ones. A Python
