@@ -35,7 +35,7 @@ constexpr std::array<UserText, 22> kTexts = {{
     {"tools/quantize/options.cpp", "the rounding method"},
     {"tools/inspect/receipt.cpp", ": verified: all "},
     {"src/generate/jinja/operators.cpp", "cannot concatenate "},
-    {"src/recipes/quantize_job.cpp", " s in total)"},
+    {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
     {"src/server/http_server.h", "hold a socket but no worker thread"},
 }};
