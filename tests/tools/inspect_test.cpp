@@ -130,11 +130,14 @@ TEST(Inspect, CountsExperts) {
   for (const Json& tensor : report.at("tensors")) {
     const std::string name = tensor.at("name").text();
     experts += name.find(".experts.") != std::string::npos ? 1 : 0;
-    if (name.ends_with(".router")) EXPECT_EQ(tensor.at("scheme").text(), "f32") << name;
+    if (name.ends_with(".router")) {
+      EXPECT_EQ(tensor.at("scheme").text(), "f32") << name;
+    }
   }
   EXPECT_EQ(experts, 2 * 5 * 3);
   const ToolRun people = run_program("leq-inspect", {path});
-  EXPECT_NE(people.out.find("5 experts of 72, 2 a token, on 2 layers"), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("5 experts of 72, 2 a token, on 2 layers"), std::string::npos)
+      << people.out;
 }
 
 TEST(Inspect, TellsPeopleConfigurationTokenizerAndProvenance) {
