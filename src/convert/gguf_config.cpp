@@ -14,13 +14,13 @@
 namespace leq {
 namespace {
 
-// general.architecture, and what config.json calls the same.
+// general.architecture and the matching model_type of config.json.
 struct Architecture {
   std::string_view name;
   std::string_view model_type;
   std::string_view windowed = {};  // model_type where attention.sliding_window is there
   std::string_view experts = {};   // model_type where expert_count is above 0
-  bool paired_rows = false;        // q and k in llama.cpp's order of rows
+  bool paired_rows = false;        // q and k rows in llama.cpp's order for RoPE
   std::string_view plain = {};     // model_type where RoPE is not scaled
 };
 constexpr std::array<Architecture, 10> kArchitectures = {{
@@ -56,7 +56,7 @@ const Architecture& architecture_of(const GgufMetadata& metadata) {
   return *found;
 }
 
-// leq's tensors without ".weight" and ".bias".
+// leq's tensor names and GGUF's, without ".weight" and ".bias".
 constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTensorNames = {{
     {"token_embedding", "token_embd"},
     {"position_embedding", "position_embd"},
@@ -89,13 +89,13 @@ std::string gguf_name(const TensorRule& rule) {
   return name + (bias ? ".bias" : ".weight");
 }
 
-// Of the rules of one architecture, in GGUF's names.
+// The GGUF name of a tensor rule in the model's architecture.
 std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   const std::string_view of_delta = gguf_delta_name(rule, model.family);
   return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);
 }
 
-// All experts in one tensor, or as older converters wrote them one by one.
+// Expert tensors: all experts in one, or one tensor per expert as older converters wrote them.
 constexpr std::array<TensorRule, 13> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
     {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_up_exps.weight", false, 0, 2, true},
@@ -116,15 +116,15 @@ bool is_of_experts(const TensorRule& rule) {
   return std::ranges::find(kExpertRules, rule.leq, &TensorRule::leq) != kExpertRules.end();
 }
 
-// Of the head of multi-token prediction, which is left out.
+// Whether a rule belongs to the head of multi-token prediction, which is left out.
 bool is_of_mtp(const TensorRule& rule) {
   constexpr std::array<std::string_view, 4> kNames = {"embedding_norm", "hidden_norm",
                                                       "fc_embedding", "fc_hidden"};
   return std::ranges::find(kNames, rule.leq) != kNames.end();
 }
 
-// The family with GGUF's names; its weights are never transposed, gains are whole, and what a
-// checkpoint leaves out as constant is a tensor.
+// The family with GGUF's names: weights are never transposed, gains include their offset of 1, and
+// tensors that a Hugging Face checkpoint leaves out as constant are stored.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
   std::erase_if(model.family.tensors, is_of_experts);
@@ -147,7 +147,7 @@ void name_tensors(const Family& family, GgufModel& model) {
   model.family.ignored = {"rope_freqs.weight", ".attn_rot_embd"};
 }
 
-// The keys of one architecture: "llama.block_count".
+// Reads the metadata keys of one architecture, such as "llama.block_count".
 class Keys {
  public:
   Keys(const GgufMetadata& metadata, std::string_view architecture)
@@ -174,7 +174,7 @@ class Keys {
   std::string prefix_;
 };
 
-// What changes the function in ways that leq does not compute.
+// Refuses keys that change the model's function in ways that leq does not compute.
 void refuse_features(const Keys& keys, const Architecture& architecture, const Family& family) {
   const std::string& source = keys.metadata().source();
   const auto refuse = [&](std::string_view key, std::int64_t none, std::string_view what) {
@@ -226,7 +226,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
           " of ", head_dim, ": rotary positions in a part of a head are not supported");
 }
 
-// Biases that some files of a family have.
+// Biases that only some files of a family have, detected by their tensors.
 void read_biases(const GgufSource& source, const Family& family, Json& config) {
   const auto there = [&](const char* name) { return source.find(name) != nullptr; };
   set(config, family.attention_bias_key,
@@ -234,7 +234,7 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
   set(config, family.mlp_bias_key, there("blk.0.ffn_up.bias") || there("blk.0.ffn_down.bias"));
 }
 
-// Layers behind block_count's draft tokens; block_count counts them too.
+// The number of multi-token prediction layers at the end, which block_count includes.
 std::int64_t draft_layers(const Keys& keys) {
   return keys.count_if_there("nextn_predict_layers").value_or(0);
 }
@@ -242,7 +242,7 @@ std::int64_t layer_count(const Keys& keys) {
   return keys.count("block_count") - draft_layers(keys);
 }
 
-// Layers without a router are dense.
+// Layers without a router tensor are dense.
 void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {
   if (!family.experts) return;
   const ExpertKeys& names = *family.experts;
@@ -264,8 +264,8 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
-// Of Muse Glimmer: layers with a window are those with RoPE. A number n as the pattern stands for
-// n - 1 of them, then one without.
+// Muse Glimmer: layers with a window are those with RoPE. A pattern that is a number n means n - 1
+// such layers, then one layer without.
 void read_muse(const Keys& keys, const Family& family, Json& config) {
   if (!family.is_muse) return;
   const GgufMetadata& metadata = keys.metadata();

@@ -1,5 +1,5 @@
-// The metadata of a GGUF file as a Hugging Face config.json and a family whose tensors have GGUF's
-// names: what hf_import.h reads, so that every family that leq runs is read from both.
+// The metadata of a GGUF file translated to a Hugging Face config.json and a family whose tensors
+// have GGUF's names: the input of hf_import.h, so that both formats support the same families.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ struct GgufModel {
   Family family;                   // rules with GGUF's names, which `names` holds
   std::vector<std::string> names;  // moved with the family, never copied from under it
   std::string config_json;
-  std::vector<std::string> left_out;  // what tensors begin with that guess ahead (MTP)
+  std::vector<std::string> left_out;  // name prefixes of the tensors of MTP layers
   std::int64_t paired_heads = 0;  // rows of q (and, of `paired_kv_heads`, of k) are in rotary pairs
   std::int64_t paired_kv_heads = 0;
 };
 
-// Throws Error naming the file and the key: no model (an adapter, a vision tower, an importance
-// matrix), an architecture that leq does not run, a missing key, a feature that is not computed.
+// Throws Error naming the file and the key: not a model (an adapter, a vision tower, an importance
+// matrix), an architecture that leq does not run, a missing key, an unsupported feature.
 GgufModel read_gguf_model(const GgufSource& source);
 
 }  // namespace leq

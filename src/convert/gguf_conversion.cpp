@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMemoryFolder = "/dev/shm";
 
-// Writes the conversion of `gguf` to `output`, complete or not at all.
+// Writes the conversion of `gguf` to `output`, atomically: the whole file or none.
 void convert(const fs::path& gguf, const fs::path& output, const ConversionEvents& events) {
   const ImportedModel model = import_checkpoint(gguf);
   CheckpointOptions checkpoint;

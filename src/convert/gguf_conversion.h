@@ -1,4 +1,4 @@
-// The .leq file of a GGUF file, with its own numbers: converted once into a cache folder, or into
+// Converts a GGUF file to .leq, keeping its quantized values: once into a cache folder, or into
 // memory.
 #pragma once
 
@@ -12,25 +12,25 @@
 namespace leq {
 
 struct ConversionEvents {
-  // Before a conversion into the cache, which the next start finds.
+  // Called before a conversion into the cache; not called where the cache has the file already.
   std::function<void(const std::filesystem::path& output)> begin = [](const auto&) {};
-  // Tensors that are done, of how many.
+  // Number of tensors done, and of tensors in total.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
-  std::function<bool()> stop = [] { return false; };  // true ends it: ErrorKind::interrupted
+  std::function<bool()> stop = [] { return false; };  // true aborts: ErrorKind::interrupted
 };
 
 // $XDG_CACHE_HOME/leq, else ~/.cache/leq. Throws Error where neither is set.
 std::filesystem::path conversion_cache();
-// The name that the conversion of a GGUF file has in a cache: it tells files, and versions of one,
-// apart.
+// The file name of a GGUF file's conversion in a cache, distinct for each file and each version of
+// it.
 std::string conversion_name(const std::filesystem::path& gguf);
 
-// The file in `cache`, made where it is not there, complete or not at all. Throws Error as
-// import_gguf does, and where the cache cannot be written.
+// The path of the conversion in `cache`; converts, atomically, where it is not cached yet. Throws
+// Error as import_gguf does, and where the cache cannot be written.
 std::filesystem::path convert_in_cache(const std::filesystem::path& gguf,
                                        const std::filesystem::path& cache,
                                        const ConversionEvents& events);
-// A file in memory that is gone with the value.
+// Converts into an unnamed in-memory file, which is freed with the returned value.
 NamelessFile convert_in_memory(const std::filesystem::path& gguf, const ConversionEvents& events);
 
 }  // namespace leq

@@ -28,11 +28,11 @@ constexpr std::array<DeltaName, 12> kDeltaNames = {{
     {"layers.{}.mlp_norm", "blk.{}.post_attention_norm.weight"},
 }};
 
-// Qwen3-Next has b and a in one tensor, each key head's by turns as in its checkpoints.
+// Qwen3-Next stores b and a in one tensor, interleaved by key head as in its checkpoints.
 bool joins_gates(const Family& family) { return family.model_type == "qwen3_next"; }
 
-// Value head h of leq's stands at (h % r) H_k + h / r, r value heads to a key head, as ggml
-// repeats key heads.
+// leq's value head h is stored at index (h % r) H_k + h
+// r, with r value heads per key head: the order of ggml's broadcast of key heads.
 std::int64_t in_turns(const DeltaNetConfig& delta, std::int64_t row, std::int64_t rows_of_head) {
   const std::int64_t head = row / rows_of_head;
   const std::int64_t group = delta.value_heads / delta.key_heads;
@@ -76,7 +76,7 @@ void store_in_turns(TensorRule& rule) {
   if (rule.leq == "layers.{}.delta_out") rule.columns = &kValues;
 }
 
-// Early files of Qwen3-Next have its checkpoints' joined tensor.
+// Early files of Qwen3-Next have the joined tensor of its checkpoints instead of qkv and z.
 void store_as_next(Family& family) {
   std::vector<TensorRule> joined;
   for (TensorRule& rule : family.tensors) {

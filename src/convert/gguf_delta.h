@@ -1,5 +1,5 @@
-// Gated DeltaNet in GGUF files: llama.cpp's keys and names, and what its converter makes of the
-// numbers.
+// Gated DeltaNet in GGUF files: llama.cpp's keys and tensor names, and the transformations that its
+// converter applies to the weights.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace leq {
 
-// "blk.{}.ssm_out.weight"; empty where `rule` is of no hybrid family or has the name that other
-// families' files have.
+// The GGUF name, such as "blk.{}.ssm_out.weight"; empty where the family of `rule` is not hybrid,
+// or where the tensor has the same name as in other families' files.
 std::string_view gguf_delta_name(const TensorRule& rule, const Family& family);
-// Rules as the numbers are stored, in place: gains with their 1, A as 0 - exp(A_log), of Qwen 3.5
-// value heads in turns of their key heads.
+// Changes the rules, in place, to the values as stored: gains include their offset of 1, A is
+// -exp(A_log), and Qwen 3.5 interleaves value heads across key heads.
 void store_delta_as_gguf(Family& family);
-// ssm.* and full_attention_interval as the family's config.json has them. `prefix`: "qwen35.".
+// Reads ssm.* and full_attention_interval into the keys of config.json. `prefix`: "qwen35.".
 void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, const Family& family,
                      Json& config);
 

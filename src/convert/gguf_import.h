@@ -1,4 +1,4 @@
-// A GGUF file of llama.cpp as leq sees it: as hf_import.h for folders.
+// Imports a GGUF file of llama.cpp as an ImportedModel: the counterpart of hf_import.h.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace leq {
 
-// Throws Error naming file and key or tensor: no GGUF file, no model, an architecture, a tokenizer
-// or a tensor type that is not supported, a missing or unknown tensor, a wrong shape.
+// Throws Error naming file and key or tensor: not a GGUF file, not a model, an unsupported
+// architecture, tokenizer or tensor type, a missing or unknown tensor, a wrong shape.
 ImportedModel import_gguf(const std::filesystem::path& path);
 
-// Its configuration alone.
+// Reads the configuration only.
 ModelConfig import_gguf_config(const std::filesystem::path& path);
 
 }  // namespace leq

@@ -15,7 +15,7 @@ constexpr double kLowFrequencyFactor = 1;  // of all Llama 3 models
 constexpr double kHighFrequencyFactor = 4;
 constexpr double kDefaultTheta = 10000;
 
-// What Llama 3's rule divides the inverse frequency of a pair by.
+// The divisor of a pair's inverse frequency by Llama 3's scaling rule.
 double llama3_divisor(double wavelength, double factor, double context) {
   if (wavelength < context / kHighFrequencyFactor) return 1;
   if (wavelength > context / kLowFrequencyFactor) return factor;
@@ -37,7 +37,7 @@ bool follows_llama3(const std::vector<float>& divisors, double theta, double fac
   return true;
 }
 
-// The tensor holds divisors alone: factor and original context are found again from them.
+// The tensor holds only the divisors: factor and original context are reconstructed from them.
 Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
   require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place,
           ": tensor rope_freqs.weight has shape ", shape_text(tensor.shape),
@@ -67,20 +67,20 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
   scaling["original_max_position_embeddings"] = *original;
   if (const auto fast = metadata.number(prefix + "yarn_beta_fast")) scaling["beta_fast"] = *fast;
   if (const auto slow = metadata.number(prefix + "yarn_beta_slow")) scaling["beta_slow"] = *slow;
-  // llama.cpp's factor of attention beside the one that yarn itself has.
+  // llama.cpp's attention factor, applied on top of yarn's own 1 + 0.1 ln(factor).
   const double attention = metadata.number(prefix + "attn_factor")
                                .value_or(metadata.number(prefix + "yarn_attn_factor").value_or(1));
   if (attention != 1) scaling["attention_factor"] = attention * (1 + 0.1 * std::log(factor));
   const double extrapolation = metadata.number(prefix + "yarn_ext_factor").value_or(1);
   require(extrapolation == 1 || extrapolation == -1, metadata.source(), ": key ", prefix,
           "yarn_ext_factor has a value that is not supported");
-  // llama.cpp takes mscale for 1 then.
+  // With this key llama.cpp takes mscale to be 1.
   const double multiplier = metadata.number(prefix + "yarn_log_multiplier").value_or(0);
   if (multiplier != 0) scaling["mscale"] = 1.0, scaling["mscale_all_dim"] = multiplier;
   return scaling;
 }
 
-// Of Ministral 3: queries that grow sharper with their position.
+// Ministral 3's query temperature, which grows with the position.
 void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
   const std::string prefix = architecture + "attention.temperature_";
   const double beta = metadata.number(prefix + "scale").value_or(0);
@@ -106,7 +106,7 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   const std::string prefix = architecture + "rope.scaling.";
   std::string_view type = metadata.text(prefix + "type").value_or("none");
   double factor = metadata.number(prefix + "factor").value_or(1);
-  // Before rope.scaling there was one key for linear scaling.
+  // Older files have this one key for linear scaling instead of rope.scaling.*.
   if (const auto linear = metadata.number(architecture + "rope.scale_linear")) {
     if (!metadata.has(prefix + "type") && *linear != 1) type = "linear", factor = *linear;
   }

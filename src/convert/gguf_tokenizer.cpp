@@ -23,14 +23,14 @@ enum GgufTokenType : std::int64_t {
   kGgufByte = 6
 };
 
-// tokenizer.ggml.pre of byte BPE.
+// A value of tokenizer.ggml.pre for byte BPE, and the pre-tokenizer that it names.
 struct GgufPreTokenizer {
   std::string_view name;
-  std::string_view like;  // of set_pretokenizer; empty: `pattern`
+  std::string_view like;  // a set_pretokenizer name; empty: `pattern`
   std::string_view pattern = {};
-  bool single_digits = false;  // cut before the rest
+  bool single_digits = false;  // split before the pattern
   bool ignore_merges = false;
-  bool add_bos = false;  // where no key says
+  bool add_bos = false;  // default if no key is set
 };
 constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
     {"gpt-2", "gpt-2"},
@@ -95,14 +95,14 @@ class GgufTokenizerReader {
 
   std::optional<Token> id_of(std::string_view key) const {
     const auto id = metadata_.integer("tokenizer.ggml." + std::string(key));
-    // Some writers say "none" by the largest number.
+    // Some writers mark an absent id with the largest number.
     if (!id || *id == -1 || *id == UINT32_MAX) return std::nullopt;
     require(*id >= 0 && *id < std::ssize(tokens_), place(), ": tokenizer.ggml.", key, " is ", *id,
             ", the tokenizer has ", tokens_.size(), " tokens");
     return static_cast<Token>(*id);
   }
 
-  // llama.cpp has defaults for files that name no end token: another model's number, as likely.
+  // llama.cpp has a default where the file names no end token; it may be another model's id.
   void read_ends(bool adds_bos) {
     spec_.bos = id_of("bos_token_id").value_or(kNoToken);
     spec_.eos = id_of("eos_token_id").value_or(kNoToken);
@@ -192,7 +192,7 @@ class GgufTokenizerReader {
                 printable(piece), ", which is no token");
         return found->second;
       };
-      // A part may itself begin with a space.
+      // The left part of a merge may itself begin with a space.
       const std::size_t space = merges[i].find(' ', 1);
       require(space != std::string_view::npos, place(), ": merge ", i,
               " of tokenizer.ggml.merges is ", printable(merges[i]),
@@ -248,7 +248,7 @@ class GgufTokenizerReader {
   TokenizerSpec spec_;
 };
 
-// Texts of control tokens that end a turn or a text, whatever the keys say.
+// Control tokens that end a turn or a text by their content, independent of the keys.
 constexpr std::array<std::string_view, 9> kEndTexts = {
     "<|im_end|>",
     "<|eot_id|>",

@@ -10,15 +10,15 @@
 namespace leq {
 
 // Byte BPE ("gpt2") by the name of its pre-tokenizer, or sentencepiece BPE by scores ("llama").
-// Throws Error naming the key: another tokenizer, a pre-tokenizer that is absent or not known, ids
-// out of range, merges of tokens that are not there.
+// Throws Error naming the key: another tokenizer, a missing or unknown pre-tokenizer, ids out of
+// range, merges of tokens that do not exist.
 TokenizerSpec read_gguf_tokenizer(const GgufMetadata& metadata);
 
 // The default template; empty where there is none.
 std::string read_gguf_template(const GgufMetadata& metadata);
 
-// Every token that ends a text: those that keys name (eos, eot, eom), and control tokens that are
-// written as one is; and general.sampling.*.
+// All end tokens: those named by keys (eos, eot, eom), and control tokens whose content marks an
+// end; and the sampling defaults of general.sampling.*.
 GenerationDefaults read_gguf_generation(const GgufMetadata& metadata, const TokenizerSpec& spec);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// config.json of Hugging Face checkpoints, as transformers 4 and 5 write it, to ModelConfig.
+// Converts config.json of Hugging Face checkpoints, written by transformers 4 or 5, to ModelConfig.
 #include <algorithm>
 #include <array>
 
@@ -50,7 +50,7 @@ const Family& family_of(const Json& json, std::string_view source) {
   return *family;
 }
 
-// Keys that change the function in ways that leq does not compute.
+// Refuses keys that change the model's function in ways that leq does not compute.
 void refuse_unsupported(const Json& json, const Family& family, std::string_view source) {
   read_quantization_config(json, source);
   for (const Family::Fixed& fixed : family.fixed) {
@@ -72,7 +72,7 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   RopeScaling scaling;
   std::string type = json_get_or<std::string>(json, "rope_type", "", source);
   if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
-  // The three ids of M-RoPE are one number where all is text, which is plain RoPE.
+  // For text the three position ids of M-RoPE are equal, so that it is plain RoPE.
   if (type == "default" || type == "mrope") return scaling;
   bool known = false;
   for (const auto kind : {RopeScalingKind::linear, RopeScalingKind::dynamic,
@@ -97,12 +97,12 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
   scaling.original_context =
       json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
-  // transformers 4 fixes dynamic scaling on the context of the model, whatever else is written
+  // transformers 4 takes the model's context length for dynamic scaling, ignoring other keys.
   if (scaling.kind == RopeScalingKind::dynamic) scaling.original_context = 0;
   return scaling;
 }
 
-// rope_theta and rope_scaling (transformers 4) or rope_parameters (transformers 5).
+// Reads rope_theta and rope_scaling (transformers 4) or rope_parameters (transformers 5).
 void read_rope(const Json& json, const Family& family, ModelConfig& config,
                std::string_view source) {
   config.rope_theta = json_get_or<double>(json, "rope_theta", 10000.0, source);
@@ -121,7 +121,7 @@ void read_rope(const Json& json, const Family& family, ModelConfig& config,
   config.rope_scaling = scaling_of(*scaling, source);
 }
 
-// Of rope_parameters, for all layers.
+// The query temperature in rope_parameters, which applies to all layers.
 QueryTemperature read_temperature(const Json& json, const Family& family, std::string_view source) {
   const Json* rope = present(json, "rope_parameters");
   if (rope == nullptr) rope = present(json, "rope_scaling");
@@ -136,7 +136,7 @@ QueryTemperature read_temperature(const Json& json, const Family& family, std::s
   return {beta, period};
 }
 
-// The window that a family's own rule gives layer `layer` of `layers`.
+// The attention window of layer `layer` of `layers` by the family's own rule.
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
                           std::int64_t layers, std::string_view source) {
   const std::int64_t default_window = rule == WindowRule::named         ? 0
@@ -181,7 +181,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
   }
 }
 
-// What config.json calls a field of leq's.
+// The key in config.json of one of leq's fields.
 std::string config_key(const ConfigKeys& keys, std::string_view name) {
   struct Named {
     std::string_view name;

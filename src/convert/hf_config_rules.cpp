@@ -17,8 +17,8 @@ bool is_given(const Json& object, std::string_view key) {
 
 namespace {
 
-// Multipliers and caps: a model that has one computes something else. `neutral`: the value that
-// changes nothing.
+// Multipliers and caps that change the model's function. `neutral`: the value that has no
+// effect.
 struct ChangingKey {
   std::string_view key;
   double neutral;
@@ -53,7 +53,7 @@ constexpr std::array<DefaultContext, 12> kContexts = {{{"llama", 2048},
                                                        {"muse_glimmer_text", 131072},
                                                        {"gpt2", 1024}}};
 
-// What objects of rope parameters may hold: all that is read, and what changes nothing for text.
+// Known keys of rope parameters: those that are read, and those with no effect for text.
 constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
                                                         "type",
                                                         "rope_theta",
@@ -75,7 +75,7 @@ constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
                                                         "llama_4_scaling_beta",
                                                         "name"};
 
-// `read`: one of them that the family computes.
+// `read`: the key in this table that the family supports, which is not refused.
 void refuse_changing_keys(const Json& object, std::string_view read, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {
     if (!is_given(object, key.key) || key.key == read) continue;
@@ -92,7 +92,7 @@ std::string kind_of(const Json& rope) {
   return "default";
 }
 
-// Whether two objects say the same of what both speak of.
+// Whether two objects have the same type and equal values for all keys that both have.
 bool ropes_agree(const Json& a, const Json& b) {
   if (kind_of(a) != kind_of(b)) return false;
   for (const auto& [key, value] : a.items()) {
@@ -102,8 +102,8 @@ bool ropes_agree(const Json& a, const Json& b) {
   return true;
 }
 
-// Only where the type is one that is read: that of another may have keys of its own, and is refused
-// by its name.
+// Checks supported types only: another type may have its own keys, and is refused later by its
+// name.
 void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   const std::string kind = kind_of(rope);
   if (kind == "longrope" || kind == "su") return;
@@ -114,13 +114,13 @@ void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   }
 }
 
-// Whether some layer is of this kind.
+// Whether some layer is of kind `kind`; true where the config lists no layer types.
 bool is_used(const Json& config, const std::string& kind) {
   if (!is_given(config, "layer_types") || !config["layer_types"].is_array()) return true;
   return std::ranges::any_of(config["layer_types"], [&](const Json& type) { return type == kind; });
 }
 
-// Rope parameters for each kind of layer are one where all kinds that are used have the same.
+// Merges rope parameters given per layer kind into one object if all used kinds agree.
 Json common_rope(const Json& config, std::string_view source) {
   const Json& rope = config["rope_parameters"];
   const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
@@ -145,7 +145,7 @@ Json common_rope(const Json& config, std::string_view source) {
   return *first;
 }
 
-// What Ministral 3 is where its config says nothing of rope.
+// The rope parameters of Ministral 3 where its config has none.
 Json ministral3_rope() {
   return {
       {"rope_type", "yarn"}, {"rope_theta", 1e6},     {"factor", 16.0},
@@ -174,7 +174,7 @@ Json complete_hf_config(Json config, std::string_view source) {
   if (!config.is_object()) return config;
   const Json* named = config.find("model_type");
   const std::string type = named != config.end() && named->is_string() ? named->text() : "";
-  // Of other families these keys may be what they compute by.
+  // Only for known families: others may use these keys in their own function.
   const bool known =
       std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
   const std::string_view read = type == "ministral3" ? "llama_4_scaling_beta" : "";
@@ -198,7 +198,7 @@ Json complete_hf_config(Json config, std::string_view source) {
       !is_given(config, "max_position_embeddings")) {
     config["max_position_embeddings"] = context->positions;
   }
-  // null is no wish for the family's own width, which stands for an absent key.
+  // A null head_dim means hidden size / heads; an absent key means the family's default.
   const Json* head = config.find("head_dim");
   if (head != config.end() && head->is_null() && is_given(config, "hidden_size") &&
       is_given(config, "num_attention_heads") && config["num_attention_heads"].is_number() &&

@@ -1,5 +1,5 @@
-// What transformers 5 makes of keys of config.json that are absent, null or written twice, and keys
-// that change the function of a model in a way that leq does not compute.
+// transformers 5's rules for keys of config.json that are absent, null or given twice, and checks
+// for keys that change the model's function in a way that leq does not compute.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace leq {
 
-// A key that is there and not null.
+// Whether a key is present and not null.
 bool is_given(const Json& object, std::string_view key);
 
-// The config with what the families of transformers take for absent and null keys, and the rope of
-// its layers in one object, "rope_parameters". Throws Error naming `source` and the key that is
-// refused, or both keys where two contradict.
+// The config completed with the defaults that transformers has for absent and null keys, and the
+// rope settings of all layers in one object, "rope_parameters". Throws Error naming `source` and
+// the refused key, or both keys where two contradict.
 Json complete_hf_config(Json config, std::string_view source);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// The experts of a checkpoint by its config.json.
+// Reads the mixture-of-experts settings of a config.json.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// Gives the layers that have them experts instead of their dense MLP; nothing where the family has
+// Replaces the dense MLP by experts in the layers that have them; no effect where the family has
 // none. Throws Error naming `source` and the key that is missing or out of range.
 void read_experts(const Json& json, const Family& family, std::string_view source,
                   ModelConfig& config);

@@ -30,11 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
-// "layers.3.experts.17.up" -> "layers.{}.experts.{}.up" with its numbers.
+// A name pattern and its numbers: "layers.3.experts.17.up" -> "layers.{}.experts.{}.up", {3, 17}.
 struct NumberedName {
   std::string pattern;
   std::vector<std::string> numbers = {};
-  bool of_mtp = false;  // after "mtp."
+  bool of_mtp = false;  // the name began with "mtp."
 
   std::int64_t expert() const { return numbers.size() < 2 ? 0 : std::stoll(numbers[1]); }
 };
@@ -51,7 +51,7 @@ NumberedName numbered(std::string_view name) {
   return found;
 }
 
-// Each "{}" by the next number.
+// Replaces each "{}" by the next number.
 std::string with_numbers(std::string_view pattern, const std::vector<std::string>& numbers) {
   std::string name;
   std::size_t next = 0;
@@ -66,7 +66,7 @@ std::string with_numbers(std::string_view pattern, const std::vector<std::string
   return name;
 }
 
-// Converters leave dimensions of 1 out, or add them.
+// Some converters drop dimensions of 1 or add them, so shapes are compared without.
 Shape without_ones(Shape shape) {
   std::erase(shape, 1);
   return shape;
@@ -106,7 +106,7 @@ class TensorImporter {
     return (name.of_mtp ? names_.mtp : names_.prefix) + with_numbers(rule.source, name.numbers);
   }
 
-  // The first whose source is there, else the first.
+  // The first rule whose source tensor exists, else the first rule.
   const TensorRule& rule_for(const NumberedName& name) const {
     const TensorRule* first = nullptr;
     for (const TensorRule& rule : family_.tensors) {
@@ -187,7 +187,7 @@ class TensorImporter {
     return imported;
   }
 
-  // Quantizing tools give every linear a bias, of zeros where the model has none.
+  // Quantizing tools add a bias to every linear, all zeros where the model has none.
   bool is_zero_bias(const SourceTensor& tensor) const {
     if (!source_.tells_types() || !tensor.name.ends_with(".bias")) return false;
     std::vector<float> values(tensor.shape.size() == 1 ? static_cast<std::size_t>(tensor.shape[0])
@@ -196,7 +196,7 @@ class TensorImporter {
     return !values.empty() && std::ranges::all_of(values, [](float x) { return x == 0; });
   }
 
-  // A tensor that nothing reads means another architecture than config.json says: refused by name.
+  // An unread tensor suggests another architecture than config.json names: refused by its name.
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
@@ -220,7 +220,7 @@ class TensorImporter {
   const TensorSource& source_;
   const Family& family_;
   const ModelConfig& config_;
-  std::shared_ptr<const ModelConfig> shared_config_;  // of readers, which outlive `config_`
+  std::shared_ptr<const ModelConfig> shared_config_;  // for readers, which outlive `config_`
   std::string place_;
   std::span<const std::string> left_out_;
   TextNames names_;
@@ -247,7 +247,7 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
   return ids;
 }
 
-// generation_config.json; end tokens also from config.json where it names none.
+// Reads generation_config.json; where it has no end tokens, those of config.json.
 GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config) {
   GenerationDefaults defaults;
   const auto path = folder / "generation_config.json";
@@ -263,7 +263,7 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   return defaults;
 }
 
-// No model can write such a token.
+// Drops end tokens outside the vocabulary, which the model cannot generate.
 void drop_ends_beyond(ImportedModel& model) {
   std::erase_if(model.generation.end_tokens, [&](Token id) {
     const bool beyond = id < 0 || id >= model.config.vocab;
@@ -282,7 +282,7 @@ std::string read_config(const std::filesystem::path& folder) {
   return read_file(folder / "config.json", kMaxModelConfigBytes);
 }
 
-// What lies in the folder of a checkpoint, but for .leq files, which were written there.
+// The files of a checkpoint folder, except .leq files, which are outputs written there.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const std::string& name : file_names(folder)) {
@@ -297,8 +297,8 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
   return files;
 }
 
-// The head of multi-token prediction attends as the model does, and its MLP is that of the last
-// layer.
+// The multi-token prediction head has the attention config of the last attention layer, and the MLP
+// config of the last layer.
 void add_mtp(const TensorSource& source, const Family& family, ModelConfig& config) {
   const auto names = find_text_names(source, family);
   if (!names || names->mtp.empty() || config.attention_layers().empty()) return;

@@ -8,12 +8,12 @@
 namespace leq {
 namespace {
 
-// Of MuseGlimmerTextConfig in transformers 5.24.
+// The default of MuseGlimmerTextConfig in transformers 5.24.
 constexpr float kPostNormEps = 1e-8f;
 constexpr double kLogitCap = 20, kLogitScale = 0.19611613513818404;
 constexpr double kQueryGain = 3.87;
 
-// 0 stands for no RoPE; there is one table of positions for all others.
+// A theta of 0 means no RoPE; all other layers share one table of positions.
 void read_rope_layers(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kThetas = "layer_rope_theta";
   const std::int64_t layers = config.layer_count();

@@ -10,12 +10,12 @@
 namespace leq {
 namespace {
 
-// Keys that a wrapper has for all its models. Of end tokens the wrapper's are those of its chats.
+// Keys of a wrapper that apply to the text model; its end tokens, the chat's, take precedence.
 constexpr std::array<std::string_view, 7> kCommonKeys = {
     "quantization_config", "eos_token_id", "bos_token_id",       "dtype",
     "torch_dtype",         "pad_token_id", "tie_word_embeddings"};
 
-// Text models that a wrapper has where its text_config does not say.
+// The default text model type of a wrapper whose text_config names none.
 struct DefaultText {
   std::string_view wrapper, text;
 };
@@ -91,7 +91,7 @@ Json text_config_of(Json config, std::string_view source) {
     text["model_type"] =
         found == kDefaultTexts.end() ? config["model_type"].text() : std::string(found->text);
   }
-  // Those of the text model, where it names some, are not what the checkpoint is.
+  // `architectures` of a text_config does not describe the checkpoint.
   text["architectures"] = nullptr;
   return text;
 }

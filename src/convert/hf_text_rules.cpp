@@ -51,7 +51,7 @@ std::string read_pattern(const Json& pattern, std::string_view source) {
   return translated_oniguruma(json_get<std::string>(pattern, "Regex", source), source);
 }
 
-// {"String": s} as it is; a regular expression is refused.
+// {"String": s} as a literal; a regular expression is refused.
 std::string read_literal(const Json& pattern, std::string_view source, std::string_view where) {
   if (pattern.is_string()) return pattern.get<std::string>();
   if (!pattern.contains("String")) unsupported(source, where, "type Replace with a Regex pattern");
@@ -80,7 +80,7 @@ PreTokenizer split_step(std::string_view pattern, Behavior behavior) {
   return step;
 }
 
-// Metaspace as a pre-tokenizer or a decoder.
+// The prepend scheme of a Metaspace pre-tokenizer or decoder.
 PrependScheme metaspace_prepend(const Json& json, std::string_view source) {
   const auto mark = json_get_or<std::string>(json, "replacement", std::string(kSpaceMark), source);
   if (mark != kSpaceMark) unsupported(source, "Metaspace replacement", mark);

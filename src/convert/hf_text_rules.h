@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Each reads one member of a tokenizer.json into `spec`; null means none. Throws Error naming
-// `source` and the type that is not supported ("normalizer type NFKC").
+// Each function reads one member of a tokenizer.json into `spec`; null means none. Throws Error
+// naming `source` and the type that is not supported ("normalizer type NFKC").
 void read_normalizer(const Json& json, std::string_view source, TokenizerSpec& spec);
 
 // Sets spec.kind to byte_bpe where the chain ends in ByteLevel.
@@ -18,7 +18,7 @@ void read_pre_tokenizer(const Json& json, std::string_view source, TokenizerSpec
 // Sets strip_leading_space.
 void read_decoder(const Json& json, std::string_view source, TokenizerSpec& spec);
 
-// The tokens that a post_processor puts around a text; `present` is false for null.
+// The tokens that a post_processor adds around a text; `present` is false for null.
 struct AroundText {
   bool present = false;
   Token front = kNoToken;

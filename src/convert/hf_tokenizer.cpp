@@ -33,7 +33,7 @@ void check_model(const Json& model, std::string_view source) {
           ": model dropout is not supported");
 }
 
-// The vocabulary's own spelling of each piece, which the merges use, and its id.
+// Maps each piece, as spelled in the vocabulary and in the merges, to its id.
 Ids read_vocabulary(const Json& vocabulary, std::string_view source, TokenizerSpec& spec) {
   require(vocabulary.is_object() && !vocabulary.empty(), source,
           ": model vocab must be a non-empty object");

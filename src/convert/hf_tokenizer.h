@@ -13,8 +13,8 @@ struct HfTokenizer {
   AroundText around;   // what the post_processor adds
 };
 
-// `text`: the content of the file; `source` names it in errors. Throws Error on anything that is
-// not supported, by its name in the file.
+// `text`: the content of the file; `source` names it in errors. Throws Error on any unsupported
+// setting, by its name in the file.
 HfTokenizer read_hf_tokenizer(std::string_view text, std::string_view source);
 
 }  // namespace leq

@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-// Smaller than int8-g32, which has sums of codes.
+// The fallback type: smaller than int8-g32, which also stores sums of codes.
 constexpr QuantScheme kNearest = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
@@ -21,7 +21,7 @@ bool is_matrix(const TensorInput& tensor) {
          tensor.role != TensorRole::exact_linear;
 }
 
-// Linears of one site read one input, and want it in one format: "layers.3.qkv" of "layers.3.q".
+// Linears of one site share their input and need it in one format: "layers.3.q" -> "layers.3.qkv".
 std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   std::map<std::string, std::string> sites;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
@@ -38,15 +38,15 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   return sites;
 }
 
-// What the readers of one input are stored as, and so want of it.
+// The types of all linears that share one input, which decide its format.
 struct Readers {
   bool codes = false;               // some are stored in codes
-  bool offset = false;              // some want signed codes with sums (int4, uint8, k types)
-  std::optional<QuantScheme> type;  // of floats: of all of them
+  bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
+  std::optional<QuantScheme> type;  // the common type if all are floats
 };
 
-// The type of one of them. Integers are never rounded again for the sake of another: int8 and
-// uint8, and their groups, hold the same codes.
+// The stored type of one of the linears. A shared format never requires integers to be rounded
+// again: int8 and uint8, and their groups, hold the same codes.
 QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (!readers.codes) return *readers.type;
   QuantScheme own = tensor.own_scheme.value_or(kNearest);
@@ -56,7 +56,7 @@ QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   return own;
 }
 
-// ECMAScript that only this name fits.
+// An ECMAScript pattern that matches only this name.
 std::string exactly(const std::string& name) {
   std::string pattern = "^";
   for (const char c : name) {
@@ -117,7 +117,7 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
       numbers, [](const auto& a, const auto& b) { return a.second < b.second; });
   ensure(most != numbers.end(), model.folder, ": no matrices");
   options.type = most->first;
-  // What the user says of single tensors comes after.
+  // The user's overrides of single tensors come later and so take precedence.
   options.overrides.insert(options.overrides.begin(), types.begin(), types.end());
 }
 

@@ -1,5 +1,5 @@
-// A checkpoint of any kind that leq reads: a Hugging Face folder, or a GGUF file. Each kind is a
-// reader that gives an ImportedModel, with a TensorSource that decodes what it holds.
+// Imports a checkpoint of any supported kind: a Hugging Face folder, or a GGUF file. Each kind has
+// a reader that returns an ImportedModel, with a TensorSource that decodes its tensors.
 #pragma once
 
 #include <filesystem>
@@ -9,18 +9,18 @@
 
 namespace leq {
 
-// By content. Throws Error as import_hf and import_gguf do.
+// Detects the kind by content. Throws Error as import_hf and import_gguf do.
 ImportedModel import_checkpoint(const std::filesystem::path& path);
-// Its configuration alone.
+// Reads the configuration only.
 ModelConfig import_config(const std::filesystem::path& path);
 
-// Whether the weights of a checkpoint are quantized already: whether some matrix is stored in
-// codes. False for what is no checkpoint.
+// Whether a checkpoint is quantized already, that is, some matrix is stored in codes. False for
+// paths that are not a checkpoint.
 bool holds_codes(const std::filesystem::path& path);
 
-// Sets type and overrides so that each tensor is stored as the checkpoint has it where a scheme
-// holds that exactly, else in the nearest (uint8-g32 where own_scheme has none). Throws Error where
-// `options` name a method, a rewrite or statistics, which would choose other codes.
+// Sets type and overrides so that each tensor keeps the checkpoint's type where a scheme holds it
+// exactly, else the nearest (uint8-g32 where own_scheme has none). Throws Error where `options`
+// name a method, a rewrite or statistics, which would choose other codes.
 void keep_types(const ImportedModel& model, CheckpointOptions& options);
 
 }  // namespace leq

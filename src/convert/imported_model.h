@@ -1,4 +1,4 @@
-// A checkpoint as conversion sees it, wherever it came from.
+// A checkpoint as input of a conversion, independent of its format.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +22,12 @@ struct ImportedModel {
   TokenizerSpec tokenizer;
   std::string chat_template;
   GenerationDefaults generation;
-  std::unique_ptr<TensorSource> source;      // what the tensors read from
+  std::unique_ptr<TensorSource> source;      // source that `tensors` read from
   DType dtype = DType::f32;                  // holds every number exactly: f32 where tensors differ
   std::string description;                   // "LlamaForCausalLM, bf16"
   std::string folder;                        // its name, for provenance
-  std::vector<std::filesystem::path> files;  // what lies in it and no output may replace
-  std::vector<std::string> notes;            // lines for people: what was left out or corrected
+  std::vector<std::filesystem::path> files;  // input files, which no output may replace
+  std::vector<std::string> notes;            // messages for users: what was left out or corrected
 };
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// The split pattern of Mistral's tekken tokenizers: folders that transformers before 5.0 wrote
-// carry another model's, by which some texts become other tokens (its fix_mistral_regex).
+// The split pattern of Mistral's tekken tokenizers: folders written by transformers before 5.0 have
+// another model's pattern, which tokenizes some texts differently (fix_mistral_regex there).
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace leq {
 
-// A line for people where a folder with this config.json may carry the wrong pattern; else empty.
+// A message for users if a folder with this config.json may have the wrong pattern; else empty.
 std::string mistral_pattern_note(const Json& config, const TokenizerSpec& spec);
 
-// Splits by Mistral's own pattern. Throws Error where the tokenizer splits by none.
+// Sets Mistral's own split pattern. Throws Error where the tokenizer has no split step to replace.
 void fix_mistral_pattern(TokenizerSpec& spec);
 
 }  // namespace leq

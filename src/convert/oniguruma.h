@@ -1,5 +1,5 @@
-// Patterns of tokenizer.json are Oniguruma's, in Ruby's syntax, and some of them mean something
-// else elsewhere without any error.
+// Patterns of tokenizer.json have Oniguruma's syntax for Ruby; some of them have another meaning in
+// other regex engines, without any error.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 namespace leq {
 
 // The pattern as Pattern (tokenizer/pattern.h) reads it: \h is a hexadecimal digit, {,n} is {0,n},
-// \w has marks, ^ and $ match at each line. Throws Error naming `source` and what has no equal.
+// \w has marks, ^, $ match at lines. Throws Error naming `source` and what has no equivalent.
 std::string translated_oniguruma(std::string_view pattern, std::string_view source);
 
 }  // namespace leq

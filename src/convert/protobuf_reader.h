@@ -1,5 +1,5 @@
-// Walks the fields of one protobuf message. Total: any bytes give fields or an Error with an
-// offset.
+// Iterates over the fields of one protobuf message. Total: any bytes give fields or an Error with
+// an offset.
 #pragma once
 
 #include <bit>
@@ -28,7 +28,7 @@ class ProtobufReader {
   ProtobufReader(std::span<const std::byte> message, std::string_view source)
       : reader_(message, source), source_(source) {}
 
-  // False at the end of the message.
+  // Reads the next field; false at the end of the message.
   bool next(ProtobufField& field) {
     if (reader_.left() == 0) return false;
     const std::uint64_t tag = varint();

@@ -25,7 +25,7 @@ std::string text_of(const Json& object, std::string_view key, std::string_view p
   return value->text();
 }
 
-// The first of `keys` that is there; 0 where none is.
+// The value of the first of `keys` that is present; 0 where none is.
 std::int64_t number_of(const Json& object, std::initializer_list<std::string_view> keys,
                        std::string_view place) {
   for (const std::string_view key : keys) {
@@ -101,7 +101,7 @@ PackedOptions read_fp8(const Json& config, std::string_view place) {
   return options;
 }
 
-// AutoRound writes the layouts of others.
+// AutoRound uses the layouts of other methods.
 PackedOptions read_auto_round(const Json& config, std::string_view place) {
   const std::string packing = text_of(config, "packing_format", place);
   if (packing == "auto_round:auto_awq") return read_awq(config, place);
@@ -138,7 +138,7 @@ void check_format(const std::string& format, std::string_view place) {
   require(known, place, ": compressed-tensors: format ", printable(format), " is not read");
 }
 
-// Of weights in one group of targets.
+// The settings of the weights in one group of targets.
 void read_group(const Json& group, std::string_view place, PackedOptions& options) {
   require(group.is_object(), place, ": config_groups: expected objects");
   check_format(text_of(group, "format", place), place);

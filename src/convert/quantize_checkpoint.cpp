@@ -25,7 +25,7 @@
 namespace leq {
 namespace {
 
-// Methods that rewrite weights and leave the codes to the nearest.
+// Methods that rewrite weights and then round the codes to nearest.
 constexpr const char* kSmoothQuant = "smoothquant";
 constexpr const char* kAwq = "awq";
 
@@ -50,7 +50,7 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   return blocks;
 }
 
-// Puts the best of several seeds in the place of the first.
+// Replaces the rotation seed by the best of several.
 void choose_rotation(const CheckpointOptions& options, const ImportedModel& model,
                      BlockOptions& blocks) {
   const RotationChoice best = search_rotation(model.config, model.tensors,
@@ -103,7 +103,7 @@ struct ModelToWrite {
   const WriteOptions& write;
 };
 
-// The file, once its blocks are quantized where they were to be calibrated.
+// Writes the file; with calibration, from the blocks that were quantized before.
 CheckpointResult write_model(const ModelToWrite& what, LeqWriter* writer,
                              const std::filesystem::path& output, const BlocksResult* calibrated,
                              const std::function<void(std::int64_t, std::int64_t)>& progress) {
@@ -207,7 +207,7 @@ CheckpointResult quantize_checkpoint(
 
 namespace {
 
-// What all ranks must have alike.
+// Checks that all ranks have the same version, checkpoint and settings.
 void agree(const ImportedModel& model, const CheckpointOptions& options) {
   if (options.ranks->size() == 1) return;
   require(options.max_ram == 0, Setting{"max_ram"},

@@ -1,4 +1,4 @@
-// A Hugging Face folder to a .leq file in one call: what leq-quantize does.
+// Converts a Hugging Face folder to a .leq file in one call: the work of leq-quantize.
 #pragma once
 
 #include <cstdint>
@@ -17,30 +17,30 @@
 namespace leq {
 
 struct CheckpointOptions : RunOptions {
-  std::string type = "int8";  // a scheme's name
+  std::string type = "int8";  // name of a scheme
   ActChoice act = ActChoice::automatic;
-  std::string method = "absmax";  // of checkpoint_methods()
+  std::string method = "absmax";  // one of checkpoint_methods()
   MethodOptions method_options = {};
   std::vector<TypeOverride> overrides = {};
-  // In place of the one that type, act, method and overrides make: a search's or a recipe's.
+  // Overrides the plan made from type, act, method and overrides: a search's or a recipe's plan.
   TensorPlanner plan = {};
-  int rotation_seeds = 1;  // with a rotation: the best of so many, from rewrites.rotation_seed
+  int rotation_seeds = 1;  // with a rotation: seeds tried from rewrites.rotation_seed, best is used
   CalibrationRequest calibration = {};
 };
 
 struct CheckpointResult {
-  std::string description;  // of the source, for people
+  std::string description;  // of the source, shown to users
   std::uint64_t file_bytes = 0;
   std::int64_t parameters = 0;
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
   double worst_error = 0;      // relative squared error of one tensor's weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same of its outputs on the calibration text, where there is one
+  double worst_loss = 0;  // the same for its outputs on the calibration text, if there is one
   std::string worst_loss_tensor;
 };
 
-// What CheckpointOptions::method takes: the rounding method, and which type goes with it unless
-// told.
+// A value of CheckpointOptions::method: the rounding method, and the type that it defaults
+// to.
 struct CheckpointMethod {
   std::string name;
   std::string summary;
@@ -48,17 +48,17 @@ struct CheckpointMethod {
 };
 std::vector<CheckpointMethod> checkpoint_methods();
 
-// What an interrupted run with these options is known by (quantize/pipeline/run_identity.h), the
-// text by what was asked for.
+// The identity by which an interrupted run with these options is resumed
+// (quantize/pipeline/run_identity.h); it has the calibration request rather than its tokens.
 std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options);
 
-// Throws Error where one of these files cannot be written, is named twice, or would replace one
-// that is read: a file of the checkpoint, or one of `inputs`. What can be told before any work;
-// quantize_imported calls it for its own. Empty paths are passed over.
+// Throws Error where one of these files cannot be written, is named twice, or would replace an
+// input: a file of the checkpoint, or one of `inputs`. Checks before any work is done;
+// quantize_imported calls it for its own outputs. Empty paths are ignored.
 void check_outputs(const ImportedModel& model, std::span<const std::filesystem::path> outputs,
                    std::span<const std::filesystem::path> inputs);
 
-// The least that all tensors take in a file with these options, in bytes, and those of the block
+// The minimum size of all tensors in a file with these options, in bytes, and that of the block
 // linears alone.
 struct LeastBytes {
   std::uint64_t all = 0;
@@ -66,13 +66,13 @@ struct LeastBytes {
 };
 LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
-// Writes `output` complete or not at all; a run with calibration keeps its finished blocks in
-// OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner,
-// quantize_blocks and write_tensors do.
+// Writes `output` atomically; a run with calibration keeps its finished blocks in OUTPUT.partial
+// until then. `progress(done, total)` counts steps. Throws Error as make_planner, quantize_blocks
+// and write_tensors do.
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);
-// The same of a folder; throws Error as import_hf too.
+// The same for a folder; throws Error as import_hf too.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

@@ -1,5 +1,5 @@
-// Reads a tiktoken rank file: lines of a base64 piece and its rank, which is its id and its place
-// in the order of merging (Llama-3's tokenizer.model, qwen.tiktoken).
+// Reads a tiktoken rank file: lines of a base64 piece and its rank, which is its id and its merge
+// priority (Llama-3's tokenizer.model, qwen.tiktoken).
 #pragma once
 
 #include <optional>

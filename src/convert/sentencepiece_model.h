@@ -1,4 +1,4 @@
-// Reads sentencepiece's tokenizer.model (BPE or unigram) with a protobuf reader of its own that is
+// Reads sentencepiece's tokenizer.model (BPE or unigram) with its own protobuf reader, which is
 // total: any bytes give a TokenizerSpec or an Error.
 #pragma once
 

@@ -14,7 +14,7 @@ using Rows = std::shared_ptr<const StoredRows>;
 
 std::int64_t columns_of(const Shape& shape) { return shape.size() == 2 ? shape[1] : 1; }
 
-// Which stored row is row `row`, and which stored column is column `column`.
+// The indices in the stored tensor of leq's row `row` and column `column`.
 std::int64_t stored_row(const StoredRows& rows, std::int64_t row) {
   return rows.rule.order != nullptr ? rows.rule.order->row(*rows.config, row)
                                     : rows.first_row + row;
@@ -23,10 +23,10 @@ std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
   return rows.rule.columns->row(*rows.config, column);
 }
 
-// What a rule makes of each number once its row is read.
+// Applies the rule's elementwise transformation to a row.
 void finish_row(const StoredRows& rows, std::span<float> row) {
   const TensorRule& rule = rows.rule;
-  // In f32, whatever the stored type: 1 + w has bits that w's type has not.
+  // Computed in f32, whatever the stored type: 1 + w may have more bits than the type of w.
   if (rule.added != 0) {
     for (float& number : row) number = number + rule.added;
   }
@@ -104,8 +104,8 @@ bool moves_columns(const StoredRows& rows) {
   return false;
 }
 
-// Whether columns move in whole groups of a scheme, so that codes and scales can move with them.
-// Scales of k types belong to 256 columns, more than the columns of a head.
+// Whether columns are permuted in whole groups of a scheme, so that codes and scales can be
+// permuted with them. Scales of k types span 256 columns, more than the columns of a head.
 bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
   if (rows.rule.columns == nullptr || scheme.is_float()) return true;
   const std::int64_t columns = columns_of(rows.shape);
@@ -118,7 +118,7 @@ bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
   return true;
 }
 
-// Numbers of a row, `each` columns to one of them, in the order of leq's columns.
+// Permutes a row's values, each of which spans `each` columns, to the order of leq's columns.
 template <class T>
 void move_columns(const StoredRows& rows, std::int64_t each, std::vector<T>& row) {
   const std::vector<T> stored = row;

@@ -1,4 +1,4 @@
-// How the numbers of one of leq's tensors are read out of a stored one, by its rule (family.h).
+// Readers of leq's tensors from stored ones, by their rules (family.h).
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace leq {
 
-// Source and tensor outlive what is read.
+// Source and tensor must outlive the readers made from them.
 struct StoredRows {
   const TensorSource& source;
   const SourceTensor& tensor;
   TensorRule rule;
   std::shared_ptr<const ModelConfig> config;  // one for all tensors
   Shape shape;                                // of leq's tensor
-  std::int64_t first_row = 0;                 // where the rule's rows begin
+  std::int64_t first_row = 0;                 // first stored row of the rule
 };
 
 struct RowReaders {
@@ -28,7 +28,7 @@ struct RowReaders {
 };
 RowReaders row_readers(StoredRows stored);
 
-// [channels, 1, taps] of Gated DeltaNet's convolution.
+// The stored shape [channels, 1, taps] of Gated DeltaNet's convolution.
 Shape conv_shape(const ModelConfig& config);
 
 }  // namespace leq

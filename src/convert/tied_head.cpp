@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kCompared = 4096;  // numbers at a time
 
-// By their numbers: one may be stored in another type.
+// Compares values, since one tensor may be stored in another type.
 bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
   if (a.shape != b.shape) return false;
   if (a.file_dtype == b.file_dtype && !a.bytes.empty()) return std::ranges::equal(a.bytes, b.bytes);
@@ -34,7 +34,7 @@ bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTe
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes) {
   const auto names = find_text_names(source, family);
-  if (!names) return;  // told where it is read
+  if (!names) return;  // the reader of the tensors reports it
   const SourceTensor* head = source.find(names->head);
   const SourceTensor* embedding =
       source.find(names->prefix + std::string(family.tensors.front().source));

@@ -1,5 +1,5 @@
-// What a checkpoint says twice, or of ids that it has no weights for, made one: as transformers 5
-// loads it.
+// Resolves duplicate heads, and token ids that the checkpoint has no weights for, the way
+// transformers 5 loads them.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace leq {
 
-// Whether head and embedding are one: a head with other weights is kept whatever the config says, a
-// head that is absent is the embedding. `notes` gets a line where the config says otherwise.
+// Decides whether head and embedding are tied: a head with other weights is kept in any case, an
+// absent head is the embedding. `notes` gets a line where the config says otherwise.
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes);
 
-// Added tokens without a row in the embedding are left out: no text becomes their ids, and none is
-// ever drawn.
+// Leaves out added tokens without a row in the embedding: they are neither encoded nor sampled.
+// `notes` gets a line.
 void drop_added_beyond(TokenizerSpec& spec, std::int64_t rows, std::vector<std::string>& notes);
 
 }  // namespace leq

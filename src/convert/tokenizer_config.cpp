@@ -26,7 +26,7 @@ Json read_object(const std::filesystem::path& path) {
   return json;
 }
 
-// A token is its text, or an object with "content" and flags.
+// A token is given as its text, or as an object with "content" and flags.
 AddedToken read_token(const Json& json, bool special, const std::string& source) {
   AddedToken token;
   token.special = special;
@@ -86,7 +86,7 @@ void read_added_decoder(const Json& json, const std::string& source, TokenizerCo
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 }
 
-// added_tokens.json of older folders: text -> id. Special is what the other files call so.
+// added_tokens.json of older folders: text -> id. A token is special if another file says so.
 void read_added_file(const std::filesystem::path& path, TokenizerConfig& config) {
   if (!config.added.empty()) return;
   const std::string source = path.string();
@@ -106,7 +106,7 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 }
 
-// A text, or a list of {"name", "template"} of which "default" (else the first) is taken.
+// A template is a text, or a list of {"name", "template"}: "default" (else the first) is used.
 std::string read_template(const Json& json, const std::string& source) {
   const auto found = json.find("chat_template");
   if (found == json.end() || found->is_null()) return "";
@@ -134,7 +134,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
   if (config.tokenizer_class.ends_with("Fast")) {
     config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
   }
-  // Without this key transformers ignores clean_up_tokenization_spaces where a tokenizer is BPE.
+  // Without this key transformers ignores clean_up_tokenization_spaces for BPE tokenizers.
   constexpr const char* kForcedCleanUp =
       "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
   require(!read_flag(json, kForcedCleanUp, source).value_or(false), source, ": ", kForcedCleanUp,
@@ -173,7 +173,7 @@ void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) 
     id = kNoToken;
     const std::string& content = named.token.content;
     if (content.empty()) return;
-    // A named token that is no piece follows the last one, as in transformers.
+    // A named token that is not a piece gets the id after the last one, as in transformers.
     id = find_token(spec, content).value_or(static_cast<Token>(spec.pieces.size()));
     AddedToken token = named.token;
     token.id = id;

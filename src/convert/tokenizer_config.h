@@ -1,5 +1,5 @@
-// What lies beside a tokenizer: tokenizer_config.json, special_tokens_map.json, added_tokens.json
-// and the chat template.
+// Reads the files beside a tokenizer: tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json and the chat template.
 #pragma once
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// A token that a config names by its text.
+// A token that a config refers to by its text.
 struct NamedToken {
   bool present = false;  // the key is there
   AddedToken token;      // content is the raw text, empty for null; the id may be kNoToken
@@ -29,10 +29,10 @@ struct TokenizerConfig {
   std::string chat_template;
 };
 
-// Reads what is there; an absent file is no error. Throws Error naming the file.
+// Reads the files that exist; an absent file is no error. Throws Error naming the file.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 
-// Puts the config's tokens into `spec`, sets bos and eos, and add_bos and add_eos where the config
+// Adds the config's tokens to `spec`, sets bos and eos, and add_bos and add_eos where the config
 // has the keys.
 void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec);
 

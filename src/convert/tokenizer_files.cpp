@@ -28,7 +28,7 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-// Where the string that begins at text[at] == '"' has ended; nullopt if it does not end.
+// The offset after the string that begins at text[at] == '"'; nullopt if it is not terminated.
 std::optional<std::size_t> skip_string(std::string_view text, std::size_t at) {
   for (std::size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\')
@@ -39,7 +39,7 @@ std::optional<std::size_t> skip_string(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// After a value: the ',' or '}' of the object around it.
+// The offset of the ',' or '}' after a value in an object.
 std::optional<std::size_t> skip_value(std::string_view text, std::size_t at) {
   std::size_t depth = 0;
   while (at < text.size()) {
@@ -58,7 +58,7 @@ std::optional<std::size_t> skip_value(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// The first keys of a JSON object; empty for anything that is none.
+// The first keys of a JSON object; empty for any other text.
 std::vector<KeyProbe> top_level_keys(std::string_view text) {
   std::vector<KeyProbe> keys;
   std::size_t at = skip_space(text, 0);
@@ -132,7 +132,7 @@ bool is_sentencepiece(std::string_view content) {
   return content[2] == '\x0a' && (byte(3) >= 0x80 || byte(3) + 2 <= byte(1));
 }
 
-// Names that win where a folder holds several files of one format.
+// Names that take precedence where a folder holds several files of one format.
 struct UsualNames {
   TokenizerFormat format;
   std::array<std::string_view, 3> names;
@@ -193,8 +193,8 @@ TokenizerFiles with_merges(const TokenizerFile& vocabulary, const std::vector<To
 
 TokenizerFiles find_in_folder(const std::filesystem::path& folder) {
   const auto all = scan_folder(folder);
-  // Where it is there it is meant, even if it does not look like one: its reader says what is
-  // wrong.
+  // A tokenizer.json is always used, even if it does not look like one: its reader reports the
+  // error.
   if (const auto json = folder / "tokenizer.json"; file_exists(json)) {
     return {{json, TokenizerFormat::tokenizer_json}, {}};
   }

@@ -1,4 +1,4 @@
-// Finds tokenizer files in a folder and tells their formats by content.
+// Finds tokenizer files in a folder and detects their formats by content.
 #pragma once
 
 #include <filesystem>
@@ -22,8 +22,8 @@ struct TokenizerFiles {
   std::filesystem::path merges;  // beside a vocabulary
 };
 
-// The tokenizer to read for a folder or a file. Throws Error where there is none, where half of a
-// pair is missing, or where a folder holds several of one kind and none has the usual name.
+// The tokenizer files to read for a folder or a file. Throws Error where there are none, where half
+// of a pair is missing, or where a folder holds several of one kind without the usual name.
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& path);
 
 }  // namespace leq

@@ -20,7 +20,7 @@
 namespace leq {
 namespace {
 
-// What a Hugging Face class does where its files do not say.
+// The defaults of a Hugging Face tokenizer class where its files do not set them.
 struct TokenizerClass {
   std::string_view name;
   bool add_bos;
@@ -78,8 +78,8 @@ TokenizerSpec import_ranks(const TokenizerFile& file, const TokenizerImportOptio
   return read_rank_file(text, file.path.string(), options.pretokenizer);
 }
 
-// What GPT-2's and Qwen's classes take where no file names a token; it follows the last piece where
-// the vocabulary lacks it.
+// The default end token of GPT-2's and Qwen's classes, where no file names one; it gets the id
+// after the last piece if the vocabulary lacks it.
 void name_end_of_text(const std::string& tokenizer_class, TokenizerConfig& config) {
   const auto name = [](NamedToken& named) {
     if (named.present) return;
@@ -142,7 +142,7 @@ ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
   apply_tokenizer_config(config, imported.spec);
   if (imported.spec.bos == kNoToken) imported.spec.add_bos = false;
   if (imported.spec.eos == kNoToken) imported.spec.add_eos = false;
-  // Patterns are compiled, and refused, when a tokenizer is opened: here by the name of the file.
+  // Compiles the patterns now, so that an error names the tokenizer's file.
   const PreTokenizerChain checked(imported.spec.pre_tokenizers, files.main.path.string());
   imported.spec.source = files.main.path.filename().string();
   imported.chat_template = config.chat_template;

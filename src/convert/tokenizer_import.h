@@ -1,5 +1,5 @@
 // Reads the tokenizer of a model folder, or one tokenizer file: tokenizer.json, sentencepiece's
-// tokenizer.model, tiktoken rank files, vocab.json + merges.txt. Files are known by their content.
+// tokenizer.model, tiktoken rank files, vocab.json + merges.txt. Formats are detected by content.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@
 namespace leq {
 
 struct TokenizerImportOptions {
-  // Name of a pre-tokenizer ("gpt-2", "llama-3", "qwen2") for files that do not say theirs; empty:
-  // as the files say.
+  // Name of a pre-tokenizer ("gpt-2", "llama-3", "qwen2") for files that do not specify one; empty:
+  // as the files specify.
   std::string pretokenizer;
 };
 

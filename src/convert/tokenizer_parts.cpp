@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// byte -> character: printable Latin-1 stands for itself, the rest follow from U+0100 on.
+// Maps characters to bytes: printable Latin-1 to itself, U+0100 and up to the other bytes.
 std::map<char32_t, char> make_printable_alphabet() {
   std::map<char32_t, char> alphabet;
   char32_t next = 0x100;
@@ -39,7 +39,7 @@ constexpr std::array<NamedPreTokenizer, 4> kPreTokenizers = {{
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      true},
-    // Letters with their marks.
+    // Letters include their combining marks.
     {"qwen35",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
      " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",

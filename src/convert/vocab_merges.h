@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// Contents of the two files and their names for errors. The spec has no text rules yet. Throws
+// Contents of the two files, and their names for errors. The spec has no text rules yet. Throws
 // Error naming the file and the line.
 TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vocabulary_name,
                                 std::string_view merges, std::string_view merges_name);

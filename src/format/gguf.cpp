@@ -53,7 +53,7 @@ class GgufParser {
     const auto pairs = reader_.read<std::uint64_t>("the number of metadata keys");
     for (std::uint64_t i = 0; i < pairs; ++i) read_pair(file.metadata);
     file.alignment = alignment_of(file.metadata);
-    // Each takes bytes of the file, so that a wrong number ends at its end.
+    // Each tensor entry takes bytes of the file, so a wrong count stops at the end of the file.
     for (std::uint64_t i = 0; i < tensors; ++i) file.tensors.push_back(read_tensor());
     place_tensors(file);
     return file;
@@ -132,7 +132,7 @@ class GgufParser {
     return static_cast<std::uint64_t>(alignment);
   }
 
-  // Its offset is counted from the data section, until place_tensors.
+  // The offset of the result is relative to the data section, until place_tensors.
   GgufTensor read_tensor() {
     GgufTensor tensor;
     tensor.name = read_text("the name of a tensor", kMostNameBytes);
@@ -161,7 +161,7 @@ class GgufParser {
     return checked_multiply(blocks, static_cast<std::uint64_t>(type.bytes), where);
   }
 
-  // Gives all tensors their bytes: aligned, inside, named once, none over another.
+  // Resolves and checks the tensors' byte ranges: aligned, in bounds, unique names, no overlap.
   void place_tensors(GgufFile& file) const {
     const std::uint64_t header = reader_.offset();
     const std::uint64_t data = (header + file.alignment - 1) / file.alignment * file.alignment;

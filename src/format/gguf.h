@@ -19,7 +19,7 @@ namespace leq {
 
 inline constexpr std::string_view kGgufMagic = "GGUF";
 
-// Numbers of the format.
+// Type numbers of the format.
 enum class GgufKind : std::uint32_t {
   u8 = 0,
   i8,
@@ -44,8 +44,8 @@ struct GgufValue {
 };
 
 // The metadata of a file by key. Getters return nullopt (lists: an empty one) where the key is
-// absent, and throw Error naming file, key and kind where it holds something else. Integers of any
-// width serve as one another, and as numbers.
+// absent, and throw Error naming file, key and kind where the value has another kind. Integers of
+// any width are interchangeable, and also serve as floating-point numbers.
 class GgufMetadata {
  public:
   explicit GgufMetadata(std::string source = "") : source_(std::move(source)) {}
@@ -55,15 +55,15 @@ class GgufMetadata {
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::string_view> text(std::string_view key) const;  // any bytes
-  std::vector<std::int64_t> integers(std::string_view key) const;  // bools too, as 0 and 1
+  std::vector<std::int64_t> integers(std::string_view key) const;    // bools too, as 0 and 1
   std::vector<float> floats(std::string_view key) const;
   std::vector<std::string_view> texts(std::string_view key) const;
-  // As integer(), also for a list of equal integers (one for each layer).
+  // Like integer(), but also accepts a list of equal integers (one per layer).
   std::optional<std::int64_t> equal_integer(std::string_view key) const;
 
   const std::map<std::string, GgufValue, std::less<>>& values() const { return values_; }
   const std::string& source() const { return source_; }
-  // Throws Error where the key is there already.
+  // Throws Error where the key exists already.
   void add(std::string_view key, const GgufValue& value);
 
  private:
@@ -91,9 +91,9 @@ struct GgufFile {
   std::vector<GgufTensor> tensors;  // in the order of the file's table
 };
 
-// `bytes` must outlive the result. Throws Error naming `source` and the place: another version or
-// byte order, counts, texts, dimensions or offsets beyond the file, a key or a tensor given twice,
-// tensors that overlap, bytes after the last tensor, a type that is not read.
+// `bytes` must outlive the result. Throws Error naming `source` and the place: an unsupported
+// version or byte order, counts, texts, dimensions or offsets beyond the file, a duplicate key or
+// tensor, overlapping tensors, bytes after the last tensor, an unsupported type.
 GgufFile parse_gguf(std::span<const std::byte> bytes, std::string_view source);
 
 }  // namespace leq

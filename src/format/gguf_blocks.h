@@ -1,4 +1,4 @@
-// Blocks of GGUF's quantized types to numbers; gguf_types.h says what each function promises.
+// Decoders of GGUF's quantized block types; gguf_types.h documents the functions.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ std::string part_ending(std::int64_t number, std::int64_t count) {
   return text.data();
 }
 
-// What a file says of the parts that it is one of.
+// A file's split metadata: its own number, and the counts of parts and tensors.
 struct Split {
   std::int64_t number = 0;
   std::int64_t count = 1;
@@ -44,7 +44,7 @@ Split split_of(const GgufMetadata& metadata) {
   return split;
 }
 
-// The row of the file at which row `row` of Hugging Face's order stands.
+// The row in the file that holds row `row` of Hugging Face's order.
 std::int64_t paired_row(std::int64_t row, std::int64_t head_rows) {
   const std::int64_t within = row % head_rows;
   const std::int64_t half = head_rows / 2;
@@ -57,7 +57,7 @@ std::int64_t elements_of(const SourceTensor& tensor) {
   return count;
 }
 
-// Columns of a row: a vector is a column of rows.
+// Columns of a row; a vector is read as a matrix of one column.
 std::int64_t columns_of(const SourceTensor& tensor) {
   return tensor.shape.size() == 1 ? 1 : tensor.shape.back();
 }
@@ -148,7 +148,7 @@ std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) co
   return kept_scheme(type(tensor));
 }
 
-// Numbers in the file's order, from any element on.
+// Elements in the file's order, starting at any element.
 void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
                              std::span<float> out) const {
   const GgufType& of = type(tensor);
@@ -190,7 +190,7 @@ void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<
   }
 }
 
-// Rows of a k type in its own scheme; false where a number is not finite.
+// Rows of a k type in the same k scheme; false where a value is not finite.
 bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                             ChosenCodes& out) const {
   const GgufType& of = type(tensor);

@@ -1,5 +1,5 @@
-// The tensors of a GGUF file, or of the parts of one that was split, as a TensorSource that decodes
-// its blocks.
+// The tensors of a GGUF file, or of all parts of a split one, as a TensorSource that decodes its
+// blocks.
 #pragma once
 
 #include <filesystem>
@@ -14,14 +14,14 @@
 
 namespace leq {
 
-// Whether a regular file begins as a GGUF file does, whatever its name.
+// Whether a regular file begins with GGUF's magic, whatever its name.
 bool begins_as_gguf_file(const std::filesystem::path& path);
 
 class GgufSource : public TensorSource {
  public:
   // Opens `path` and, where it is the first of several parts (NAME-00001-of-00003.gguf), the others
-  // beside it. Throws Error as parse_gguf does, and naming a part that is missing, that belongs
-  // elsewhere, or the first one where another is named.
+  // beside it. Throws Error as parse_gguf does, and naming a part that is missing, that belongs to
+  // another model, or the first part where `path` is a later one.
   explicit GgufSource(const std::filesystem::path& path);
 
   const GgufMetadata& metadata() const { return metadata_; }
@@ -29,9 +29,9 @@ class GgufSource : public TensorSource {
   const GgufType& type(const SourceTensor& tensor) const {
     return *details_[place_of(tensor)].type;
   }
-  // Rows of each head stand in pairs (i, i + rows / 2) next to each other, as llama.cpp wants them
-  // for rotary positions; they are read in Hugging Face's order from now on. Throws Error where the
-  // rows are no whole heads with an even number of rows.
+  // Reads a tensor in Hugging Face's row order from now on: llama.cpp stores the rotary pairs (i, i
+  // + rows / 2) of each head in adjacent rows. Throws Error where the rows are not whole heads with
+  // an even number of rows.
   void unpair_rows(std::string_view name, std::int64_t heads);
 
   const std::vector<SourceTensor>& tensors() const override { return tensors_; }
@@ -54,7 +54,7 @@ class GgufSource : public TensorSource {
   std::size_t place_of(const SourceTensor& tensor) const {
     return static_cast<std::size_t>(&tensor - tensors_.data());
   }
-  // Index in the file of row `row` of Hugging Face's order.
+  // The index in the file of row `row` of Hugging Face's order.
   std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                   ChosenCodes& out) const;

@@ -1,4 +1,4 @@
-// A .leq file made from the stored tensors of others: nothing is computed, every checksum is
+// Writes a .leq file from the stored tensors of others, without recomputation; every checksum is
 // verified on the way.
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace leq {
 
-// Which file a tensor of the copy comes from; it must have a tensor of that name.
+// The file from which a tensor of the copy is read; it must have a tensor of that name.
 using CopySource = std::function<const LeqReader&(const std::string& name)>;
 
 // Writes `path`, which may be the file that `like` has open: tensors in the order of `like`, each
-// from `source`, its blobs and requirements, and its metadata as `edit` leaves them. Returns the
-// size of the file.
+// from `source`; the blobs and requirements of `like`, and its metadata changed by `edit`. Returns
+// the size of the file.
 std::uint64_t write_copy(const std::filesystem::path& path, const LeqReader& like,
                          const CopySource& source, const std::function<void(Json& metadata)>& edit);
 

@@ -24,9 +24,9 @@ struct LeqIndex {
   std::vector<StoredBlob> blobs;      // in the order of their bytes
 };
 
-// Takes the tables out of `json`, the parsed text of a file whose planes lie in [64, data_end).
-// Every plane and blob is aligned, inside, of the size that its scheme and shape ask for, and
-// overlaps no other. Throws Error naming `source` and the tensor.
+// Moves the tables out of `json`, the parsed text of a file whose planes are in [64, data_end).
+// Checks that every plane and blob is aligned, in bounds, of the size given by its scheme and
+// shape, and overlaps no other. Throws Error naming `source` and the tensor.
 LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source);
 
 }  // namespace leq

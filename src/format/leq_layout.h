@@ -12,7 +12,7 @@
 
 namespace leq {
 
-// Limits of act_scale: its inverse and its products with weight scales stay normal numbers.
+// Limits of act_scale within which its inverse and its products with weight scales are normal.
 inline constexpr float kSmallestActScale = 1e-20f;
 inline constexpr float kLargestActScale = 1e20f;
 
@@ -21,9 +21,9 @@ inline constexpr std::uint32_t kLeqMajor = 1;  // another major version is refus
 inline constexpr std::uint32_t kLeqMinor = 2;  // the newest that is written; larger ones are read
 inline constexpr std::uint64_t kLeqAlignment = 64;
 
-// What a file may call for in "requires", without which a reader would compute something else, and
-// the minor version that brought it. A file has the smallest minor version that covers what it
-// requires.
+// A feature that a file may list in "requires", which a reader must support to compute the same,
+// and the minor version that introduced it. A file has the smallest minor version that covers its
+// requirements.
 struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
@@ -51,7 +51,7 @@ struct LeqPreamble {
 static_assert(sizeof(LeqPreamble) == 64);
 
 // Reads the preamble from the first bytes of a file of `file_bytes` bytes and checks every field.
-// Throws Error naming `source` where it is no .leq file, of another major version, or cut off.
+// Throws Error naming `source` where it is not a .leq file, of another major version, or truncated.
 LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_bytes,
                            std::string_view source);
 

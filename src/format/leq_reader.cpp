@@ -17,7 +17,7 @@
 namespace leq {
 namespace {
 
-// Points a view at its planes.
+// Sets the plane pointers of a tensor's view.
 void bind(StoredTensor& tensor, const std::byte* file) {
   for (const StoredPlane& plane : tensor.planes) {
     const std::byte* at = file + plane.offset;
@@ -74,7 +74,7 @@ struct LeqReader::State {
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
     : state_(std::make_unique<State>()) {
   state_->name = path.string();
-  // A wrong file is refused before its gigabytes are read.
+  // Rejects a wrong file before its gigabytes are read.
   const auto check = [&](std::span<const std::byte> bytes) {
     parse_preamble(bytes, bytes.size(), state_->name);
   };

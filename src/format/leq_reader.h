@@ -1,5 +1,5 @@
-// Opens a .leq file: checks it whole (but for the planes' checksums, see verify) and serves tensors
-// and blobs in place.
+// Opens a .leq file: checks all but the planes' checksums (see verify) and provides tensors and
+// blobs in place.
 #pragma once
 
 #include <cstdint>
@@ -48,16 +48,16 @@ enum class LoadMode : std::uint8_t {
 struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
   std::uint64_t memory_needed_beside = 0;  // KV cache and scratch, for `automatic`
-  bool lock = false;                       // keep in memory
-  // Bytes that are there, of how many, while a whole file is read or mapped. By several threads,
-  // one at a time.
+  bool lock = false;                       // lock into memory (no swapping)
+  // Bytes loaded, and bytes in total, while a whole file is read or mapped. Called by several
+  // threads, one at a time.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};
 };
 
 class LeqReader {
  public:
   LeqReader(const std::filesystem::path& path, const LoadOptions& options);
-  // Bytes in memory, for tests and fuzzing; they outlive the reader.
+  // Reads from memory, for tests and fuzzing; the bytes must outlive the reader.
   LeqReader(std::span<const std::byte> bytes, std::string name);
   ~LeqReader();
   LeqReader(LeqReader&&) noexcept;
@@ -65,23 +65,23 @@ class LeqReader {
   const std::string& name() const;
   std::uint64_t file_bytes() const;
   bool mapped() const;  // false: read into memory
-  // Of all that the file is, the checksum of its JSON, which holds those of everything else.
+  // Identifies the whole file: the checksum of its JSON, which holds those of everything else.
   std::uint64_t fingerprint() const;
   std::uint32_t minor_version() const;  // of the format
-  // Everything of the JSON that is not a tensor or blob table: config, generation, provenance, ...
+  // All of the JSON except the tensor and blob tables: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
-  // nullopt where there is no such blob. Throws Error where its checksum differs.
+  // nullopt where there is no such blob. Throws Error where its checksum does not match.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
   std::vector<std::string> blob_names() const;  // in the order of their bytes
   std::span<const std::byte> bytes(const StoredPlane& plane) const;
-  // All that the JSON says of a tensor, keys that this version does not read included. Throws Error
-  // where there is no such tensor.
+  // A tensor's JSON entry, including keys that this version does not read. Throws Error where there
+  // is no such tensor.
   const Json& entry(std::string_view name) const;
 
-  // Recomputes every checksum; `progress(done, total)` in bytes. Throws Error naming the first
-  // tensor and plane (or blob) that differ, with both values.
+  // Verifies every checksum; `progress(done, total)` in bytes. Throws Error naming the first
+  // mismatching tensor and plane (or blob), with both values.
   void verify(const std::function<void(std::uint64_t, std::uint64_t)>& progress) const;
 
  private:

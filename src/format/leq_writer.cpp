@@ -30,7 +30,7 @@ struct LeqWriter::State {
     if (over > 0) file.append(std::span(kZeros).first(kLeqAlignment - over));
   }
 
-  // Appends the bytes at the next multiple of 64; the entry tells where they lie.
+  // Appends the bytes at the next multiple of 64; returns the JSON entry of their range.
   Json append(std::span<const std::byte> bytes) {
     align();
     const std::uint64_t offset = file.size();

@@ -1,4 +1,4 @@
-// Writes a .leq file tensor by tensor; the file appears complete under its name or not at all.
+// Writes a .leq file tensor by tensor; the file appears under its name only once it is complete.
 #pragma once
 
 #include <filesystem>
@@ -14,9 +14,9 @@
 
 namespace leq {
 
-// What a file says of a tensor beside its numbers.
+// Metadata that a file stores for a tensor beside its values.
 struct TensorFacts {
-  std::string method = "none";  // who chose the codes; "none" for floats
+  std::string method = "none";  // how the codes were chosen; "none" for floats
   double error = 0;             // relative squared error of the weights
   float act_scale = 0;          // act tensor: the step between two codes of the inputs
   OnlineMode online_mode = OnlineMode::safe;  // act online
@@ -30,15 +30,15 @@ class LeqWriter {
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const TensorFacts& facts);
-  // Adds keys to what the file says of a tensor that was added; those of add_tensor stay.
+  // Adds keys to the metadata of a tensor that was added before; those of add_tensor stay.
   void describe(const std::string& name, const Json& more);
-  // Copies a tensor as another file stores it, with all that its JSON says of it.
+  // Copies a tensor as stored in another file, with all of its metadata.
   void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
-  // Names something that a reader must know to use the file: "rotation".
+  // Lists a feature that a reader must support to use the file: "rotation".
   void add_requirement(const std::string& feature);
-  // Adds the JSON (metadata keys beside "tensors" and "blobs"), the preamble, syncs and renames.
-  // Returns the size of the file.
+  // Writes the JSON (metadata keys beside "tensors" and "blobs") and the preamble, syncs and
+  // renames. Returns the size of the file.
   std::uint64_t finish(const Json& metadata);
 
  private:

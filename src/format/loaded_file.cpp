@@ -68,7 +68,7 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
-// Fewer threads read the same bytes.
+// A pool of one thread where more cannot be started; the result is the same.
 ThreadPool reading_pool(int threads) {
   try {
     return ThreadPool(threads);
@@ -79,7 +79,7 @@ ThreadPool reading_pool(int threads) {
 
 using LoadProgress = decltype(LoadOptions::progress);
 
-// Calls part(first, last) for each `block` bytes of `size`, on several threads.
+// Calls part(first, last) for each block of `block` bytes in `size` bytes, on several threads.
 template <typename Part>
 void for_each_part(std::size_t size, std::size_t block, const LoadProgress& progress,
                    const Part& part) {
@@ -109,9 +109,9 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
   return buffer;
 }
 
-// Maps the file as a whole; false, after a look at its beginning or at all of it, where that gives
-// small pages. In huge pages lies what was written in blocks of 2 MB (AtomicFile) or is read from
-// disk through this mapping, in order, where the file system can.
+// Maps the whole file; false where that gives small pages, found after mapping its beginning or all
+// of it. Huge pages result for files that were written in blocks of 2 MB (AtomicFile) or are read
+// from disk through this mapping, in order, where the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
   const auto map = [&](std::size_t bytes, const LoadProgress& tell) {
     for_each_part(bytes, kMapBytes, tell, [&](std::size_t first, std::size_t last) {

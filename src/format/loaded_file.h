@@ -14,16 +14,16 @@
 
 namespace leq {
 
-// Memory that a process may still take without swapping or hitting its control group's limit;
-// nullopt where the system does not say.
+// Memory that a process may still allocate without swapping or exceeding its control group's limit;
+// nullopt where the system does not report it.
 std::optional<std::uint64_t> available_memory();
 
 class LoadedFile {
  public:
-  // Maps `path`; reads it into anonymous huge pages where the options say so. Where they leave it
-  // open and memory is there for the file, what is needed beside it, and 1 GB, the file is mapped
-  // as a whole if the page cache has it in huge pages, else read. Throws Error naming the path, or
-  // what `check` throws, which sees the mapped bytes first.
+  // Maps `path`, or reads it into anonymous huge pages, as the options say. Automatic: where memory
+  // suffices for the file, what is needed beside it, and 1 GB, the file is mapped as a whole if the
+  // page cache has it in huge pages, else read. Throws Error naming the path, or whatever `check`
+  // throws, which gets the mapped bytes first.
   LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
              const std::function<void(std::span<const std::byte>)>& check);
 

@@ -1,6 +1,6 @@
 // One matrix [N][K] that a quantized safetensors checkpoint stores as several tensors: codes, and
-// the scales, zero points and column order that make numbers of them. docs/checkpoints.md has the
-// table of layouts.
+// the scales, zero points and column order that decode them. docs/checkpoints.md has the table of
+// layouts.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace leq {
 
-// How codes lie in the tensor that holds them. Words are 32 bits, low bits first; a code of 3 bits
-// may begin in one word and end in the next.
+// The layout of codes in their tensor. Words have 32 bits, filled from the low bits; a code of 3
+// bits may span two words.
 enum class CodeForm : std::uint8_t {
   words_down,    // [ceil(K b / 32)][N]: along the columns of a row (GPTQ)
   words_across,  // [N][ceil(K b / 32)] (compressed-tensors)
@@ -27,8 +27,8 @@ enum class CodeForm : std::uint8_t {
   float4_e2m1,   // [N][K / 2] U8, two columns in a byte, low half first
 };
 
-// One number for each `rows` x `columns` of the matrix; the number of block (i, j) is element
-// i * row_stride + j * column_stride of the tensor.
+// One scale for each `rows` x `columns` block of the matrix; that of block (i, j) is element i *
+// row_stride + j * column_stride of the tensor.
 struct ScalePlane {
   const SourceTensor* tensor = nullptr;
   bool is_exponent = false;  // a byte e that means 2^(e - 127) (E8M0)
@@ -38,7 +38,7 @@ struct ScalePlane {
   float at(std::int64_t row, std::int64_t column_block) const;
 };
 
-// Zero points of integers, one for each row and block of the scales' columns.
+// Zero points of integer codes, one for each row and column block of the scales.
 struct ZeroPlane {
   const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) everywhere
   // words_down: [blocks][ceil(N b / 32)], along rows; words_across: [ceil(N b / 32)][blocks], along
@@ -60,15 +60,15 @@ struct PackedMatrix {
   std::string type;  // for people: "GPTQ int4 g128"
 
   bool is_integer() const { return form <= CodeForm::signed_bytes; }
-  // Whether a scale is of whole rows.
+  // Whether one scale covers a whole row.
   bool has_row_scales() const { return scales.columns >= columns; }
 
-  // Numbers [first, first + out.size()) of one row: (code - zero) * scale, in f32.
+  // Dequantizes elements [first, first + out.size()) of one row: (code - zero) * scale, in f32.
   void read_row(std::int64_t row, std::int64_t first, std::span<float> out) const;
-  // The scheme that holds all numbers exactly; nullopt: none. Reads scales and zero points, and
-  // codes of 8 bits, once through.
+  // The scheme that represents all values exactly; nullopt: none. Makes one pass over scales and
+  // zero points, and over codes of 8 bits.
   std::optional<QuantScheme> own_scheme() const;
-  // As TensorSource::read_codes.
+  // See TensorSource::read_codes.
   bool read_codes(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
                   ChosenCodes& out) const;
 };

@@ -72,7 +72,7 @@ void require_matrix(const SourceTensor& tensor) {
           shape_text(tensor.shape));
 }
 
-// Builds one matrix; every method throws Error naming a tensor.
+// Builds one PackedMatrix from its parts; every method throws Error naming a tensor.
 class MatrixMaker {
  public:
   MatrixMaker(const PackedParts& parts, const PackedOptions& options)
@@ -107,9 +107,9 @@ class MatrixMaker {
   }
 
  private:
-  // ---- words of integers
+  // ---- integers packed in words
 
-  // Scales [blocks][N]: blocks of columns, and bits by the zero points' width.
+  // Scales [blocks][N], one per row and column block; their count gives the group size.
   void set_down_scales() {
     const SourceTensor& scale = *parts_.scale;
     require_type(scale, "F16, BF16 or F32", is_plain_float(scale));
@@ -180,7 +180,7 @@ class MatrixMaker {
     name("AWQ int4");
   }
 
-  // [N][words] with the true shape beside it.
+  // Codes [N][words], with the unpacked shape in a tensor of its own.
   void make_words() {
     const SourceTensor& codes = *matrix_.codes;
     matrix_.form = CodeForm::words_across;
@@ -290,7 +290,7 @@ class MatrixMaker {
             ": zero points beside floats are not supported");
   }
 
-  // Scales of a scalar, of rows, of groups of columns, or of blocks, by their shape.
+  // Scales per tensor, per row, per group of columns, or per block, by their shape.
   void set_scales() {
     const SourceTensor& scale = *parts_.scale;
     ScalePlane& plane = matrix_.scales;
@@ -326,7 +326,7 @@ class MatrixMaker {
 
   std::int64_t scale_blocks() const { return divided(matrix_.columns, matrix_.scales.columns); }
 
-  // The group of each column, where columns were sorted before they were grouped.
+  // The group index of each column, where columns were sorted before grouping (act-order).
   void set_order() {
     const SourceTensor* order = parts_.column_groups;
     if (order == nullptr || order->shape == Shape{0}) return;
@@ -342,7 +342,7 @@ class MatrixMaker {
       in_order = in_order && groups[k] == static_cast<std::int64_t>(k) / matrix_.scales.columns;
       all_zero = all_zero && groups[k] == 0;
     }
-    // Some writers leave zeros where columns are in order.
+    // Some writers store zeros where columns are in order.
     if (!in_order && !all_zero) matrix_.column_blocks = std::move(groups);
   }
 

@@ -1,5 +1,5 @@
-// The parts of one quantized weight, by what follows its module's name, and the matrix that they
-// make.
+// The parts of one quantized weight, identified by name suffixes, and the matrix that they
+// form.
 #pragma once
 
 #include <optional>
@@ -16,13 +16,13 @@ enum class PackedRole : std::uint8_t {
   packed,  // codes in words or bytes
   scale,
   zeros,
-  column_groups,  // of columns in another order
+  column_groups,  // group index of each column, in any order
   shape,
-  common_scale,  // of the scales
-  activations,   // scales of inputs, keys and values: what runs makes its own
+  common_scale,  // multiplies all scales
+  activations,   // scales of inputs, keys and values, ignored: leq computes its own
 };
 
-// "layers.0.q_proj.weight_scale" -> {"layers.0.q_proj", scale}; nullopt for tensors that are no
+// "layers.0.q_proj.weight_scale" -> {"layers.0.q_proj", scale}; nullopt for tensors that are not
 // part of a weight.
 struct PackedName {
   std::string module;
@@ -40,13 +40,13 @@ struct PackedParts {
   const SourceTensor* shape = nullptr;
   const SourceTensor* common_scale = nullptr;
 
-  // Throws Error naming the second of two tensors for one part.
+  // Throws Error naming the second of two tensors with the same role.
   void add(PackedRole role, const SourceTensor& tensor);
-  // Whether these are codes with their scales; a weight of floats is none.
+  // Whether the parts are codes with scales; false for a weight of floats.
   bool is_packed() const;
 };
 
-// Throws Error naming a tensor of the weight and its place.
+// Throws Error naming a tensor of the weight and its location.
 PackedMatrix make_packed_matrix(const PackedParts& parts, const PackedOptions& options);
 
 }  // namespace leq

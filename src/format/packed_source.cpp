@@ -33,7 +33,7 @@ SourceTensor weight_of(const PackedParts& parts, const PackedMatrix& matrix) {
   return tensor;
 }
 
-// Weights that are floats would be rounded by their scales as they are loaded.
+// Float weights with scales beside them need fake quantization at load time, unsupported here.
 void refuse_scales(const PackedParts& parts) {
   const SourceTensor* scale = parts.scale != nullptr ? parts.scale : parts.zeros;
   if (scale == nullptr) return;

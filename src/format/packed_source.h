@@ -1,5 +1,5 @@
 // The tensors of a quantized safetensors checkpoint as a TensorSource in which every weight is one
-// tensor again: "X.weight" of X.qweight, X.scales, X.qzeros and X.g_idx.
+// tensor: "X.weight" from X.qweight, X.scales, X.qzeros and X.g_idx.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace leq {
 
 enum class PackedMethod : std::uint8_t { fp8, gptq, awq, compressed_tensors, modelopt };
 
-// What config.json says of it, as far as tensors do not.
+// Settings from config.json that the tensors themselves do not show.
 struct PackedOptions {
   PackedMethod method = PackedMethod::fp8;
   std::vector<int> bits;        // of integers that some weights have; empty: by their shapes
@@ -27,8 +27,8 @@ std::string_view packed_method_name(PackedMethod method);
 
 class PackedSource : public TensorSource {
  public:
-  // Throws Error naming tensor and place: a part that is missing, of a wrong shape or type, or
-  // codes that no part says how to read.
+  // Throws Error naming tensor and location: a part that is missing, of a wrong shape or type, or
+  // codes whose layout no part determines.
   PackedSource(std::unique_ptr<TensorSource> files, const PackedOptions& options);
 
   const std::vector<SourceTensor>& tensors() const override { return tensors_; }
@@ -40,7 +40,7 @@ class PackedSource : public TensorSource {
   bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                   std::int64_t rows, ChosenCodes& out) const override;
 
-  // Weights in codes.
+  // Number of quantized weights.
   std::int64_t matrix_count() const;
   // "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
   std::string note() const;

@@ -20,10 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The limit of the reference implementation.
+// The header limit of the reference implementation.
 constexpr std::uint64_t kMaxHeaderBytes = kHeaderLimits.bytes;
 
-// Types of the safetensors format; those without a DType can be listed, not read.
+// Types of the safetensors format; those without a DType are listed but cannot be read.
 struct FileType {
   std::string_view name;
   std::uint64_t bytes;
@@ -104,7 +104,7 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
   return placed;
 }
 
-// The tensors of one file in the order of their bytes, which they must fill without a hole.
+// The tensors of one file in byte order, which they must cover without gaps.
 std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
   refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   ByteReader reader(bytes, source);
@@ -161,10 +161,10 @@ class SafetensorsSource : public TensorSource {
 
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // Whether a tensor of a file counts.
+  // Predicate for the tensors of a file that are used.
   using Wanted = std::function<bool(const std::string& tensor)>;
 
-  // Adds the tensors of a file that are wanted; refuses a name that another file has.
+  // Adds the wanted tensors of a file; refuses a name that another file has.
   void add_file(
       const fs::path& path, const Wanted& wanted = [](const auto&) { return true; }) {
     files_.emplace_back(path);
@@ -192,7 +192,7 @@ class SafetensorsSource : public TensorSource {
   std::unordered_map<std::string, std::size_t> by_name_;
 };
 
-// Opens the shards that the index names and checks that each tensor lies where the index says.
+// Opens the index's shards and checks that each tensor is in the shard that the index names.
 void add_shards(SafetensorsSource& source, const fs::path& index_path) {
   const std::string place = index_path.string();
   const Json index = parse_json(read_file(index_path, kMaxJsonBytes), place);

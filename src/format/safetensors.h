@@ -11,10 +11,10 @@
 namespace leq {
 
 // `path`: a .safetensors file, a model.safetensors.index.json, or a folder with either (the index
-// wins). Throws Error naming file, offset and tensor: bad header, overlapping or missing bytes,
-// a dtype other than F32, F16, BF16 or an integer type, a shard that the index names and the folder
-// lacks. `notes` gets a line where tensors of a file are left out because the index has them
-// elsewhere or not at all.
+// takes precedence). Throws Error naming file, offset and tensor: bad header, overlapping or
+// missing bytes, a dtype other than F32, F16, BF16 or an integer type, a shard of the index that
+// the folder lacks. `notes` gets a line where tensors of a file are left out because the index
+// places them elsewhere or omits them.
 std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path,
                                                std::vector<std::string>* notes = nullptr);
 

@@ -22,8 +22,8 @@ void widen_bf16(const Halves& in, Floats& out) {
   }
 }
 
-// half.h's f16_to_f32 without branches: exponent and mantissa as a number 2^112 too small, made
-// right by an exact product; an exponent of all ones is put back by hand.
+// Branch-free equivalent of half.h's f16_to_f32: exponent and mantissa form a number that is 2^112
+// too small, corrected by an exact product; an exponent of all ones is restored separately.
 void widen_f16(const Halves& in, Floats& out) {
   for (std::size_t i = 0; i < kChunk; ++i) {
     const std::uint32_t sign = static_cast<std::uint32_t>(in[i] & 0x8000u) << 16;

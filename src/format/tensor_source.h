@@ -1,4 +1,4 @@
-// Where a conversion reads tensors from: names, shapes, and bytes on demand.
+// The input tensors of a conversion: names, shapes, and bytes on demand.
 #pragma once
 
 #include <cstddef>
@@ -34,20 +34,20 @@ class TensorSource {
   virtual const std::vector<SourceTensor>& tensors() const = 0;
   // nullptr where the source has no such tensor.
   virtual const SourceTensor* find(std::string_view name) const = 0;
-  // The bytes of a tensor will not be read again soon.
+  // Hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
 
-  // Elements [first, first + out.size()) of a tensor as f32, decoded where the file has codes.
-  // Throws Error naming the tensor where its type has no numbers, or where they reach past its end.
+  // Elements [first, first + out.size()) of a tensor as f32, dequantized where the file has codes.
+  // Throws Error naming the tensor where its type is not numeric, or where they exceed its end.
   virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
-  // Whether tensors are of many types, which a file made of them should tell of each.
+  // Whether tensors have many types, so that a converted file should record each one's type.
   virtual bool tells_types() const { return false; }
-  // The scheme that holds a tensor's numbers as its file has them, or nearly (read_codes tells);
+  // The scheme that represents a tensor's stored values, exactly or nearly (see read_codes);
   // nullopt: there is none.
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
-  // The codes of rows [first, first + rows) of a tensor in an integer scheme, where that holds
-  // every number of them exactly: scale * code is what `read` gives, and scales are f16 times a
-  // scale_mul of 1. False: it does not.
+  // The codes of rows [first, first + rows) of a tensor in an integer scheme, where it represents
+  // all their values exactly: scale * code equals the result of `read`, and scales are f16 times a
+  // scale_mul of 1. False: not exact.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
 };

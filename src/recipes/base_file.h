@@ -10,17 +10,17 @@ namespace leq {
 
 class BaseFile {
  public:
-  // Takes the folder OUTPUT.base, which one job at a time can have; nothing is written yet. Of the
-  // options threads and stop are used. Both must outlive the object. Throws Error where another job
-  // writes the same output.
+  // Takes the folder OUTPUT.base, which one job at a time can hold; nothing is written yet. Uses
+  // threads and stop of the options. Both arguments must outlive the object. Throws Error where
+  // another job writes the same output.
   BaseFile(const ImportedModel& model, const std::filesystem::path& output,
            const RunOptions& options);
   ~BaseFile();  // removes what was written
   BaseFile(const BaseFile&) = delete;
   BaseFile& operator=(const BaseFile&) = delete;
 
-  // Written into the folder at the first call, in the type of the checkpoint's numbers,
-  // so that no more disk is used than the checkpoint takes.
+  // Path of the file; the first call writes it into the folder, in the dtype of the checkpoint, so
+  // that it uses no more disk than the checkpoint.
   const std::filesystem::path& path();
 
  private:

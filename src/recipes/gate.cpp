@@ -19,12 +19,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kGateWindow = 512;
-constexpr double kFar = 0.05;  // nats: worth another method
+constexpr double kFar = 0.05;  // nats; above it the report advises another method
 constexpr std::string_view kBuiltIn = "built-in text";
-// KL of WikiText-2's test split over that of the built-in text, with room: 1.04 on SmolLM2-135M
-// with recipe q4. (Tales alone, which calibration has too, had half of WikiText's.)
+// Bound of the KL on WikiText-2's test split over that on the built-in text: measured 1.04 on
+// SmolLM2-135M with recipe q4. (On tales alone, which calibration also has, half of WikiText's.)
 constexpr double kOtherTexts = 1.5;
-constexpr double kBaseBytesPerSecond = 2.5e8;  // of reading a checkpoint and writing it as a file
+constexpr double kBaseBytesPerSecond = 2.5e8;  // read a checkpoint, write the base file
 
 RunLimits gate_limits(const Model& model, std::int64_t window) {
   RunLimits limits;
@@ -168,10 +168,10 @@ std::string distance_report(const GateResult& distance) {
 GateResources gate_resources(const ImportedModel& model, const fs::path& output,
                              std::uint64_t max_ram) {
   constexpr std::uint64_t kFixed = 64 << 20;  // tables, activations
-  constexpr std::uint64_t kRowsOfLogits = 5;  // of both models, kept ones, doubles
+  constexpr std::uint64_t kRowsOfLogits = 5;  // logits of both models, kept logits, doubles
   const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
   GateResources resources;
-  // Panels of 64 rows and 128 columns are a little larger than the checkpoint.
+  // Padding to panels of 64 rows and 128 columns: a little larger than the checkpoint.
   resources.disk_needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kFixed / 4;
   std::error_code unknown;
   const fs::space_info space =

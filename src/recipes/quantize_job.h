@@ -1,4 +1,4 @@
-// From a checkpoint folder to a quantized file that was judged, in one call: what leq-quantize
+// From a checkpoint folder to a quantized and evaluated file in one call: what leq-quantize
 // does.
 #pragma once
 
@@ -17,49 +17,49 @@ namespace leq {
 
 enum class GateMode : std::uint8_t {
   none,
-  distance,       // where it takes less than kDistanceSeconds
-  gate,           // where there is disk and memory for it
-  gate_at_a_cost  // as a gate, also where memory is short and files are read again and again
+  distance,       // measured where it takes less than kDistanceSeconds
+  gate,           // where disk and memory are sufficient
+  gate_at_a_cost  // a gate also where memory is short and files are read repeatedly
 };
 inline constexpr double kDistanceSeconds = 60;
 
 struct QuantizeJob {
-  std::filesystem::path folder;  // of the checkpoint; or its GGUF file
+  std::filesystem::path folder;  // checkpoint folder, or its GGUF file
   std::filesystem::path output;
-  CheckpointOptions checkpoint;    // with what apply_recipe sets
+  CheckpointOptions checkpoint;    // including the settings of apply_recipe
   bool keeps_types = false;        // as convert/import.h's keep_types
   bool fix_mistral_regex = false;  // as convert/mistral_pattern.h's fix_mistral_pattern
-  const Recipe* recipe = nullptr;  // whose limit the gate holds
-  // checkpoint.calibration.samples and the gate's windows by measured speed
+  const Recipe* recipe = nullptr;  // its limit is the gate's
+  // Derives checkpoint.calibration.samples and the gate's windows from measured speed.
   bool fit_windows = false;
-  // With fit_windows: seconds that calibration and the choice of folds and codes may take; else
-  // kCalibrationSeconds for the calibration alone.
+  // With fit_windows: time limit in seconds for calibration and the choice of folds and codes;
+  // without it kCalibrationSeconds for the calibration alone.
   std::optional<double> seconds = {};
   std::optional<SearchedBits> search = {};
   GateMode gate_mode = GateMode::none;
   GateText judged_by = {};
-  std::vector<std::filesystem::path> texts = {};  // files that texts came from: never written
+  std::vector<std::filesystem::path> texts = {};  // input files of the texts: never overwritten
 
   // `work`: "quantize", "candidates", "search", "gate"; `note` may be empty.
   std::function<void(std::string_view work, std::int64_t done, std::int64_t total,
                      const std::string& note)>
       progress = [](auto, auto, auto, const auto&) {};
-  // The file is there and will be judged next.
+  // Called once the file is complete, before it is evaluated.
   std::function<void(const CheckpointResult&)> written = [](const auto&) {};
   std::function<void(const MixedSearchResult&)> searched = [](const auto&) {};
 };
 
-// Throws Error where the job is one rank's work, and there are more.
+// Throws Error where the job can only run on one rank, and there are more.
 void require_divisible(const QuantizeJob& job, int ranks);
 
-// Lines about calibration, gate and distance, and why one of them is left out, go to
+// Reports about calibration, gate and distance, and why one of them is left out, go to
 // job.checkpoint.say. Throws Error as import_hf, quantize_imported and quantize_by_search do; the
-// file is complete where the error came after `written`. Returns what the gate found. Of several
-// ranks (job.checkpoint.ranks) all call it; the leader alone writes and judges.
+// file is complete where the error came after `written`. Returns the result of the gate. With
+// several ranks (job.checkpoint.ranks) all call it; only the leader writes and evaluates.
 std::optional<GateResult> run_job(const QuantizeJob& job);
 
 struct TimePlan {
-  std::int64_t windows = 0, length = 0;  // of calibration text
+  std::int64_t windows = 0, length = 0;  // of the calibration text
   double seconds_of_window = 0, choosing_seconds = 0;
   double budget = 0;  // seconds
 };

@@ -35,8 +35,8 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
-// Inputs are looked at once, before anything is quantized: as good here, and a fifth of the time.
-// Below kNarrowWidth a table is a large part of the file, and v and down lose most by 4 bits.
+// Not true-sequential: all input statistics are gathered first; as good here, in a fifth of the
+// time. Below kNarrowWidth tables are a large part of the file; 4 bits cost most in v and down.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "gptq+";
   checkpoint.type = narrow ? "q4_k" : "int4-g128";
@@ -63,15 +63,15 @@ void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
             "int4-g128");
 }
 
-// Units of one width stand beside units of another: neither folds nor what was seen of the inputs
-// may depend on the bits.
+// A plan mixes units of different bit widths: neither folds nor gathered input statistics may
+// depend on the bit width.
 void apply_auto(CheckpointOptions& checkpoint, bool narrow) {
   apply_four_bits(checkpoint, narrow);
   checkpoint.fold = smoothing_fold(kSharedAlpha);
   checkpoint.true_sequential = false;
 }
 
-// gptq+ and the search for AWQ's scales: 63 s of SmolLM2-135M's 75 s with 8 windows.
+// Cost of gptq+ and the search for AWQ's scales: 63 s of 75 s for SmolLM2-135M with 8 windows.
 constexpr ChoosingWork kFourBitWork = {.squares = 17, .searched_squares = 70, .searched_rows = 128};
 
 const std::array<Recipe, 5> kRecipes = {{

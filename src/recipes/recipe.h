@@ -1,5 +1,5 @@
-// Recipes: settings that have proved themselves, by name. Each ends with a gate, the limit of KL
-// divergence from the unquantized model that it is expected to keep.
+// Recipes: named, tested settings. Each ends with a gate, the limit of KL divergence from the
+// unquantized model that it is expected to meet.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace leq {
 
-// What choosing folds and codes costs beside calibration's forward passes: multiply-adds (and what
-// takes as long) for each weight [N][K], fitted to measured times.
+// Cost of choosing folds and codes beside the forward passes of calibration: multiply-adds (and
+// work of equal time) for each weight [N][K], fitted to measured times.
 struct ChoosingWork {
   double squares = 0;           // times N K^2
   double searched_squares = 0;  // times min(N, searched_rows) K^2
@@ -23,17 +23,17 @@ struct ChoosingWork {
 struct Recipe {
   std::string name;
   std::string summary;
-  double kl_limit = 0;  // of the gate, nats
-  std::string advice;   // where the gate is not passed
-  // Method, type and folds; `narrow` models have less to average over and large tables.
+  double kl_limit = 0;  // limit of the gate, nats
+  std::string advice;   // shown where the gate is not passed
+  // Sets method, type and folds; `narrow` models have less to average over and large tables.
   void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
-  bool searches = false;        // bits for each unit
-  bool few_windows_do = false;  // of calibration text: as many as fit into a few minutes
-  ChoosingWork work = {};       // where few windows do
+  bool searches = false;        // for the bit width of each unit
+  bool few_windows_do = false;  // few calibration windows suffice: as many as fit into minutes
+  ChoosingWork work = {};       // set where few_windows_do
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";
-inline constexpr double kAutoBits = 4.25;  // a weight of recipe auto
+inline constexpr double kAutoBits = 4.25;  // bits per weight of recipe auto
 
 std::span<const Recipe> recipes();
 // Throws Error listing the names where there is no such recipe.
