@@ -11,8 +11,8 @@
 namespace leq {
 namespace {
 
-// Bytes of keys and values of all layers that the query at `depth` reads: codes, and f16 copies
-// where it reads those.
+// Bytes of keys and values in all layers that the query at position `depth` reads: codes, and f16
+// copies where it reads those instead.
 std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
   const KvResidual& residual = session.cache().residual();
@@ -49,7 +49,7 @@ double bytes_read(const BenchTest& test, const BenchWork& work) {
          static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
 }
 
-// What a run would take if each of its parts were at its limit, one after the other.
+// Lower bound on the seconds of a run: each of its parts at its limit, one after the other.
 double seconds_at(const MachineLimits& limits, const BenchTest& test, const BenchWork& work) {
   double seconds = 0;
   const auto multiply = [&](std::int64_t tokens, double operations, double gops) {
@@ -68,7 +68,7 @@ double seconds_at(const MachineLimits& limits, const BenchTest& test, const Benc
   return seconds;
 }
 
-// Of the codes that are multiplied as such.
+// Smallest code width, in bits, of a linear whose codes are multiplied as integers; else 0.
 int code_bits(const Linear& linear) {
   if (!is_coded(linear.act)) return 0;
   int bits = 8;
@@ -112,7 +112,7 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
                                       const std::function<MachineLimits()>& limits_now,
                                       const std::function<void(int)>& after_run) {
   require(runs > 0, ErrorKind::bad_setting, "bench: nothing to run");
-  constexpr int kWarmSteps = 5;  // a prompt, and enough for the generation path
+  constexpr int kWarmSteps = 5;  // a prompt, and enough steps of the generation path
   BenchSteps steps(session, test, false);
   const auto warm = [&](int count) {
     for (int step = 0; step < count && steps.next(); ++step) {
@@ -123,7 +123,7 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
   std::vector<BenchRun> all;
   MachineLimits before = limits_now();
   for (int run = 0; run < runs; ++run) {
-    // What a limit's loops left in the caches is not what the token before leaves there.
+    // The limit loops evict the model from the caches: an untimed step refills them.
     if (test.prompt == 0) warm(1);
     const Stopwatch watch;
     while (steps.next()) {

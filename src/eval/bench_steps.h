@@ -1,5 +1,5 @@
-// The steps of a speed test on a session, one after another: prompts whole, generation a token of
-// each sequence at a time.
+// The steps of a speed test on a session, one after another: a prompt is one step, generation takes
+// steps of one token per sequence.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ namespace leq {
 class BenchSteps {
  public:
   // Fills the cache to the test's depth with random text, its first 512 positions repeated.
-  // `sampled`: generated tokens are drawn from the logits as for a user (and then not used: the
-  // text stays the same); else the logits stay where they are.
+  // `sampled`: generated tokens are sampled from the logits as in normal use (and then discarded:
+  // the text stays the same); else the logits are not read.
   BenchSteps(Session& session, const BenchTest& test, bool sampled);
 
-  // Back to the test's first step.
+  // Resets to the test's first step.
   void rewind();
-  // Runs a step and waits for it; false where none is left.
+  // Runs a step and waits for its completion; false where no step is left.
   bool next();
-  std::int64_t count() const;  // of steps in the test
+  std::int64_t count() const;  // number of steps in the test
   Backend& backend() { return session_.transformer().backend(); }
 
  private:

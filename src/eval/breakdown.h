@@ -1,4 +1,4 @@
-// What a step's time is spent on: the classes of the paper's latency table, and attention and
+// Time of a step by class of operation: the classes of the paper's latency table, and attention and
 // sampling beside them.
 #pragma once
 
@@ -9,17 +9,17 @@
 
 namespace leq {
 
-// Means over the steps of a test: a prompt is one step, a generated token (of each sequence) one.
+// Means over the steps of a test. A step is a prompt, or one generated token per sequence.
 struct Breakdown {
   std::int64_t steps = 0;
-  StepTimes times;           // of one step; operations and bytes too
-  double step_seconds = 0;   // around the same steps, by a clock of its own
-  double plain_seconds = 0;  // of a step that is run without being looked at
+  StepTimes times;           // of one step, including operations and bytes
+  double step_seconds = 0;   // wall time of the same steps, measured separately
+  double plain_seconds = 0;  // wall time of a step without instrumentation
 };
 
-// Half of the `runs` (at least one) run plainly, the others look at the parts, in turn; the median
-// run of each counts. Generated tokens are sampled from the logits, as a user's are. `test`: either
-// prompt or generation.
+// Half of the `runs` (at least one) run without instrumentation, alternating with runs that time
+// the parts; the median run of each kind is used. Generated tokens are sampled from the logits, as
+// in normal use. `test`: either prompt or generation.
 Breakdown break_down(Session& session, const BenchTest& test, int runs,
                      const std::function<void(int)>& after_run);
 

@@ -1,5 +1,5 @@
-// Questions with choices, from the JSONL files of HellaSwag, PIQA, ARC and MMLU as users have them,
-// or in a plain form, as lm-evaluation-harness puts them to a model (its task definitions).
+// Multiple-choice questions from the published JSONL files of HellaSwag, PIQA, ARC and MMLU, or in
+// a plain form, with the prompts of lm-evaluation-harness (its task definitions).
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace leq {
 
 struct ChoiceQuestion {
-  std::string context;               // what is given
-  std::vector<std::string> choices;  // as the second normalisation counts their letters
-  std::size_t answer = 0;            // index of the right one
+  std::string context;               // the prompt
+  std::vector<std::string> choices;  // acc_norm counts their characters
+  std::size_t answer = 0;            // index of the correct choice
 };
 
 struct ChoiceTask {
-  std::string name;  // of the file: "ARC-Challenge-Test"
+  std::string name;  // file name without extension: "ARC-Challenge-Test"
   std::string form;  // "hellaswag", "piqa", "arc", "mmlu", "plain"
   std::vector<ChoiceQuestion> questions;
 };

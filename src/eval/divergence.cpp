@@ -19,8 +19,8 @@ double log_sum_exp(std::span<const float> logits) {
   return std::log(sum) + largest;
 }
 
-// Error of the mean of `values` that belong together in groups, one group for each window; over
-// the values themselves where there is one window.
+// Standard error of the mean of `values` that are grouped by window: over the groups, or over the
+// values themselves where there is one window.
 template <class Value>
 Estimate clustered_mean(const Windows& windows, Value value_of) {
   double total = 0, count = 0;
@@ -45,7 +45,7 @@ Estimate clustered_mean(const Windows& windows, Value value_of) {
   return mean;
 }
 
-// `at` in [0, n-1] among sorted values, between neighbours by their distance.
+// Value at index `at` in [0, n-1] of sorted values, interpolated linearly between neighbours.
 double interpolate(std::span<const double> sorted, double at) {
   const double clamped = std::clamp(at, 0.0, static_cast<double>(sorted.size() - 1));
   const auto below = static_cast<std::size_t>(clamped);

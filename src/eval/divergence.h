@@ -1,5 +1,5 @@
-// How far a model's distributions lie from those of its base model on the same text: KL divergence,
-// agreement of the first choice, and what happened to the probability of the true token.
+// Difference of a model's distributions from those of its base model on the same text: KL
+// divergence, agreement of the most likely token, and the change in the true token's probability.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct BaseDistribution {
   std::int64_t top = 0;           // the most likely token, the first of several
 };
 
-// What one position contributes.
+// The measurements at one position.
 struct RowDivergence {
   double kl = 0;        // sum p (log p - log q) in nats; p the base model's, q the other's
   double nll_base = 0;  // -log p(true token)
@@ -31,7 +31,7 @@ struct RowDivergence {
 // log softmax of `logits` [V] in double. The nll is NaN where a logit is not finite.
 void fill_base(std::span<const float> logits, std::int64_t target, BaseDistribution& out);
 
-// Both of one vocabulary. The nll is NaN where a logit is not finite.
+// Both have the same vocabulary. The nll is NaN where a logit is not finite.
 RowDivergence compare(const BaseDistribution& base, std::span<const float> logits,
                       std::int64_t target);
 
@@ -51,12 +51,12 @@ struct DivergenceResult {
   std::vector<double> window_kl = {};  // mean of each window, nats
 };
 
-// Gathers positions window by window.
+// Collects positions window by window.
 class Divergence {
  public:
-  // Rows of one window, at least one, in order.
+  // Adds the rows of one window, at least one, in order.
   void add_window(std::vector<RowDivergence> rows);
-  // One position of the window that is being filled: the logits of both models [V].
+  // Adds one position to the current window: the logits of both models [V].
   void add(std::span<const float> base_logits, std::span<const float> logits, std::int64_t target);
   void end_window();  // no effect on a window without positions
 
@@ -70,7 +70,7 @@ class Divergence {
   // their error is half of the distance between the quantiles one binomial standard error of the
   // rank below and above (Woodruff 1952). Throws Error where nothing was added.
   DivergenceResult summarize(Protocol protocol) const;
-  // Of the model that was compared.
+  // The perplexity of the compared model.
   PerplexityResult perplexity(Protocol protocol) const;
 
  private:
@@ -78,8 +78,8 @@ class Divergence {
   std::vector<RowDivergence> open_;
 };
 
-// The mean of first - second over paired windows and its standard error: what tells two candidates
-// apart that were measured on the same windows. Throws Error where the numbers of windows differ.
+// The mean of first - second over paired windows and its standard error: whether two candidates
+// measured on the same windows differ. Throws Error where the numbers of windows differ.
 Estimate paired_difference(std::span<const double> first, std::span<const double> second);
 
 }  // namespace leq

@@ -50,7 +50,7 @@ std::uint64_t bytes_of_row(std::int64_t vocab) {
   return sizeof(RowHead) + static_cast<std::uint64_t>(round_up(2 * vocab, 8));
 }
 
-// The fields that must be equal, by their names.
+// A field that must be equal in file and run, with its name.
 struct TextField {
   const char* name;
   std::string DivergenceKey::*value;

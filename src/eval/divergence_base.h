@@ -23,31 +23,31 @@
 
 namespace leq {
 
-inline constexpr double kDeepestLogProb = 40;  // nats below the largest
+inline constexpr double kDeepestLogProb = 40;  // nats below the largest log probability
 
-// What a base file was made from; a run that is compared with it must have measured the same.
+// The measurement that a base file belongs to; a run compared with it must have the same.
 struct DivergenceKey {
   std::string protocol, join, dataset_hash, text_sha256;
-  std::string tokens_sha256;  // of the ids as they are fed: another tokenizer gives another hash
+  std::string tokens_sha256;  // of the ids as fed: another tokenizer gives another hash
   std::int64_t window = 0, stride = 0, tokens = 0, windows = 0, scored = 0, vocab = 0;
   std::string model, type, key_type, value_type;  // of the base model; not compared
 };
 
-// Hash of the ids, and of the token that replaces each window's first one.
+// Hash of the ids, and of the token that replaces the first one of each window.
 std::string token_hash(std::span<const Token> tokens, Token window_bos);
 
 class DivergenceBaseWriter {
  public:
-  // The file appears under its name by finish() alone.
+  // The file gets its final name only in finish().
   DivergenceBaseWriter(const std::filesystem::path& path, const DivergenceKey& key);
   ~DivergenceBaseWriter();
 
   std::size_t row_bytes() const;
-  // Packs one row into row_bytes() bytes; from any thread. Returns the nll of `target`, NaN where a
-  // logit is not finite (the row is then not to be added).
+  // Packs one row into row_bytes() bytes; callable from any thread. Returns the nll of `target`,
+  // NaN where a logit is not finite (the row must not be added then).
   double encode(std::span<const float> logits, std::int64_t target, std::span<std::byte> out) const;
   void add_rows(std::span<const std::byte> rows);  // whole rows, in the order of the text
-  // Throws Error where fewer or more rows came than the key says. Returns the size of the file.
+  // Throws Error where the number of rows differs from that in the key. Returns the file's size.
   std::uint64_t finish();
 
  private:
@@ -64,10 +64,10 @@ class DivergenceBaseReader {
   const DivergenceKey& key() const;
   // Throws Error naming what differs and both values.
   void require_same(const DivergenceKey& run) const;
-  // Row `index` in [0, key().scored); from any thread. Throws Error naming the row where its bytes
-  // do not have their checksum.
+  // Reads row `index` in [0, key().scored); callable from any thread. Throws Error naming the row
+  // where its checksum does not match.
   void decode(std::int64_t index, BaseDistribution& out) const;
-  // The rows [first, first + count) will not be read again soon.
+  // Releases the cached pages of rows [first, first + count), which are not read again soon.
   void drop(std::int64_t first, std::int64_t count) const;
 
  private:

@@ -1,4 +1,4 @@
-// A KL divergence as rows for people and programs.
+// A KL divergence as table rows and as text.
 #pragma once
 
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace leq {
 
-// What a run measures, for a base file or to be compared with one. `tokens_sha256` of token_hash.
+// The key of a run, to write a base file or to compare with one. `tokens_sha256`: see token_hash.
 DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_sha256);
 
 // kl_mean, kl_median, kl_p99, kl_p999, same_top1, delta_p_mean, delta_p_rms, ppl_base, ppl_ratio,
@@ -22,8 +22,8 @@ DivergenceKey divergence_key(const PerplexityReport& report, std::string tokens_
 // each window in one text.
 Row divergence_row(const DivergenceResult& result);
 
-// The KL of the windows of an earlier run, whose JSON divergence_row has written; nothing where it
-// measured none or against another base. Throws Error naming `source` where the text is damaged.
+// The KL of the windows of an earlier run, from JSON that divergence_row wrote; empty where it has
+// none or used another base. Throws Error naming `source` where the text is damaged.
 std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json& earlier,
                                       std::string_view source);
 
@@ -31,7 +31,7 @@ std::vector<double> earlier_window_kl(const DivergenceResult& result, const Json
 // kl_difference_stderr.
 Row kl_comparison_row(const DivergenceResult& result, std::span<const double> earlier);
 
-// What people read: one line for each number, with its standard error.
+// Report for users: one line for each number, with its standard error.
 std::string divergence_text(const DivergenceResult& result, const DivergenceKey& base);
 
 }  // namespace leq

@@ -14,9 +14,9 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kTextRoom = 64 << 10;  // what a search adds to the header of a file
+constexpr std::uint64_t kTextRoom = 64 << 10;  // bound of a search's metadata in a file's header
 
-// The finest first. Keys want more bits than values.
+// By falling precision. Keys need more bits than values.
 constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
                                                                {KvType::int8, KvType::int8},
                                                                {KvType::int8, KvType::simq4},
@@ -77,16 +77,16 @@ FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const Sea
       search};
 }
 
-// Inputs of units with few and with many bits have buffers of their own: scratch is known when the
-// weights are, and what is too much is taken from their room. Weights that are all alike need the
-// fewest.
+// Scratch depends on the weights: units with few and with many bits need separate input buffers, so
+// it is known only after a search. Where the sum is too large, the next search has less memory for
+// weights. Uniform weights need the fewest buffers.
 std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
                                                      SearchOptions& options, KvType keys,
                                                      KvType values) const {
   const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
   const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
   std::optional<Fitting> best;
-  // Returns by how much it is too large; 0 where it fits.
+  // Returns the bytes above the limit; 0 where it fits.
   const auto consider = [&](const SearchResult& search) -> std::uint64_t {
     Fitting found = with_cache(problem, search, keys, values);
     const std::uint64_t total = found.choice.plan.total(), most = result_.request.bytes;
@@ -97,7 +97,7 @@ std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& proble
   for (std::int64_t bytes = available(problem, keys, values); bytes >= least;) {
     options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
     SearchResult search = run_search(problem, options);
-    options.log.clear();  // what it has is remembered
+    options.log.clear();  // its measurements are in memory
     const std::uint64_t excess = consider(search);
     for (const SearchPoint& point : search.uniform) {
       search.chosen = point;
@@ -125,8 +125,8 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   int with_all_bits = 0;
   for (const auto& [keys, values] : kCaches) {
-    // A coarser cache that is no smaller brings nothing; nor does a smaller one than all weights
-    // want, but for comparison.
+    // Skips a cache that is no smaller than a finer one, and, after one such choice for comparison,
+    // caches smaller than all weights at 8 bits need.
     const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
     if (cache >= smallest || with_all_bits == 2) continue;
     smallest = cache;

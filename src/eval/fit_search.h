@@ -1,5 +1,5 @@
-// Which bits of the weights and which type of the KV cache together lose least where memory is
-// bounded: for each type of cache the best weights that fit beside it, measured with that cache.
+// Searches bit widths of the weights and type of the KV cache together for the least loss within a
+// memory limit: for each cache type the best weights that fit beside it, measured with that cache.
 #pragma once
 
 #include <map>
@@ -12,12 +12,12 @@ namespace leq {
 
 class FitSearch {
  public:
-  // All must outlive the object.
+  // All arguments must outlive the object.
   FitSearch(const FitRequest& request, const MixedModel& mixed, const KlReference& reference,
             Backend& backend);
 
   // Searches under a limit for each type of cache; returns the search whose weights were chosen.
-  // Measurements are made once. Throws Error where nothing fits, and where nothing that fits keeps
+  // Repeats no measurement. Throws Error where nothing fits, and where nothing that fits keeps
   // max_kl.
   SearchResult run(const SearchProblem& problem, const SearchOptions& options);
   const FitResult& result() const { return result_; }
@@ -25,9 +25,9 @@ class FitSearch {
  private:
   RunLimits limits_of(KvType keys, KvType values) const;
   MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
-  // Bytes of the units that fit beside a cache and all else.
+  // Bytes left for the units beside a cache and everything else.
   std::int64_t available(const SearchProblem& problem, KvType keys, KvType values) const;
-  // The best weights beside a cache, not measured with it yet; nullopt where none fit.
+  // The best weights beside a cache, not yet measured with that cache; nullopt where none fit.
   struct Fitting {
     FitChoice choice;
     SearchResult search;
@@ -40,16 +40,16 @@ class FitSearch {
   const MixedModel& mixed_;
   const KlReference& reference_;
   Backend& backend_;
-  std::uint64_t overhead_ = 0;  // of a file beside its tensors
+  std::uint64_t overhead_ = 0;  // file bytes beside the tensors
   FitResult result_;
 };
 
-// The smallest cache that a search may choose, for limits of a model.
+// Bytes of the smallest cache that a search may choose, for the given limits.
 std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
                                    const RunLimits& limits);
 
 Json fit_to_json(const FitResult& fit);
-// For people: a line for each choice.
+// Report for users: a line for each choice.
 std::string fit_report(const FitResult& fit);
 
 }  // namespace leq

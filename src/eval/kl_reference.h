@@ -1,4 +1,4 @@
-// A text cut into windows, and how the base model of a search sees it.
+// A text cut into windows, with the distributions of a search's base model on it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace leq {
 
 class KlReference {
  public:
-  // Runs `model`, the base, over the text. `workers` must outlive the object.
+  // Runs `model`, the base, on the text. `workers` must outlive the object.
   KlReference(const MixedSearch& request, const Model& model, Workers& workers);
 
-  // What KL depends on beside the models.
+  // Identity of the measurement apart from the models: tokens and windows.
   std::string identity() const;
 
-  // A mixed model with keys and values stored as told.
+  // The divergence of a mixed model with a KV cache of the given types.
   Divergence measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
                      KvType values) const;
 
@@ -29,7 +29,7 @@ class KlReference {
   PerplexityRun run() const { return {.tokens = tokens_, .windows = windows_}; }
 
   Workers& workers_;
-  RunLimits limits_;  // with a cache that rounds nothing
+  RunLimits limits_;  // with an unquantized KV cache
   std::vector<Token> tokens_;
   std::vector<Window> windows_;
   DivergenceKey key_;

@@ -11,7 +11,7 @@ namespace {
 
 std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
 
-// Fills the base model's distribution of a scored row of the current window; from any thread.
+// Fills the base distribution of a scored row of the current window; callable from any thread.
 using BaseRow = std::function<void(std::int64_t scored_row, Token target, BaseDistribution& out)>;
 
 std::vector<RowDivergence> compare_window(WindowLogits& logits, ThreadPool& pool,
@@ -30,7 +30,7 @@ std::vector<RowDivergence> compare_window(WindowLogits& logits, ThreadPool& pool
   return result;
 }
 
-// Adds windows and tells how far it is.
+// Collects the rows of windows and reports progress.
 class Collector {
  public:
   explicit Collector(const PerplexityRun& run) : run_(run) {}
@@ -85,7 +85,7 @@ Divergence measure_divergence(Session& session, ThreadPool& pool, const Perplexi
   base.require_same(key);
   WindowLogits logits(session, run.tokens, run.window_bos);
   Collector collector(run);
-  std::int64_t first = 0;  // row of the file with which the window begins
+  std::int64_t first = 0;  // index of the window's first row in the file
   for (const Window& window : run.windows) {
     collector.add(compare_window(
         logits, pool, window,

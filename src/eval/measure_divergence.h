@@ -1,5 +1,5 @@
-// KL divergence of a model on a text: the base model writes its distributions to a file that others
-// are compared with, or both models run side by side.
+// KL divergence of a model on a text: the base model writes its distributions to a file for later
+// comparisons, or both models run side by side.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,19 @@ struct WrittenBase {
   std::uint64_t file_bytes = 0;
 };
 
-// Measures the perplexity as measure_perplexity does and writes every distribution that it saw.
-// `key` says what the run is; its counts must be those of `run`.
+// Measures the perplexity as measure_perplexity does and writes the distribution of every scored
+// position. `key` describes the run; its counts must be those of `run`.
 WrittenBase write_divergence_base(Session& session, ThreadPool& pool, const PerplexityRun& run,
                                   const std::filesystem::path& path, const DivergenceKey& key);
 
-// The model of `session` against a base file. `key` is this run's; throws Error naming what differs
-// from the file's. run.progress gets the mean KL so far.
+// Compares the model of `session` with a base file. `key` is this run's; throws Error naming what
+// differs from the file's. run.progress is called with the mean KL so far.
 Divergence measure_divergence(Session& session, ThreadPool& pool, const PerplexityRun& run,
                               const DivergenceBaseReader& base, const DivergenceKey& key);
 
-// The model of `session` against that of `base`, window by window in one process, without loss.
-// Both sessions have contexts of at least the window and output rows. run.progress gets the mean KL
-// so far.
+// Compares the model of `session` with that of `base`, window by window in one process, without
+// quantizing the distributions. Both sessions have contexts of at least the window and output rows.
+// run.progress is called with the mean KL so far.
 Divergence measure_divergence(Session& base, Session& session, ThreadPool& pool,
                               const PerplexityRun& run);
 

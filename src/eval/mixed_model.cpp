@@ -39,8 +39,8 @@ struct UnitName {
   std::string kind;
 };
 
-// The unit of "layers.3.q", "layers.3.q.bias", ...: a linear and all that belongs to it. All
-// experts of a layer are one: their inputs lie in one block, in one format.
+// The unit of "layers.3.q", "layers.3.q.bias", ...: a linear with its biases and vectors. All
+// experts of a layer form one unit: their inputs share a block and a format.
 std::optional<UnitName> unit_name(std::string_view tensor) {
   const auto words = split(tensor, ".");
   if (words.size() < 3 || words[0] != "layers") return std::nullopt;
@@ -61,8 +61,8 @@ std::string plane_text(const StoredTensor& tensor) {
   return text + '\n';
 }
 
-// Scales in front of a linear are folded into another one, which may be of another unit: o into v,
-// down into up. What a file says of them, "" where there are none.
+// A linear's input scales are folded into a preceding linear, which may be in another unit: o into
+// v, down into up. Returns the checksum of those scales in the file, "" where there are none.
 std::string fold_of(const LeqReader& file, const std::string& tensor) {
   return file.entry(tensor).value("fold", "");
 }
@@ -72,9 +72,9 @@ std::string attention_biases_of(const LeqReader& file) {
   return provenance.value("attention_biases", "");
 }
 
-// Sums over the weights of one unit.
+// Accumulated statistics of the weights of one unit.
 struct WeightSums {
-  std::array<double, 256> codes = {};  // of a symmetric 8-bit rounding, one scale a row
+  std::array<double, 256> codes = {};  // counts of 8-bit codes, symmetric, one scale per row
   double count = 0, squares = 0, fourths = 0, outliers = 0;
 };
 
@@ -116,7 +116,7 @@ MixedModel::MixedModel(const std::array<std::filesystem::path, kChoices>& candid
   add_units();
 }
 
-// The same configuration, the same tensors outside the units, bit for bit where they are vectors.
+// Requires equal configurations and equal tensors outside the units: bit for bit for vectors.
 void MixedModel::require_alike() const {
   const LeqReader& last = reader(files_.back());
   const Json config = config_to_json(files_.back()->config());

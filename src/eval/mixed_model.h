@@ -1,5 +1,5 @@
-// A model whose units have different bits, put together without copying from files that hold all
-// units at 2, 3, 4 and 8 bits: what the bit search measures, and the file that it writes.
+// A model whose units have different bit widths, composed without copying from files that hold all
+// units at 2, 3, 4 and 8 bits: used by the bit search for measuring, and to write its result.
 #pragma once
 
 #include <array>
@@ -20,36 +20,36 @@
 namespace leq {
 
 // Units of each block: q, k and v together; o; gate and up together; down. Embedding, head, norms
-// and positions belong to none and are taken from the file of 8 bits.
+// and positions belong to no unit and are taken from the 8-bit file.
 class MixedModel {
  public:
-  // Files of 2, 3, 4 and 8 bits of one checkpoint with one set of folds (a scale that was folded
-  // into a norm or into another linear must be the same in all). Throws Error naming files that
-  // differ in configuration, tensors or the vectors outside the units.
+  // Files of 2, 3, 4 and 8 bits of one checkpoint with one set of folds (scales that were folded
+  // into a norm or into another linear must be equal in all). Throws Error naming files that differ
+  // in configuration, tensors or the vectors outside the units.
   explicit MixedModel(const std::array<std::filesystem::path, kChoices>& candidates);
 
-  // Names, kinds, layers, sizes, and as proxies the stored relative errors times the weights.
+  // Names, kinds, layers and sizes; the proxies are the stored relative errors times the weights.
   const std::vector<SearchUnit>& units() const { return units_; }
-  // Fills in entropy, kurtosis and outlier ratio from the weights of 8 bits; reads all of them.
+  // Fills in entropy, kurtosis and outlier ratio from the 8-bit weights; reads all of them.
   void measure_weights(ThreadPool& pool);
   std::uint64_t rest_bytes() const;  // tensors outside the units
   const Model& model() const { return *files_.back(); }
-  std::string checksums() const;  // of all planes of all files, as one text
+  std::string checksums() const;  // of all planes in all files, as one text
 
   // The views borrow from this object.
   Weights bind(const Assignment& assignment, Backend& backend) const;
-  std::uint64_t bytes(const Assignment& assignment) const;  // of all tensors
+  std::uint64_t bytes(const Assignment& assignment) const;  // bytes of all tensors
 
-  // Writes the mixed file with metadata of the file of 8 bits, where `provenance` replaces or adds
-  // keys of "provenance" and `more` those beside it. Every checksum is verified on the way. Returns
-  // the size of the file.
+  // Writes the mixed file with the 8-bit file's metadata, where `provenance` replaces or adds keys
+  // of "provenance" and `more` adds keys beside it. Verifies every checksum. Returns the size of
+  // the file.
   std::uint64_t write(const std::filesystem::path& path, const Assignment& assignment,
                       const Json& provenance, const Json& more) const;
 
  private:
   void add_units();
   void require_alike() const;
-  // The file that a tensor comes from, by the unit that it belongs to.
+  // The file that holds a tensor at the bits that its unit is assigned.
   const LeqReader& file_of(const Assignment& assignment, std::string_view name) const;
 
   std::vector<std::unique_ptr<Model>> files_;  // in the order of kSearchBits

@@ -1,5 +1,5 @@
 // The bit search on a real model: KL of mixed models against an unquantized one on a text, and the
-// file of the plan that won.
+// file of the chosen plan.
 #pragma once
 
 #include <array>
@@ -13,25 +13,25 @@
 
 namespace leq {
 
-// Weights and cache chosen together, so that a plan keeps a size.
+// Limits for choosing weights and cache together within a memory size.
 struct FitRequest {
-  std::uint64_t bytes = 0;  // of weights, KV cache and scratch together
-  RunLimits limits = {};    // what is planned for, resolved but for the types of the cache
-  double max_kl = 0;        // nats, where > 0
+  std::uint64_t bytes = 0;  // limit for weights, KV cache and scratch together
+  RunLimits limits = {};    // of the planned run, complete except for the cache types
+  double max_kl = 0;        // limit in nats, where > 0
 };
 
-// One type of cache, and the weights that fit beside it.
+// One type of cache, and the best weights that fit beside it.
 struct FitChoice {
   KvType key_type = kUsualKv, value_type = kUsualKv;
   Assignment assignment;
   double bits_per_weight = 0;  // of the units
   MemoryPlan plan = {};
-  double kl = 0;  // of both together, nats
+  double kl = 0;  // with these weights and this cache, nats
 };
 
 struct FitResult {
   FitRequest request;
-  std::vector<FitChoice> choices;  // by size of the cache, the largest first
+  std::vector<FitChoice> choices;  // by cache size, largest first
   std::size_t chosen = 0;
 
   KvEvidence evidence() const;
@@ -40,12 +40,12 @@ struct FitResult {
 struct MixedSearch {
   std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
   std::filesystem::path base;                              // the model in f32 (or f16, bf16)
-  std::filesystem::path base_file;  // its distributions, written here; empty: beside the base
-  std::string text;                 // to search on; not the text that is evaluated
+  std::filesystem::path base_file;  // its distributions, a temporary file; empty: beside the base
+  std::string text;                 // the search text; must differ from the evaluation text
   std::int64_t window = 512;
-  std::int64_t windows = 16;           // the first ones
+  std::int64_t windows = 16;           // of the text, from its start
   int threads = 0;                     // 0 = one for each usable core
-  SearchOptions options;               // target_bytes: of the units
+  SearchOptions options;               // target_bytes: limit for the units
   double target_bpw = 0;               // of the units, where > 0; sets options.target_bytes
   std::uint64_t target_size = 0;       // bytes of all tensors, where > 0; sets options.target_bytes
   std::optional<FitRequest> fit = {};  // in place of targets
@@ -65,7 +65,7 @@ struct MixedSearchResult {
 MixedSearchResult search_mixed_model(const MixedSearch& request,
                                      const std::filesystem::path& output);
 
-// For people: bits and losses of each unit, uniform points, the verdict.
+// Report for users: bits and losses of each unit, uniform points, the verdict.
 std::string search_report(const MixedSearchResult& result);
 
 }  // namespace leq

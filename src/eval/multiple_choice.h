@@ -1,5 +1,5 @@
 // Multiple choice by log-likelihood, as lm-evaluation-harness scores it: each choice is appended to
-// the context, and the one to which the model gives the highest log probability is its answer.
+// the context, and the choice with the highest log probability is the model's answer.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@ namespace leq {
 
 // A context and one choice as tokens.
 struct ChoiceTokens {
-  std::vector<Token> tokens;     // of both
-  std::int64_t scored_from = 0;  // the first of the choice's tokens
+  std::vector<Token> tokens;     // of context and choice
+  std::int64_t scored_from = 0;  // index of the choice's first token
 };
 
-// A space stands between the two; white space at the end of the context goes to the choice. The
-// choice's tokens are those of the whole text that follow as many as the context alone has. A
-// context without tokens becomes the tokenizer's BOS, or EOS where it has none. More than `most`
-// tokens lose their beginning. Throws Error where the choice has no token of its own.
+// Context and choice are separated by a space; white space at the end of the context is moved to
+// the choice. The choice's tokens are those of the whole text after as many as the context alone
+// has. A context without tokens becomes the tokenizer's BOS, or EOS where it has none. More than
+// `most` tokens are truncated at the start. Throws Error where the choice has no token of its own.
 ChoiceTokens choice_tokens(const Tokenizer& tokenizer, const std::string& context,
                            const std::string& choice, std::int64_t most);
 
-// The index of the largest log-likelihood, the first of equals: acc; and of the largest per
-// character (Unicode) of the choice: acc_norm.
+// acc: the index of the largest log-likelihood, the first of equal ones; acc_norm: that of the
+// largest one divided by the choice's length in (Unicode) characters.
 std::size_t most_likely(std::span<const double> log_likelihoods);
 std::size_t most_likely_by_length(std::span<const double> log_likelihoods,
                                   std::span<const std::string> choices);
 
 struct ChoiceAnswer {
-  std::vector<double> log_likelihoods;  // of the choices, nats
-  bool right = false;                   // acc
-  bool right_by_length = false;         // acc_norm
+  std::vector<double> log_likelihoods;  // per choice, nats
+  bool right = false;                   // correct by acc
+  bool right_by_length = false;         // correct by acc_norm
 };
 
 struct ChoiceResult {
@@ -54,7 +54,7 @@ struct ChoiceResult {
 
 struct ChoiceRun {
   const Tokenizer& tokenizer;
-  std::int64_t context = 0;  // the longest context and choice together, at most the session's
+  std::int64_t context = 0;  // most tokens of context and choice, at most the session's
   std::function<void(std::int64_t done, double acc)> progress = {};
 };
 

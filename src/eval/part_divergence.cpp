@@ -13,9 +13,9 @@ namespace leq {
 namespace {
 
 constexpr float kLargestCode = 127;
-// Below this share of common direction the columns of two weights are not multiples of each other.
+// Mean squared cosine between columns of two weights; below it they are not of one checkpoint.
 constexpr double kLeastAgreement = 0.5;
-constexpr float kNoFold = 0.02F;  // factors that are all nearer to 1 are rounding of the codes
+constexpr float kNoFold = 0.02F;  // factors all this near to 1 are rounding errors of the codes
 
 const StoredTensor& tensor_of(const Model& model, const std::string& name) {
   const StoredTensor* tensor = model.file().find(name);
@@ -33,16 +33,16 @@ std::vector<float> unpacked(const WeightView& view) {
   return values;
 }
 
-// A weight in both files, [N][K].
+// One weight as stored in both files, [N][K].
 struct WeightPair {
   std::string name;
   std::int64_t rows = 0;
   std::vector<float> exact, quantized;
-  std::vector<float> row_factors;  // [N]: what its rows were divided by; 1 where nothing was
+  std::vector<float> row_factors;  // [N]: divisors of its rows; 1 where there is no fold
 };
 
-// The weights of a site, and what `other` multiplies the site's inputs with, [K]: the inverse of
-// what its columns were multiplied by.
+// The weights of a site, and the factors [K] by which `other` multiplies the site's inputs: the
+// inverse of the factors of its columns.
 struct SitePair {
   std::vector<WeightPair> weights;
   std::vector<float> factors;
@@ -61,7 +61,7 @@ WeightPair weight_pair(const Model& base, const Model& other, const std::string&
   return weight;
 }
 
-// Least squares of w = factor * w'; 1 where there is nothing to divide by.
+// Least squares of w' = w / factor; 1 where no positive factor fits.
 struct FactorSum {
   double exact = 0, common = 0, other = 0;
 
@@ -74,7 +74,7 @@ struct FactorSum {
   double agreement() const { return exact * other > 0 ? common * common / (exact * other) : 1.0; }
 };
 
-// The row of a site's producer that makes its input k: the query heads of one kv head share v's.
+// The producer's row that computes input k: the query heads of one kv head share the rows of v.
 std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std::size_t k) {
   if (site.axis != Axis::query_heads) return k;
   const auto d = static_cast<std::size_t>(config.head_dim);
@@ -82,7 +82,7 @@ std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std:
   return k / d / shared * d + k % d;
 }
 
-// A gain, or a vector that the engine multiplies inputs with; ones where there is none.
+// A gain, or a vector that the engine multiplies inputs with; ones where the file has none.
 std::vector<float> vector_of(const Model& model, const std::string& name, std::int64_t count) {
   const StoredTensor* tensor = model.file().find(name);
   if (tensor == nullptr) return std::vector<float>(static_cast<std::size_t>(count), 1.0F);
@@ -91,8 +91,8 @@ std::vector<float> vector_of(const Model& model, const std::string& name, std::i
   return {first, first + count};
 }
 
-// What the rows of a site's producer were divided by is not stored: the factors between the
-// columns of the site's weights in both files, a kv head's together.
+// The divisors of a producer's rows are not stored: they are fitted as the ratios between the
+// columns of the site's weights in both files, one for the columns that share a row of v.
 std::vector<float> fitted_factors(const Model& base, const Model& other, std::int64_t layer,
                                   const LinearSite& site) {
   std::vector<FactorSum> sums(static_cast<std::size_t>(site.inputs));
@@ -114,7 +114,7 @@ std::vector<float> fitted_factors(const Model& base, const Model& other, std::in
   return factors;
 }
 
-// What `other` multiplies the inputs of a site with, [K].
+// The factors [K] by which `other` multiplies the inputs of a site.
 std::vector<float> input_factors(const Model& base, const Model& other, std::int64_t layer,
                                  const LinearSite& site) {
   if (!site.producer.empty()) return fitted_factors(base, other, layer, site);
@@ -164,7 +164,7 @@ SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
   return pair;
 }
 
-// Tensors of f32 in the place of those of the base.
+// f32 tensors that replace those of the base.
 class ReplacedTensors {
  public:
   void add(const SitePair& pair) {
@@ -199,7 +199,7 @@ bool is_table(std::string_view name) {
   return std::ranges::find(kTables, name) != std::end(kTables);
 }
 
-// Rounds the inputs of some linears of a session before they are multiplied.
+// Rounds the inputs of selected linears of a session before they are multiplied.
 class InputRounder : public Observer {
  public:
   void add(const LayerLinear* linear, const LayerLinear& as, std::vector<float> factors) {

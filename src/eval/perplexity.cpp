@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Negative log-likelihoods of the tokens that a window scores, in order.
+// Negative log-likelihoods of the scored tokens of a window, in order.
 std::vector<double> score(WindowLogits& logits, ThreadPool& pool, const Window& window) {
   std::vector<double> nlls(static_cast<std::size_t>(window.scored()));
   logits.feed(window, [&](const ScoredRows& rows) {
@@ -70,7 +70,7 @@ PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const Pe
   ensure(!run.windows.empty(), "perplexity: no window to measure");
   WindowLogits logits(session, run.tokens, run.window_bos);
   std::vector<std::vector<double>> nlls;
-  double sum = 0, weight = 0;  // of means for hf, of tokens else
+  double sum = 0, weight = 0;  // sum and weight of means for hf, of tokens otherwise
   for (const Window& window : run.windows) {
     nlls.push_back(score(logits, pool, window));
     const double share =

@@ -1,5 +1,5 @@
-// Perplexity of a model on a text: exp of the mean negative log-likelihood of its tokens, under a
-// protocol that says what "mean" and "its tokens" are.
+// Perplexity of a model on a text: exp of the mean negative log-likelihood of its tokens. A
+// protocol defines the windows, the scored tokens and the mean.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ std::vector<Token> encode_text(const Tokenizer& tokenizer, std::string_view text
 // -log softmax(logits)[target] in double. NaN where a logit is not finite.
 double negative_log_likelihood(std::span<const float> logits, std::int64_t target);
 
-// The numbers of tokens scored window after window.
+// Combines the negative log-likelihoods, window after window, of the scored tokens.
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
 
-// What one run needs beside a session with a context of at least the window.
+// Inputs of a run apart from a session with a context of at least the window.
 struct PerplexityRun {
   std::span<const Token> tokens;
   std::span<const Window> windows;
   Protocol protocol = Protocol::hf;
   Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
-  // Called after each window with how many are done and the perplexity so far; may be empty.
+  // Called after each window with the number of windows done and the perplexity so far; optional.
   std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
 };
 
-// Each window is a forward pass of its own from an empty cache. `pool` shares out the softmax.
+// Each window is a separate forward pass with an empty cache. `pool` parallelizes the softmax.
 // Throws Error naming the window and token where a logit is not finite.
 PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run);
 

@@ -1,5 +1,5 @@
-// A perplexity with everything that it depends on, as rows for people and programs, and the
-// comparison of two of them, which is refused where they did not measure the same thing.
+// A perplexity with all settings that it depends on, as table rows and as text, and the comparison
+// of two of them, which fails unless both measured the same thing.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct PerplexityReport {
 // text_sha256, window, stride, join, model, type, ...
 Row report_row(const PerplexityReport& report);
 
-// What people read: protocol, data set, counts, perplexity.
+// Report for users: protocol, data set, counts, perplexity.
 std::string report_text(const PerplexityReport& report);
 
 // "join check: ..." for GPT-2's vocabulary on the joined rows of wiki.test.raw, else "".

@@ -1,5 +1,5 @@
-// What a perplexity protocol does to a text: which windows of tokens are fed, and which tokens in
-// them count.
+// Perplexity protocols: how a text is cut into windows of tokens, and which tokens of them are
+// scored.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace leq {
 
 enum class Protocol : std::uint8_t {
-  hf,            // windows side by side; exp of the mean of the windows' means (GPTQ, AWQ, ...)
-  hf_stride,     // overlapping windows, each token scored once with as much before it as there is
+  hf,            // disjoint windows; exp of the mean of the windows' means (GPTQ, AWQ, ...)
+  hf_stride,     // overlapping windows, each token scored once with the longest context there is
   llamacpp_512,  // chunks of 512 that begin with BOS, the second half scored
 };
 std::string_view protocol_name(Protocol protocol);  // "hf", "hf-stride", "llamacpp-512"
 
-// As a user asks; what is absent takes the protocol's default.
+// Settings as given by a user; absent ones take the protocol's default.
 struct ProtocolRequest {
   std::string protocol = "hf";
   std::optional<std::string> join = {};     // default hf; none for llamacpp-512
@@ -28,7 +28,7 @@ struct ProtocolRequest {
   std::int64_t chunks = 0;                  // first windows only; 0 = all
 };
 
-// All of it fixed.
+// Settings with all defaults resolved.
 struct ProtocolSettings {
   Protocol protocol = Protocol::hf;
   Join join = Join::hf;
@@ -37,12 +37,12 @@ struct ProtocolSettings {
   std::int64_t chunks = 0;
 };
 
-// `context` is the longest that the model can have. Throws Error naming flag, value and range, or
+// `context` is the longest that the model supports. Throws Error naming flag, value and range, or
 // two flags that contradict each other.
 ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t context);
 
-// Tokens [first, first + count) are fed as a text of their own, of which those from `scored_from`
-// on (an index into the text, > first) are predicted and counted.
+// Tokens [first, first + count) are fed as a separate text; those from `scored_from` on (an index
+// into the text, > first) are predicted and scored.
 struct Window {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -50,8 +50,8 @@ struct Window {
   std::int64_t scored() const { return first + count - scored_from; }
 };
 
-// The windows of a text of `tokens` tokens. Throws Error naming `text` where it is shorter than
-// one.
+// The windows of a text of `tokens` tokens. Throws Error naming `text` where it is shorter than one
+// window.
 std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
                                  std::string_view text = "the text");
 

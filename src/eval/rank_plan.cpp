@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kKvBytes = 2;  // f16
 constexpr double kFloatBytes = 4;
-constexpr double kReducedBytes = 2;  // f16, as engines that sum across ranks send
+constexpr double kReducedBytes = 2;  // f16, as in engines that all-reduce
 
 double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
                        const RankShare& share) {
@@ -44,7 +44,7 @@ double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64
   return 2 * kKvBytes * positions * static_cast<double>(share.kv_heads.count() * config.head_dim);
 }
 
-// How a rank receives from the others: those of its node over links, the rest over the network.
+// The peers of a rank: those of its node are reached over links, the rest over the network.
 struct Ways {
   double near = 0;  // other ranks of its node
   double far = 0;
@@ -55,7 +55,7 @@ struct Ways {
         far(std::max(0, ranks - machine.ranks_per_node)),
         microseconds(far > 0 ? machine.network_microseconds : machine.link_microseconds) {}
 
-  // For `bytes` from each other rank.
+  // Seconds to receive `bytes` from each other rank.
   double seconds(double bytes, const RankMachine& machine) const {
     return std::max(near * bytes / machine.link_gbps, far * bytes / machine.network_gbps) / 1e9;
   }
@@ -95,14 +95,14 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.work_seconds = std::max(read, multiply) / 1e9;
   if (ranks == 1) return plan;
 
-  // Gathers: the attention output, the stream after o, the gated product, the stream after down.
+  // Sum of the gathers: attention output, stream after o, gated product, stream after down.
   const auto width = static_cast<double>(config.width);
-  double gathered = 0;  // of one row, in all layers
+  double gathered = 0;  // bytes of one row, in all layers
   std::int64_t inner_sites = 0;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
-    std::string block;  // of which experts gather their rows together
+    std::string block;  // the block whose experts gather their rows together
     for (const LinearSite& site : linear_sites(config, layer)) {
-      if (site.norm) continue;  // each rank norms whole rows
+      if (site.norm) continue;  // each rank computes norms of whole rows
       const double column = site.sublayer == Sublayer::mixer ? columns.o : columns.down;
       gathered += column * static_cast<double>(site.inputs) * site.share();
       if (site.block_name() == block) continue;
@@ -111,7 +111,7 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
       ++inner_sites;
     }
   }
-  const double logits = kFloatBytes * static_cast<double>(config.vocab);  // to the leader
+  const double logits = kFloatBytes * static_cast<double>(config.vocab);  // gathered by the leader
   const double each = rows * (gathered + logits) / ranks;
   const Ways ways(ranks, machine);
   plan.received_bytes = static_cast<std::uint64_t>(each * (ranks - 1));
@@ -119,8 +119,8 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.exchange_seconds =
       ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
-  // One all-reduce for each linear that adds to the stream: every rank sends its whole rows to all
-  // others at once, or parts of them are summed by their owners and gathered, in two exchanges.
+  // For comparison, one all-reduce for each linear that adds to the stream: every rank sends its
+  // whole rows to all others in one exchange, or a reduce-scatter and an all-gather, two exchanges.
   const double row = kReducedBytes * width * rows;
   const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
   const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);

@@ -11,9 +11,9 @@
 namespace leq {
 namespace {
 
-constexpr int kMostTerms = 400;  // of the continued fraction
+constexpr int kMostTerms = 400;  // in the continued fraction
 constexpr double kTinyDenominator = 1e-300;
-constexpr int kHalvings = 200;  // bits of a double are used up long before
+constexpr int kHalvings = 200;  // more than the bits of a double can use
 
 double away_from_zero(double value) {
   return std::abs(value) < kTinyDenominator ? kTinyDenominator : value;
@@ -79,7 +79,7 @@ double student_t_critical(double p, double freedom) {
 
 double normal_quantile(double p) {
   ensure(p > 0 && p < 1, "normal quantile: probability ", p);
-  constexpr double kFarthest = 40;  // standard deviations: erfc underflows before
+  constexpr double kFarthest = 40;  // standard deviations: erfc underflows earlier
   return bisect(-kFarthest, kFarthest, p,
                 [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); });
 }

@@ -1,5 +1,5 @@
-// Statistics of small samples: tests of paired differences, intervals of shares and of means, and
-// the distributions behind them.
+// Statistics of small samples: tests of paired differences, confidence intervals of proportions and
+// means, and the underlying distributions.
 #pragma once
 
 #include <cstdint>
@@ -23,10 +23,10 @@ double student_t_critical(double p, double freedom);
 // The inverse of the normal distribution function, 0 < p < 1; by bisection of erfc.
 double normal_quantile(double p);
 
-// Wilson's interval of a share (Wilson 1927): never outside [0, 1], never empty. `trials` > 0.
+// Wilson's interval of a proportion (Wilson 1927): within [0, 1], never empty. `trials` > 0.
 Interval wilson_interval(std::int64_t successes, std::int64_t trials, double confidence = 0.95);
 
-// Student's test of the differences first - second of pairs.
+// Student's t test of the differences first - second of pairs.
 struct PairedTest {
   std::int64_t pairs = 0;
   double mean = 0;      // of the differences
@@ -39,10 +39,10 @@ struct PairedTest {
 // Throws Error where there are fewer than two pairs, or unequal numbers.
 PairedTest paired_t_test(std::span<const double> first, std::span<const double> second);
 
-// Bonferroni's correction of a p value among so many comparisons: min(1, p comparisons).
+// Bonferroni's correction of a p value for `comparisons` tests: min(1, p comparisons).
 double bonferroni(double p, std::int64_t comparisons);
 
-// Percentile interval of the mean of `values` by `resamples` draws with replacement, from a
+// Percentile interval of the mean of `values` from `resamples` bootstrap samples with a
 // counter-based generator: the same on every machine. `values` must not be empty.
 Interval bootstrap_mean(std::span<const double> values, std::uint64_t seed,
                         std::int64_t resamples = 2000, double confidence = 0.95);

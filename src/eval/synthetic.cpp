@@ -33,7 +33,7 @@ enum class Family : std::uint8_t {
   ministral3
 };
 
-// Public configurations. Counts are parameters as the publishers state them; a test compares.
+// Published configurations. Parameter counts are those of the publishers; a test checks them.
 struct PublishedShape {
   std::string_view name;
   Family family;
@@ -41,9 +41,9 @@ struct PublishedShape {
   double rope_theta;
   float norm_eps;
   bool tied;
-  std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is that of an expert then
-  DeltaNetConfig delta = {};       // of layers that do not attend: three of four, where it is given
-  std::int64_t shared_hidden = 0;  // of an expert of every token
+  std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is then that of an expert
+  DeltaNetConfig delta = {};             // of layers without attention: three of four, where given
+  std::int64_t shared_hidden = 0;        // of the shared expert
 };
 constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
@@ -117,7 +117,7 @@ constexpr std::array<std::string_view, 10> kFamilyNames = {
     "gpt2",    "llama",     "mistral", "qwen2",       "qwen3",
     "mixtral", "qwen3_moe", "qwen3.5", "qwen3.5_moe", "ministral3"};
 
-// Of Ministral 3 in all sizes.
+// RoPE scaling of Ministral 3, the same in all sizes.
 RopeScaling ministral_rope() {
   RopeScaling scaling = {.kind = RopeScalingKind::yarn, .factor = 16};
   scaling.original_context = 16384;
@@ -125,7 +125,7 @@ RopeScaling ministral_rope() {
   return scaling;
 }
 
-// Three of four layers by Gated DeltaNet, experts in all, as the shape has them.
+// Three layers of four use Gated DeltaNet and all layers use experts, where the shape has them.
 void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (shape.experts > 0) {
@@ -141,7 +141,7 @@ void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers)
   }
 }
 
-// A tensor with its planes at offsets from 0; the views get their addresses later.
+// A tensor with planes at offsets from 0; the addresses of the views are set later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
   StoredTensor stored;
   stored.name = tensor.name;
@@ -176,7 +176,7 @@ void place(StoredTensor& tensor, std::byte* memory) {
   }
 }
 
-// A tensor's planes as the writer takes them.
+// A tensor's planes in the type that the writer takes.
 PackedWeight packed(const StoredTensor& tensor, const std::byte* memory) {
   PackedWeight weight;
   weight.scheme = tensor.view.scheme;

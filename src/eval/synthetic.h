@@ -1,5 +1,5 @@
-// Models of published shapes with random weights made in memory, so that a shape can be measured
-// without a file: "synthetic:llama-7b:int8", "synthetic:qwen3-14b:int4-g128:layers=8".
+// Models of published shapes with random weights generated in memory, for measuring a shape without
+// a file: "synthetic:llama-7b:int8", "synthetic:qwen3-14b:int4-g128:layers=8".
 #pragma once
 
 #include <cstdint>
@@ -21,28 +21,28 @@ namespace leq {
 struct SyntheticSpec {
   std::string shape;  // "llama-7b"
   QuantScheme type;
-  std::int64_t layers = 0;  // 0 = all that the shape has
+  std::int64_t layers = 0;  // 0 = all layers of the shape
 };
 
-// Whether a model's name asks for synthetic weights; and its parts. Throws Error that lists what
-// there is.
+// Whether a model's name denotes synthetic weights; and its parts. Throws Error that lists the
+// valid ones.
 bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 
-// "gpt2-124m", "llama-110m", ...
+// Names: "gpt2-124m", "llama-110m", ...
 std::vector<std::string> synthetic_shapes();
-// The published configuration of a shape; a smaller `layers` cuts it. Throws Error where the shape
-// is unknown or has fewer layers.
+// The published configuration of a shape; a smaller `layers` truncates it. Throws Error where the
+// shape is unknown or has fewer layers.
 ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);
 
-// The tensors of such a model as they would lie in memory, from 0 on; their views point nowhere.
+// The tensors of such a model with plane offsets from 0; their views have no addresses.
 std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const QuantScheme& type);
 
 // Random codes of full range, scales such that every linear keeps the variance of its input, norm
 // gains near one: activations stay finite and differ from row to row. Code sums and pads are exact.
 class SyntheticModel {
  public:
-  // `context` may exceed the shape's own: speed at a depth does not depend on what a model learned.
+  // `context` may exceed the shape's own: speed at a depth does not depend on trained weights.
   // Throws Error where memory is short.
   SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool);
 
@@ -51,10 +51,10 @@ class SyntheticModel {
   const ModelConfig& config() const { return config_; }
   std::uint64_t weight_bytes() const { return memory_.size(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  const StoredTensor* find(std::string_view name) const;  // nullptr where there is none
-  // The model as a .leq file, for measuring how files load; with a tokenizer, whose ids may be
-  // fewer than the model's, it can be served too. Returns the file's size. Throws Error as
-  // LeqWriter does, and where the model has not all of the tokenizer's ids.
+  const StoredTensor* find(std::string_view name) const;  // nullptr if absent
+  // Writes the model as a .leq file, for measuring load times; with a tokenizer, which may have
+  // fewer ids than the model, it can also be served. Returns the file's size. Throws Error as
+  // LeqWriter does, and where the tokenizer has more ids than the model.
   std::uint64_t write(const std::filesystem::path& path,
                       const std::optional<TokenizerSpec>& tokenizer = std::nullopt) const;
 
@@ -64,7 +64,7 @@ class SyntheticModel {
   ModelConfig config_;
   HugeBuffer memory_;
   std::vector<StoredTensor> tensors_;
-  std::map<std::string, std::size_t, std::less<>> places_;  // in tensors_, by name
+  std::map<std::string, std::size_t, std::less<>> places_;  // name to index in tensors_
 };
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Random numbers for the planes of synthetic weights, at the speed of memory.
+// Fills the planes of synthetic weights with random numbers, at the speed of memory.
 #pragma once
 
 #include <vector>

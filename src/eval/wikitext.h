@@ -1,5 +1,5 @@
-// A data set as a perplexity run sees it: the file, how its rows are joined, and the hashes that
-// say which text was measured.
+// The data set of a perplexity run: the file, how its rows are joined, and the hashes that identify
+// the measured text.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace leq {
 // SHA-256 of wiki.test.raw, the test split of wikitext-2-raw-v1 as one file.
 inline constexpr std::string_view kWikitext2TestSha256 =
     "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08";
-// Tokens of its joined rows with GPT-2's vocabulary: the check that a text was built right.
+// Tokens of its joined rows with GPT-2's vocabulary: a check that a text was joined correctly.
 inline constexpr std::int64_t kWikitext2TestGpt2Tokens = 287'644;
 inline constexpr std::int64_t kGpt2Vocabulary = 50'257;
 
 enum class Join : std::uint8_t {
-  none,  // the file as it is
-  hf,    // rows joined as Hugging Face's data set and "\n\n".join(rows) do
+  none,  // the file unchanged
+  hf,    // rows joined as "\n\n".join(rows) on Hugging Face's data set
 };
 std::string_view join_name(Join join);  // "none", "hf"
 
-// A row is a line with its "\n"; a row of white space alone becomes empty; rows are joined with
-// "\n\n". White space is that of Unicode, as Python's str.strip has it.
+// A row is a line with its "\n"; a row of white space only becomes empty; rows are joined with
+// "\n\n". White space is Unicode's, as in Python's str.strip.
 std::string join_rows(std::string_view raw);
 
 struct EvaluationText {

@@ -1,4 +1,4 @@
-// Feeds the windows of a text to a model and hands over the logits that score their tokens.
+// Feeds the windows of a text to a model and passes on the logits of their scored tokens.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace leq {
 
-// Rows with logits in one forward pass.
+// Rows with logits per forward pass.
 inline constexpr std::int64_t kOutputRows = 512;
 
-// Some of the rows that score a window.
+// Consecutive scored rows of a window.
 struct ScoredRows {
-  std::int64_t first = 0;  // of these rows, counted among all that the window scores
+  std::int64_t first = 0;  // index of the first row among the scored rows of the window
   std::int64_t rows = 0;
   std::int64_t vocab = 0;
   const float* logits = nullptr;   // [rows][V]
@@ -27,14 +27,14 @@ struct ScoredRows {
   }
 };
 
-// Keeps the buffers from window to window. Every window begins with an empty cache.
+// Reuses its buffers for all windows. Every window starts with an empty cache.
 class WindowLogits {
  public:
-  // `window_bos` replaces each window's first token; kNoToken: none does.
+  // `window_bos` replaces each window's first token; kNoToken: no replacement.
   WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos);
 
-  // Calls `sink` with the window's scored rows, in order, in one part or more. Throws Error where a
-  // token is none of the model's.
+  // Calls `sink` with the window's scored rows, in order, in one or more parts. Throws Error where
+  // a token is not in the model's vocabulary.
   void feed(const Window& window, const std::function<void(const ScoredRows&)>& sink);
 
  private:
@@ -50,7 +50,7 @@ class WindowLogits {
   std::vector<float> logits_;  // [rows of a chunk][V]
 };
 
-// Throws Error naming the token and its window: `value`, made of its logits, is not finite.
+// Throws Error naming the token and window where `value`, computed from its logits, is not finite.
 void require_finite_logits(double value, const Window& window, std::int64_t scored_row);
 
 }  // namespace leq

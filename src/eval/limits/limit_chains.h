@@ -1,5 +1,5 @@
-// The loop that limits of products are: independent chains of one operation in registers. For files
-// of limits: each has its own copy, in an unnamed namespace.
+// The loop of all compute limits: independent dependency chains of one operation in registers. Only
+// for files that define limits: each gets its own copy, in an unnamed namespace.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RegisterOf {
 template <class Number, std::size_t kBytes>
 using Register = typename RegisterOf<Number, kBytes>::Type;
 
-// `rounds` times step(sum) of each chain. Returns lane 0, all chains added.
+// Runs `rounds` times step(sum) on each chain. Returns lane 0 of the sum of all chains.
 template <class Number, std::size_t kBytes, int kChains, class Step>
 Number chains(std::int64_t rounds, Step step) noexcept {
   using Sums = Register<Number, kBytes>;
@@ -32,8 +32,8 @@ Number chains(std::int64_t rounds, Step step) noexcept {
   return sums[0][0];
 }
 
-// x = x / 2 + 1 in each of the chains, by multiply_add(x, 0.5, 1) on whole registers. Chains begin
-// apart: equal ones would be computed once.
+// Runs x = x / 2 + 1 in each chain, as multiply_add(x, 0.5, 1) on whole registers. Chains start at
+// different values: the compiler would compute equal ones once.
 template <class Sums, int kChains, class MultiplyAdd>
 auto multiply_adds(std::int64_t rounds, MultiplyAdd multiply_add) noexcept {
   using Number = std::decay_t<decltype(Sums{}[0])>;

@@ -13,10 +13,10 @@
 namespace leq::cpu {
 namespace {
 
-constexpr double kSeconds = 0.25;                                // of one measurement
-constexpr int kPasses = 4;                                       // at least
+constexpr double kSeconds = 0.25;                                // per measurement
+constexpr int kPasses = 4;                                       // minimum
 constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large cache
-constexpr std::uint64_t kReadStep = 512;                         // a read kernel takes whole steps
+constexpr std::uint64_t kReadStep = 512;  // a read kernel reads multiples of it
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
 
 double seconds_of(const std::function<void()>& work) {
@@ -25,9 +25,9 @@ double seconds_of(const std::function<void()>& work) {
   return watch.seconds();
 }
 
-// The shortest of the passes that fit in kSeconds.
+// The shortest of the passes that fit into kSeconds.
 double best_seconds(const std::function<void()>& pass) {
-  double best = seconds_of(pass);  // also wakes the threads
+  double best = seconds_of(pass);  // also wakes up the threads
   double total = 0;
   for (int i = 0; i < kPasses || total < kSeconds; ++i) {
     const double took = seconds_of(pass);
@@ -37,10 +37,10 @@ double best_seconds(const std::function<void()>& pass) {
   return best;
 }
 
-// Operations a second of a kernel that does `operations` in one round, over all threads.
+// Operations per second of a kernel with `operations` per round, over all threads, in 1e9.
 double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
                  double operations) {
-  // A pass is so short that it fits between two moments in which another process takes a core.
+  // A pass is short enough to complete between two preemptions by other processes.
   constexpr int kTasksEach = 2;
   constexpr double kTaskSeconds = 2e-4;
   std::int64_t rounds = 64;
@@ -51,7 +51,7 @@ double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)
   return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
 }
 
-// Which of LimitKernels::codes multiplies codes of `bits`; nullopt where int8's sequence does.
+// Index in LimitKernels::codes for codes of `bits`; nullopt where int8's sequence multiplies them.
 std::optional<std::size_t> narrow_codes(const LimitKernels& kernels, int bits) {
   if (bits > 4 || kernels.codes[0] == nullptr) return std::nullopt;
   return static_cast<std::size_t>(std::max(bits, 2) - 2);
@@ -86,7 +86,7 @@ double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
     });
   }
   std::atomic<std::uint64_t> sink = 0;
-  std::size_t turn = 0;  // the loops in turn
+  std::size_t turn = 0;  // alternates the loops
   const double seconds = best_seconds([&] {
     const auto& loops = limit_kernels(isa_).read;
     const auto read = loops[turn++ % loops.size()];

@@ -1,4 +1,4 @@
-// What this machine can do at most, measured now: the reference of leq-bench.
+// Peak rates of this machine, measured at run time: the reference of leq-bench.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace leq::cpu {
 
-// Each measurement takes a few tenths of a second and returns the best of several passes: what
-// other processes take away is not a property of the machine.
+// Each measurement takes a few tenths of a second and returns the best of several passes: time lost
+// to other processes is not a property of the machine.
 class LimitMeter {
  public:
   LimitMeter(int threads, Isa isa);
 
-  // Reading a block of `working_set_bytes` (at most 2 GB of it) over and over, all threads: GB/s of
-  // the level of memory that holds it. Throws Error where memory is short.
+  // Reads a block of `working_set_bytes` (at most 2 GB of it) repeatedly with all threads: GB/s of
+  // the memory level that holds it. Throws Error where memory is short.
   double read_gbps(std::uint64_t working_set_bytes);
-  // Multiplies and adds of products into int32, of f32 and of f64, from registers: operations /
-  // 1e9. Integer products are those of codes of `bits` (8, or at most 4) with int8.
+  // Multiply-adds of products into int32, of f32 and of f64, from registers: operations / 1e9 per
+  // second. Integer products are those of codes of `bits` (8, or at most 4) with int8.
   double int_gops(int bits);
   double f32_gflops();
   double f64_gflops();

@@ -1,4 +1,4 @@
-// The loops of fmla that the limits of all levels share.
+// The fmla loops that all levels share.
 #pragma once
 
 #include <arm_neon.h>
@@ -10,7 +10,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kChains = 16;  // four instructions a cycle, four cycles each
+constexpr int kChains = 16;  // four instructions per cycle, latency four cycles
 
 float f32_products(std::int64_t rounds) noexcept {
   return multiply_adds<float32x4_t, kChains>(

@@ -7,7 +7,7 @@ namespace {
 constexpr std::size_t kReadVector = 16;
 #include "eval/limits/limit_read.inc"
 
-// Assembly, because equal products would be computed once.
+// Assembly, because the compiler would compute equal products once.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Bytes = Register<std::int8_t, 16>;
   const Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};

@@ -1,4 +1,4 @@
-// The one limit of processors without kernels of their own.
+// The only level of processors without kernels of their own.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

@@ -1,5 +1,5 @@
-// Limits of f32 and f64 as vfmadd, 512 bits wide. For files of limits: each has its own copy, in an
-// unnamed namespace.
+// Limits of f32 and f64 as vfmadd, 512 bits wide. Only for files that define limits: each gets its
+// own copy, in an unnamed namespace.
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kFloatChains = 24;  // two instructions a cycle, four or five cycles each
+constexpr int kFloatChains = 24;  // two instructions per cycle, latency four or five cycles
 
 float f32_products(std::int64_t rounds) noexcept {
   return multiply_adds<__m512, kFloatChains>(

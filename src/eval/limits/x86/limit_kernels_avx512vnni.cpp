@@ -9,10 +9,10 @@ namespace {
 constexpr std::size_t kReadVector = 64;
 #include "eval/limits/limit_read.inc"
 
-constexpr int kChains = 24;  // two instructions a cycle, four or five cycles each
+constexpr int kChains = 24;  // two instructions per cycle, latency four or five cycles
 
-// One block of assembly, because g++ 12 keeps 24 sums in memory where a loop goes over them: that
-// measured 38 % of what this loop reaches, less than the matmul itself.
+// One block of assembly, because g++ 12 keeps 24 sums in memory in a loop over them: that reached
+// 38 % of the rate of this loop, less than the matmul itself.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   std::int32_t sum = 0;
   asm volatile(

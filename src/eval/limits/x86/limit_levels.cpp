@@ -1,4 +1,4 @@
-// The limits of x86-64. x86-64-v3 has AVX2, whatever code runs on it.
+// The limits of x86-64. Level x86-64-v3 uses AVX2's: its code is portable, its processor is not.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

@@ -1,5 +1,5 @@
-// Which tile kernels a level of x86-64 runs: levels ascend. x86-64-v3 has AVX2, whatever code runs
-// on it.
+// Selects the tile kernels of a level of x86-64; levels ascend. Level x86-64-v3 takes the AVX2
+// kernels, which every such processor supports.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {
