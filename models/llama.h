@@ -1,4 +1,4 @@
-// What LLaMA and its descendants share: config keys and tensor names.
+// Config keys and tensor names shared by LLaMA and its descendants.
 #pragma once
 
 #include <vector>
