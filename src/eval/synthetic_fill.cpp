@@ -24,7 +24,8 @@ constexpr std::uint32_t kBlocks = 128;    // 1 MB of int8: fits in the L2 cache
 constexpr std::size_t kPoolFloats = 1 << 17;
 
 struct RandomBlock {
-  std::vector<std::uint8_t> bytes;  // in panel layout; codes of 3 bits as one plane after the other
+  std::vector<std::uint8_t>
+      bytes;  // in panel layout; codes of 3 bits as two planes, one after the other
   std::array<std::array<std::int32_t, 64>, kBlockColumns / kSumColumns> sums{};  // [part][row]
 };
 
