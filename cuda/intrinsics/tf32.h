@@ -1,4 +1,4 @@
-// Products of f32 matrices on tensor cores, near f32: each number is cut into two of 11 bits.
+// Products of f32 matrices on tensor cores, near f32: each number is split into two of 11 bits.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -30,7 +30,7 @@ __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint3
 
 namespace leq::LEQ_GPU {
 
-// x = high + low, off by 2^-22 of x at most.
+// x = high + low, with an error of at most 2^-22 of x.
 struct SplitFloat {
   std::uint32_t high, low;
 
@@ -42,15 +42,15 @@ struct SplitFloat {
   }
 };
 
-// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles] of a warp, d as mma_m16n8k8_tf32 has it.
-// a(row, k), b(k, column): the numbers at k and k + 1, k even. Off by 2^-20 of sum |a b| or so:
-// the products of two low parts are left out.
+// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles] of a warp, d laid out as in
+// mma_m16n8k8_tf32. a(row, k), b(k, column): the numbers at k and k + 1, k even. Error about 2^-20
+// of sum |a b|: the products of two low parts are omitted.
 template <int tiles, class A, class B>
 __device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, A a, B b) {
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll 2
   for (int step = 0; step < steps; ++step) {
-    // Which k a lane has is free, if a and b agree: neighbours lie side by side in memory.
+    // The assignment of k to lanes is free if a and b agree: a lane's two are adjacent in memory.
     const int k = 8 * step + 2 * t;
     const float2 above = a(g, k), below = a(g + 8, k);
     const SplitFloat x[4] = {SplitFloat(above.x), SplitFloat(below.x), SplitFloat(above.y),
