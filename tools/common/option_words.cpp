@@ -59,7 +59,7 @@ std::optional<std::string> nearest_word(const std::string& word,
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  // Of two names at the same distance the longer one is preferred: typists rather omit letters.
+  // At equal distance the longer name is preferred: typists omit letters more often.
   std::pair<std::size_t, std::ptrdiff_t> least;
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);

@@ -96,10 +96,10 @@ std::vector<std::string> bare_variables(const std::vector<std::string>& names) {
 
 // Variables of one tool's options that look like misspelt ones of another; a test finds them.
 constexpr std::string_view kOfOtherTools[] = {
-    "LEQ_ARG_TARGET",         "LEQ_ARG_METHOD",     "LEQ_ARG_METHODS",  "LEQ_ARG_JSON",
-    "LEQ_ARG_LOAD",           "LEQ_ARG_N_PARALLEL", "LEQ_ARG_PARALLEL", "LEQ_ARG_PRETOKENIZER",
-    "LEQ_ARG_PROMPT",         "LEQ_ARG_N_PROMPT",   "LEQ_ARG_RECEIPT",  "LEQ_ARG_RECIPE",
-    "LEQ_ARG_WRITE_TOKENIZER"};
+    "LEQ_ARG_AGAIN",      "LEQ_ARG_AGAINST",  "LEQ_ARG_TIME",         "LEQ_ARG_TARGET",
+    "LEQ_ARG_METHOD",     "LEQ_ARG_METHODS",  "LEQ_ARG_JSON",         "LEQ_ARG_LOAD",
+    "LEQ_ARG_N_PARALLEL", "LEQ_ARG_PARALLEL", "LEQ_ARG_PRETOKENIZER", "LEQ_ARG_PROMPT",
+    "LEQ_ARG_N_PROMPT",   "LEQ_ARG_RECEIPT",  "LEQ_ARG_RECIPE",       "LEQ_ARG_WRITE_TOKENIZER"};
 
 // An environment variable that is set.
 struct SetVariable {
