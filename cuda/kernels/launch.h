@@ -1,7 +1,7 @@
 // Every kernel of the backend from the host's side: plain arguments, pointers into device memory,
-// and one function each that puts the launch on a stream. T tokens, N outputs, K inputs, W width, H
-// heads, d head_dim; layouts in cuda/layout/layout.h. Arguments are checked by the backend
-// (cuda_backend.cpp), not here.
+// and one function per kernel that enqueues the launch on a stream. T tokens, N outputs, K inputs,
+// W width, H heads, d head_dim; layouts in cuda/layout/layout.h. Arguments are checked by the
+// backend (cuda_backend.cpp), not here.
 #pragma once
 
 #include <array>
@@ -43,15 +43,15 @@ struct CodeRows {
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 
-// Where the 32 numbers of a term of 32 columns lie. Columns 4 t ... 4 t + 3 of 16 are what lane t
-// of an mma has, its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
-//   lanes: place 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1: what a lane reads at once
-//   steps: place 16 i + k has number k of columns 16 i ... + 15: what wgmma reads by a descriptor
+// The order of the 32 numbers of a term of 32 columns. Columns 4 t ... 4 t + 3 of 16 are in lane t
+// of an mma, as its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+// lanes: index 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1: one vector load of a lane
+// steps: index 16 i + k has number k of columns 16 i ... + 15: read by wgmma through a descriptor
 enum class TermOrder : std::uint8_t { lanes, steps };
 
-// f32 rows for tensor cores, each number cut into 16-bit floats: 2 of f16 or 3 of bf16. A number is
-// the sum of its terms * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
-// largest at most. By 32 columns: [T][Kp/32][count][32]. Pads are 0.
+// f32 rows for tensor cores, each number split into 16-bit floats: 2 of f16 or 3 of bf16. A number
+// is the sum of its terms * scales[0] * scales[1], with an error of at most 2^-23 of itself or
+// 2^-39 of the row's largest. Blocks of 32 columns: [T][Kp/32][count][32]. Pads are 0.
 struct TermRows {
   std::uint16_t* terms = nullptr;  // null: no one reads them
   float* scales = nullptr;         // [T][2], powers of two
@@ -62,7 +62,7 @@ struct TermRows {
 
 struct OnlineRecord;  // online.h
 
-// How finished rows become what their consumer reads. Codes: s = absmax / 127 of each group, or one
+// How finished rows are encoded for their consumer. Codes: s = absmax / 127 of each group, or one
 // known scale.
 struct Quantize {
   CodeRows out;  // codes null: none
@@ -72,9 +72,9 @@ struct Quantize {
   Fault fault;
 };
 
-// Outputs that become codes with a scale for 128 columns where they are finished, so that no launch
-// does: quantize.out.group is 128, without a known scale. `tickets` are zeros, kTickets of them,
-// and zeros again afterwards.
+// Outputs encoded, where they are finished, as codes with a scale per 128 columns, which saves a
+// launch: quantize.out.group is 128, without a known scale. `tickets` are kTickets zeros, and zeros
+// again afterwards.
 inline constexpr int kTickets = 8192;
 struct OutputCodes {
   Quantize quantize;                  // out.codes null: they do not
@@ -126,15 +126,15 @@ struct CodeWeight {
   float scale_mul = 1;
 };
 
-// A stored weight from the file's panels (tensor/weight_layout.h), which lie on the device at
-// `from`, into the order of layout.h at `to`. Every byte of `to` is written.
+// A stored weight copied from the file's panels (tensor/weight_layout.h), on the device at `from`,
+// to `to` in the order of layout.h. Every byte of `to` is written.
 struct UploadCodes {
   const std::uint8_t* from = nullptr;
   std::uint8_t* to = nullptr;
   int bits = 8;  // of a code: 8, 4, 3 or 2
   std::int64_t padded_rows = 0, padded_columns = 0;
-  // 3 bits are two planes in the file: first the low two bits, then with this the third of the same
-  // codes.
+  // 3 bits are two planes in the file: first the low two bits, then, with this flag, the third bit
+  // of the same codes.
   bool thirds = false;
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
@@ -162,7 +162,7 @@ struct EmbedArguments {
   CodeWeight codes;
   std::int64_t width = 0;             // K
   const std::int32_t* ids = nullptr;  // [T]
-  // What drawn_id(row) stands for: the last draw's tokens, below 0 where there is none.
+  // The values that drawn_id(row) refers to: the last draw's tokens, below 0 where there is none.
   const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;
@@ -172,7 +172,7 @@ void launch_embed(const EmbedArguments& a, rt::Stream& stream);
 
 // --- matmul ---
 
-// What happens to y = x W^T + bias.
+// The epilogue applied to y = x W^T + bias.
 enum class Finish : std::uint8_t {
   store,   // out = y
   add,     // out = out + y
@@ -207,18 +207,18 @@ struct IntMatmul {
   OutputCodes codes;  // where makes_codes(*this)
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
-// Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
+// Whether the kernel quantizes its outputs: few tokens, one output for all segments.
 bool makes_codes(const IntMatmul& a);
 
-// How terms of that many tokens lie on a device. `wgmma_adds_as_mma`: what launch_float_forms
-// found.
+// The order of the terms of `tokens` tokens on a device. `wgmma_adds_as_mma`: the result of
+// launch_float_forms.
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
-// Compute capability 9.0: *differences becomes the number of sums that wgmma does not make to the
-// bit as mma does, of numbers that show where hardware cuts off.
+// Compute capability 9.0: *differences becomes the number of sums whose bits differ between wgmma
+// and mma, for numbers chosen to expose where the hardware truncates.
 void launch_float_forms(unsigned* differences, rt::Stream& stream);
 
-// f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: near them,
-// on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
+// f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: close to
+// them, on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
 struct FloatMatmul {
   FloatSegment segments[kMostSegments];
   int segment_count = 0;
@@ -256,7 +256,7 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// Random-sign Hadamard rotation in blocks of n columns, in or back (backend/tables.h,
+// Random-sign Hadamard rotation in blocks of n columns, forward or inverse (backend/tables.h,
 // RotationTable).
 struct RotateArguments {
   FloatRows x;
@@ -269,7 +269,7 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
-// Layers that one launch quantizes: what fits into a kernel's arguments on every driver.
+// Layers that one launch quantizes: the number that fits into a kernel's arguments on every driver.
 inline constexpr std::size_t kQuantizedLayers = 112;
 
 // Keys or values of one layer: page p lies at base + p * page_bytes.
@@ -280,8 +280,8 @@ struct KvPages {
   KvCodes codes = {};
 };
 
-// The f16 copies that stand in for codes where blocks are not closed (KvResidual); base null: none.
-// The copy of a page is named by the batch.
+// The f16 copies that replace codes where blocks are not closed (KvResidual); base null: none. The
+// copy of a page is named by the batch.
 struct KvCopied {
   KvPages keys, values;
   KvResidual residual = {};
@@ -293,8 +293,8 @@ struct AttentionRun {
   std::int32_t first_position = 0;
   std::int32_t pages_at = 0;   // pages[pages_at + position / 64] is the page of a position
   std::int32_t copies_at = 0;  // pages[copies_at + position / 64] its f16 copy, -1 for none
-  // Addresses of fixed states, the low half first (SequenceRun::state_from, state_to), and the runs
-  // of the batch that write the same state before and after this one; -1: none.
+  // Addresses of fixed states, the low half first (SequenceRun::state_from, state_to), and the
+  // previous and next run of the batch that write the same state; -1: none.
   std::uint32_t state_from[2] = {}, state_to[2] = {};
   std::int32_t previous_run = -1, next_run = -1;
 };
@@ -314,8 +314,8 @@ struct AttentionBatch {
 struct AttentionHeads {
   int heads = 0, kv_heads = 0, head_dim = 0;  // H, H_kv, d
   int window = 0;                             // key j visible to i iff i - window < j <= i; 0: all
-  // Query heads of a kv head in the model, and which of the first one's is the first here: ranks
-  // may share a kv head.
+  // Query heads per kv head in the model, and the index within its group of the first head here:
+  // ranks may share a kv head.
   int group = 1, first_head = 0;
 };
 
@@ -332,7 +332,7 @@ struct RopeAppendArguments {
   const float* table = nullptr;
   int rotary_dims = 0;                // r
   const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
-  // What q is multiplied by at position p is query_factors[p / query_period]; null: 1/sqrt(d).
+  // The factor of q at position p is query_factors[p / query_period]; null: 1/sqrt(d).
   const float* query_factors = nullptr;
   int query_period = 1;
   KvPages keys, values;
@@ -341,8 +341,8 @@ struct RopeAppendArguments {
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 
-// Where the blocks of one layer lie and the f16 copies that they are made from; null: a side
-// without blocks.
+// The blocks of one layer and the f16 copies from which they are encoded; null: a side without
+// blocks.
 struct KvQuantizeLayer {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
@@ -350,9 +350,9 @@ struct KvQuantizeLayer {
   std::byte* value_copies = nullptr;
 };
 
-// Blocks of positions become codes, of the sides that have blocks. Which blocks that are follows on
-// the device from the runs, so that a recorded step quantizes what is due in it. One launch serves
-// all layers: blocks that were whole before the batch need nothing that the step computes.
+// Blocks of positions become codes, on the sides that have blocks. The blocks are derived on the
+// device from the runs, so that a recorded step quantizes those due in it. One launch serves all
+// layers: blocks that were whole before the batch do not depend on the step's results.
 struct KvQuantizeArguments {
   AttentionBatch batch;
   AttentionHeads heads;
@@ -388,7 +388,7 @@ struct GateOutputsArguments {
   std::int64_t tokens = 0, width = 0;
 };
 void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream);
-// Whether its kernel makes codes of the outputs: on tensor cores, where the heads that share a kv
+// Whether the kernel itself quantizes the outputs: on tensor cores, where the heads that share a kv
 // head have whole groups of 128 columns.
 bool makes_codes(const AttentionArguments& a);
 

@@ -1,4 +1,4 @@
-// Which attention runs.
+// Selection of the attention kernel.
 #include <algorithm>
 
 #include "cuda/kernels/attention/attention_launch.h"
@@ -47,8 +47,8 @@ bool makes_codes(const AttentionArguments& a) {
 void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
   if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
-  // A row of generation beside a prompt: each in its own shape, or it would walk its whole context
-  // in one block. Rows' numbers do not depend on it.
+  // A row of generation beside a prompt: each gets its own block shape, since otherwise one block
+  // would process the row's whole context. The numbers of rows do not depend on it.
   const bool mixed = a.batch.single_runs > 0 && a.batch.longest_run > 1;
   if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
   launch_runs(a, AttentionRuns::single, stream);

@@ -1,5 +1,5 @@
-// What a block of the attention kernel works on: some queries that share a kv head, the positions
-// that they see, and tiles of keys or values on their way through shared memory. A new kind of page
+// The work of a block of the attention kernel: some queries that share a kv head, the positions
+// visible to them, and tiles of keys or values streamed through shared memory. A new kind of page
 // is one more branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
 #pragma once
 
@@ -34,8 +34,8 @@ struct QueryBlock {
   __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
 };
 
-// Block `at` of rows: its run, and its rows in it; rows 0 where there is none. Its heads are those
-// of block y of the grid.
+// Block `at` of rows: its run, and its rows in it; rows is 0 where there is none. Its heads are
+// those of block y of the grid.
 __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
                                                   const AttentionPlan& plan, int at) {
   QueryBlock block;
@@ -67,7 +67,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
   block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;
-  // Of those here: the first and the last kv head may have others.
+  // The range of heads on this rank: the first and the last kv head may be shared with other ranks.
   const int begin = block.kv_head * group - a.heads.first_head + first;
   const int end = min(begin + min(plan.block_heads, group - first), a.heads.heads);
   block.head = max(begin, 0);
@@ -78,7 +78,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   return block;
 }
 
-// Where in scratch the records of the block's first row lie, in rows.
+// Offset in scratch, in rows, of the records of the block's first row.
 __device__ __forceinline__ int first_record(const AttentionPlan& plan, const QueryBlock& block) {
   return plan.placed_by_block ? static_cast<int>(blockIdx.x) * plan.block_rows : block.row;
 }
@@ -87,8 +87,8 @@ __device__ __forceinline__ Positions span_positions(int span) {
   return {span * kSpanTokens, (span + 1) * kSpanTokens};
 }
 
-// What a block of the grid has to do: queries, and of what they see the block's span with split, or
-// all. Nothing seen: nothing to do.
+// The work of a block of the grid: its queries, and the positions that they see, with split only
+// those of the block's span. An empty range means no work.
 struct BlockWork {
   QueryBlock queries;
   Positions seen;
@@ -101,7 +101,7 @@ struct BlockWork {
 };
 __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
                                                 const AttentionPlan& plan) {
-  // The rows that see most begin first.
+  // The rows that see most positions start first.
   const unsigned at = plan.split ? static_cast<unsigned>(plan.first_block) + blockIdx.x
                                  : gridDim.x - 1 - blockIdx.x;
   BlockWork work = {query_block(a, plan, static_cast<int>(at)), {}};
@@ -114,8 +114,8 @@ __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
   return work;
 }
 
-// Keys or values of neighbouring positions in shared memory: rows of a page, 16 bytes apart more
-// than they are long, so that equal columns of eight rows lie in different banks.
+// Keys or values of neighbouring positions in shared memory: rows of a page with a stride of 16
+// bytes more than their length, so that equal columns of eight rows are in different banks.
 struct KvTiles {
   const KvPages& pages;
   const AttentionHeads& heads;
@@ -154,8 +154,8 @@ struct KvTiles {
     }
   }
 
-  // use(tile index, tile) for the tiles that hold the positions, each loaded while the one before
-  // is used.
+  // Calls use(tile index, tile) for the tiles that hold the positions; each tile is loaded while
+  // the one before is used.
   template <class Use>
   __device__ __forceinline__ void walk(Positions of, Use use) const {
     const int first = of.first / positions, last = (of.last + positions - 1) / positions;

@@ -1,5 +1,5 @@
-// What the exact kernels of attention share, over plain pages (attention_exact.cu) and over packed
-// ones (attention_exact_packed.cu).
+// The common part of the exact attention kernels, over plain pages (attention_exact.cu) and over
+// packed ones (attention_exact_packed.cu).
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kMostQueries = 16;  // of a block
 
-// A finished query's numbers: to the output, or (split) with M and L to the span's record.
+// Writes a finished query's numbers to the output, or (split) with M and L to the span's record.
 template <int queries>
 __device__ __forceinline__ void store_queries(const Work<queries>& work,
                                               const AttentionPlan& plan) {
@@ -41,10 +41,10 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
   }
 }
 
-// A block should leave room for several on a multiprocessor.
+// Shared memory limit per block, so that several blocks fit on a multiprocessor.
 inline constexpr int kModestBytes = 48 << 10;
 
-// `kernel` has room for so many queries a block.
+// Launches `kernel`, whose blocks take up to `queries` queries.
 template <class Kernel>
 void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, Kernel kernel,
                   const char* name, rt::Stream& stream) {
@@ -53,7 +53,7 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
     plan.tile_positions /= 2;
     bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
   }
-  // Every run may leave a block that is not full.
+  // Every run may end with a partly filled block.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
   launch_in_parts(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& part, unsigned count) {

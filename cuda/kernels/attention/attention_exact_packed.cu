@@ -1,6 +1,6 @@
-// Exact attention where keys or values are packed codes, read where they lie, and f16 copies where
-// blocks are not closed for a query: the CPU's bits (docs/numerics.md). Made to be right, not fast:
-// each thread fetches its codes one by one.
+// Exact attention where keys or values are packed codes, read in place, and f16 copies where blocks
+// are not closed for a query: bit-identical to the CPU (docs/numerics.md). Written for correctness,
+// not speed: each thread fetches its codes one by one.
 #include "cuda/kernels/attention/attention_exact.cuh"
 #include "cuda/kernels/attention/kv_packed.cuh"
 
@@ -8,7 +8,7 @@ namespace leq::LEQ_GPU {
 
 namespace {
 
-// One side of the cache as a query finds it at position j.
+// One side of the cache (keys or values) as seen by a query at position j.
 struct PackedSide {
   const AttentionArguments& a;
   const QueryBlock& block;
@@ -31,7 +31,7 @@ struct PackedSide {
   }
 };
 
-// Keys along channels: the chain from Z over u with t = q s.
+// Keys along channels: an fma chain over u with t = q s that starts from Z.
 __device__ __forceinline__ float score_block(const PackedSide& side, const float* q, int j) {
   const KvCodes& codes = side.pages.codes;
   const int dims = side.a.heads.head_dim, slot = j % kKvPageTokens;
@@ -79,7 +79,7 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
 }
 
 // A thread's column of one query's span: o = fma(w, u, o) from +0, w = p s; then z, the sum of p m
-// by 16 lanes.
+// in 16 lanes.
 template <int queries>
 __device__ __forceinline__ float packed_column(const Work<queries>& work, const PackedSide& side,
                                                int q, Positions own, int c) {

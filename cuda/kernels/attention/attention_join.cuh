@@ -1,6 +1,6 @@
-// Attention that was cut into spans: the records (o, m, l) that blocks left in scratch are joined,
-// by the last block of those that share queries or by a kernel of its own. How two sums become one
-// is the rule's, exact or of the tensor cores.
+// Attention that was split into spans: the records (o, m, l) that blocks wrote to scratch are
+// joined, by the last block of those that share queries or by a separate kernel. The Rule defines
+// how two partial sums are joined: exact or that of the tensor cores.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -13,9 +13,9 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kJoinThreads = 128;
 
-// Column c of one (row, head): its spans in ascending order. A Rule is made of M and L so far (at
-// first kStart and 0) and the next m; it has `largest`, which is M' = max(M, m), and the factors
-// `keep` of the sums so far and `take` of the next.
+// Column c of one (row, head): its spans in ascending order. A Rule is constructed from M and L so
+// far (initially kStart and 0) and the next m; it has `largest`, which is M' = max(M, m), and the
+// factors `keep` of the sums so far and `take` of the next.
 template <class Rule>
 __device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
                                              int c) {
@@ -32,8 +32,8 @@ __device__ __forceinline__ float join_column(const float* records, int dims, Pos
   return out * (1.0f / total);
 }
 
-// A block's queries after its last span: the last block of their spans joins them, and where the
-// outputs are to be codes makes these.
+// Called after a block's last span: the last block of its queries joins their spans and, where the
+// outputs are to be codes, quantizes them.
 template <class Rule>
 __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
                                                  const AttentionPlan& plan,
@@ -67,7 +67,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
   }
 }
 
-// By a kernel of its own: exact attention.
+// The join as a separate kernel: exact attention.
 template <class Rule>
 __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,

@@ -1,14 +1,14 @@
-// Attention on the tensor cores over packed codes (simq4, simq2), as
-// attention_tensor.cuh over f16 and int8. Within a span a block walks the tiles that some query
-// reads as codes, then those of f16 copies: sinks and what is not closed. What a query does not
-// read of a tile weighs nothing there, so its numbers depend on its position and its sequence
-// alone.
+// Attention on the tensor cores over packed codes (simq4, simq2), as attention_tensor.cuh
+// over f16 and int8. Within a span a block processes the tiles that some query reads as
+// codes, then those of f16 copies: sinks and blocks not yet closed. The part of a tile that a
+// query does not read has weight 0 there, so its numbers depend on its position and its
+// sequence alone.
 //
-// Both products, q k and p v, are one: rows a times b[k][n] = s[k] u[k][n] + m[k], where scales and
-// minima belong to places of the sum (channels of keys, positions of values). With t = a s, rounded
-// to f16:
+// Both products, q k and p v, have one form: rows a times b[k][n] = s[k] u[k][n] + m[k], where
+// scales and minima have the summation index (channels of keys, positions of values). With
+// t = a s, rounded to f16:
 //   sum a b = sum t u + sum a m
-// The first sum takes codes as operands, the second is the same for all columns that share m.
+// The first sum has codes as operands, the second is the same for all columns that share m.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ __device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const 
   multiply(z, a, minima.near, minima.far);
 }
 
-// A warp's keys of a tile are one half of 32 or fewer, or two, each within one block.
+// A warp's keys of a tile are one half of at most 32, or two halves, each within one block.
 template <class Shape>
 inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
-// Sums of codes' f16 numbers become scores. z: what all keys of a half share.
+// Converts sums of codes' f16 numbers to scores. z: the term common to all keys of a half.
 template <class Shape>
 __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
 }
 
 // Scores of a warp's queries with its keys of a tile of codes. wide: the head is as wide as the
-// shape, and generation takes its keys by vectors.
+// shape, and generation loads its keys by vectors.
 template <class Shape, bool wide>
 __device__ __forceinline__ void score_codes(const unsigned char* memory,
                                             const TileOperands<Shape>& tile,
@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Weights times a tile's values. Sums are those of codes' f16 numbers until settle_codes.
+// Weights times a tile's values. Sums are of codes' f16 numbers until settle_codes.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -177,7 +177,7 @@ __device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
   }
 }
 
-// What a query reads of a tile: as codes, or in f16.
+// The positions that a query reads of a tile: as codes, or in f16.
 struct ReadPositions {
   Positions seen;
   CodedPositions coded;
@@ -193,7 +193,7 @@ struct ReadPositions {
   }
 };
 
-// Tiles that all queries of the warp read as codes, whole.
+// Tiles of which all queries of the warp read every position as codes.
 template <class Shape>
 __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
                                                   const QueryBlock& block,
@@ -206,7 +206,7 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
 }
 
-// A tile of codes (`codes` true) that lies in shared memory, or of f16 copies in the stage.
+// Processes a tile of codes (`codes` true) in shared memory, or of f16 copies in the stage.
 template <class Shape, bool codes>
 __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
                                                 const QueryBlock& block,
@@ -241,7 +241,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   }
 }
 
-// What columns of a group share joins them.
+// Adds to each column the shift common to the columns of its group.
 template <class Shape>
 __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -255,8 +255,8 @@ __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
   }
 }
 
-// Tiles of a span that some query reads in f16: sinks, which lie in the first tile, and what is
-// open.
+// Tiles of a span that some query reads in f16: sinks, which are in the first tile, and open
+// blocks.
 struct CopyTiles {
   int first, count;
   bool apart;  // the first tile, and then those from `first` on
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Registers are short: what is read now and then lies in shared memory.
+  // Registers are short: rarely read values are kept in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
   if (threadIdx.x == 0) {
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     };
     const Positions coded = tiles(sight.coded());
     const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
-    // Generation has no other use for the stage.
+    // In generation the stage is otherwise unused.
     constexpr bool kEarly = Shape::kGeneration;
     if (kEarly && copies.count > 0) {
       if (span > first_span) __syncthreads();
@@ -350,9 +350,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 template <int bits, int group, int dims>
 struct PackedShapes {
-  // As TensorShapes.
+  // As in TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
-  // Two groups to a warp's columns leave too few registers for 32 queries.
+  // Two groups in a warp's columns leave too few registers for 32 queries.
   static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
   using Prompt =
       PackedShape<bits, group, dims, 4, kPromptColumns, kPromptTiles, 1, dims <= 64 ? 2 : 1>;
@@ -364,7 +364,7 @@ struct PackedShapes {
 template <int bits, int group, int dims>
 void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = PackedShapes<bits, group, dims>;
-  // Half a block of a prompt's queries is worth its tiles.
+  // A block of a prompt shape pays off from half its queries on.
   const std::int64_t heads = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * heads > Shapes::Prompt::kQueries / 2) {

@@ -26,7 +26,7 @@ struct Sixteen {
   }
 };
 
-// Number c as stored.
+// Number c in its stored type.
 template <KvType type>
 __device__ __forceinline__ float one_number(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return reinterpret_cast<const float*>(row)[c];
@@ -141,13 +141,13 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
   });
 }
 
-// A sum of the numbers that lanes 0..15 have, in the order of docs/numerics.md.
+// The sum of the numbers of lanes 0..15, in the order of docs/numerics.md.
 __device__ __forceinline__ float sixteen_total(float value) {
   for (int step = 8; step > 0; step /= 2) value += __shfl_xor_sync(kEveryLane, value, step);
   return __shfl_sync(kEveryLane, value, 0);
 }
 
-// One warp: scores of a query become weights of its values; returns the sum of p.
+// One warp: converts the scores of a query to weights of its values; returns the sum of p.
 template <int queries>
 __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, Positions seen,
                                              float largest) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
   return sixteen_total(total);
 }
 
-// How a span with m joins those before it, with M and L, 0 where there is none:
+// How a span with maximum m is joined with those before, with M and L, 0 where there is none:
 //   M' = max(M, m)   a = exp(M - M')   b = exp(m - M')   L = fma(l, b, L a)
 struct ExactJoin {
   static constexpr float kStart = 0;
@@ -186,7 +186,7 @@ struct ExactJoin {
         take(device_exp(more - largest)) {}
 };
 
-// A warp for each query: m and l of the span, and how it is joined with the spans before.
+// A warp for each query: m and l of the span, and the factors that join it with the spans before.
 template <int queries>
 __device__ __forceinline__ void softmax_span(const Work<queries>& work, Positions span) {
   const int lane = static_cast<int>(threadIdx.x % 32);

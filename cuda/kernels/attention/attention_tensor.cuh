@@ -1,7 +1,7 @@
 // Attention on the tensor cores: the kernel and its launch. A block has up to 128 queries that
-// share a kv head (a prompt) or up to 16 (generation), and walks tiles of 64 positions; each span
-// of 512 has a softmax of its own, and spans are joined in ascending order. What a query gets
-// depends on its position and its sequence alone (docs/cuda-kernels.md).
+// share a kv head (a prompt) or up to 16 (generation), and iterates over tiles of 64 positions;
+// each span of 512 has a softmax of its own, and spans are joined in ascending order. A query's
+// output depends on its position and its sequence alone (docs/cuda-kernels.md).
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kSpanTiles = kSpanTokens / kTile;
 
-// The span that ends with `tile` is joined with those before, or is a record of its own.
+// Joins the span that ends with `tile` with those before, or writes it as a record of its own.
 template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
@@ -49,7 +49,7 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
-// Of the warp's first and last query: what any of them sees, and tiles that all of them see.
+// From the warp's first and last query: positions visible to any query, and tiles visible to all.
 struct Sight {
   Positions any;
   WholeTiles all;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
   add_tile<Shape>(memory, stage, weights, warp);
 }
 
-// As Joined (attention_tile_values.cuh) joins spans.
+// Joins spans as Joined (attention_tile_values.cuh) does.
 struct TensorJoin {
   static constexpr float kStart = kNothingSeen;
   float largest, keep, take;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Registers are short: what is read now and then lies in shared memory.
+  // Registers are short: rarely read values are kept in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
@@ -142,12 +142,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 }
 
 inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
-// Enough blocks of generation on a multiprocessor to keep its loads going.
+// Limit that leaves enough blocks of generation on a multiprocessor to keep loads in flight.
 inline constexpr int kGenerationBytes = 56 << 10;
 
 template <KvType keys, KvType values, int dims>
 struct TensorShapes {
-  // Stages that fit beside the queries into `room`, at least one.
+  // Number of stages, at least one, that fit into `capacity` beside the queries.
   template <class OneStage>
   static constexpr int stages(int most, int capacity) {
     const int stage = TileMemory<OneStage>::kStageBytes;
@@ -155,8 +155,8 @@ struct TensorShapes {
     while (most > 1 && most * stage + others > capacity) --most;
     return most;
   }
-  // 32 queries share what a warp reads of a tile, or 16 above 128 columns. Above 64 columns two
-  // warps share them: registers have room for half of the outputs.
+  // 32 queries share a warp's reads of a tile, or 16 above 128 columns. Above 64 columns two warps
+  // share them: the registers of one hold half of the outputs.
   static constexpr int kPromptTiles = dims <= 128 ? 2 : 1;
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
   static constexpr int kPromptRows = 4;
@@ -165,7 +165,7 @@ struct TensorShapes {
                                stages, dims <= 64 ? 2 : 1>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
-  // Four warps, which cannot share 96 columns by 16: these are padded.
+  // Four warps cannot share 96 columns in units of 16: these are padded.
   static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
   using GenerationOf =
@@ -191,7 +191,7 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
     plan.block_rows =
         static_cast<int>(std::min<std::int64_t>(plan.block_rows, rows_at_once(a, plan, rows)));
   }
-  // Every run may leave a block that is not full.
+  // Every run may end with a partly filled block.
   const std::int64_t blocks = plan.which == AttentionRuns::single ? a.batch.run_count
                               : plan.block_rows == 1
                                   ? a.batch.tokens
@@ -216,7 +216,7 @@ void launch_tensor(const char* name, const AttentionArguments& a, const Attentio
 template <KvType keys, KvType values, int dims>
 void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = TensorShapes<keys, values, dims>;
-  // Half a block of a prompt's queries is worth its tiles.
+  // A block of a prompt shape pays off from half its queries on.
   const std::int64_t group = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * group > Shapes::Prompt::kQueries / 2) {

@@ -1,7 +1,7 @@
-// Attention on the tensor cores: what a warp does with a tile of 64 keys and values that lies in
-// shared memory, first half: scores and their softmax. A lane has rows g and g + 8 of 16, g = lane
-// / 4, and in each eight keys or columns two neighbours; the scores' sums are, packed to f16, an
-// operand of the product with values.
+// Attention on the tensor cores: a warp's computation on a tile of 64 keys and values in shared
+// memory, first half: scores and their softmax. A lane has rows g and g + 8 of 16, g = lane / 4,
+// and in each eight keys or columns two neighbours; the scores' sums are, packed to f16, an operand
+// of the product with values.
 #pragma once
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr float kNothingSeen = -INFINITY;
 
-// Sums of int8 products begin at the bits of 1.5 * 2^23, so that their bits are those of a float,
+// Sums of int8 products start at the bits of 1.5 * 2^23, so that their bits are those of a float,
 // where no sum reaches 2^22.
 template <class Shape>
 inline constexpr bool kSumsAreFloats = Shape::kDims <= 128;
@@ -27,21 +27,21 @@ using TileScores = float[Shape::kRowTiles][Shape::kKeyTiles][4];
 template <class Shape>
 using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 
-// What a warp knows of its queries.
+// A warp's state for its queries.
 template <class Shape>
 struct WarpRows {
   static constexpr int kTiles = Shape::kRowTiles;
   static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // of 32 bytes of a key
   int first_query, first_column, first_key;   // of the block, and of a tile
   float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
-  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // of it: of groups of columns
+  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // common to column groups
   float largest[kTiles][2];  // of the span's scores, times log2 e
   float total[kTiles][2];    // of the span's weights, those of this lane
-  float middle[kTiles][2];   // of these times the middle of codes
+  float middle[kTiles][2];   // of weights times the middle of codes
   std::uint32_t offset;      // kCodeOffset
-  int start[4];              // what sums of int8 products begin at
-  // The queries as operands, where warps share scores: they stay. Elsewhere registers are short.
-  // And their facts, in generation.
+  int start[4];              // initial value of sums of int8 products
+  // The queries as operands, kept in registers where warps share scores; elsewhere registers are
+  // too few. In generation also the queries' facts.
   std::uint32_t queries[kTiles][Shape::kShares ? kSteps : 1][4];
   float2 facts[kTiles][2];
 
@@ -52,8 +52,8 @@ struct WarpRows {
     first_query = Shape::kGeneration ? 0 : warp / Shape::kColumnWarps * 16 * kTiles;
     first_column = column_warp * Shape::kColumns;
     first_key = column_warp * 8 * Shape::kKeyTiles;
-    // In registers that the compiler does not know: an instruction holds one constant, and ptxas
-    // would write the other one, and sums before each mma, anew.
+    // In registers opaque to the compiler: an instruction holds one constant, and ptxas would
+    // rematerialize the other one, and the sums, before each mma.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
     for (int k = 0; k < 4; ++k) {
       start[k] = __shfl_sync(kEveryLane, kSumsAreFloats<Shape> ? kFloatBits : 0, k);
@@ -104,7 +104,7 @@ template <class Shape>
 __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
   return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
 }
-// Once, where they stay: after the barrier that follows load_queries.
+// Called once, where operands are kept: after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
@@ -168,7 +168,7 @@ __device__ __forceinline__ float2 query_facts(const unsigned char* memory,
   if constexpr (Shape::kGeneration) return warp.facts[tile][half];
   return facts_at<Shape>(memory)[warp.query(tile, half)];
 }
-// What makes a power of two of a score.
+// The factor that turns a score into an exponent of two.
 template <class Shape>
 __device__ __forceinline__ float row_factor(const unsigned char* memory,
                                             const WarpRows<Shape>& warp, int tile, int half) {
@@ -176,8 +176,8 @@ __device__ __forceinline__ float row_factor(const unsigned char* memory,
   return query_facts<Shape>(memory, warp, tile, half).x;
 }
 
-// fma(s, float(sum u q), m * float(sum q)): scores but for the query's scale, which is none of the
-// tile's (row_factor)
+// fma(s, float(sum u q), m * float(sum q)): scores without the query's scale, which does not depend
+// on the tile (row_factor)
 template <class Shape>
 __device__ __forceinline__ void score_codes(const unsigned char* memory, const unsigned char* stage,
                                             const WarpRows<Shape>& warp,
@@ -235,7 +235,7 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
   }
 }
 
-// Keys that a query does not see weigh nothing: sight(query).holds(position) tells.
+// Keys that a query does not see get weight 0: those with sight(query).holds(position) false.
 template <class Shape, class Sight>
 __device__ __forceinline__ void hide_unseen(Sight sight, int tile, const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
@@ -265,8 +265,8 @@ __device__ __forceinline__ float four_lane_sum(float x) {
   return x + __shfl_xor_sync(kEveryLane, x, 2);
 }
 
-// How sums under one largest score join sums under another: M' = max(M, m), a = 2^(M - M'),
-// b = 2^(m - M'). Where nothing was seen a, or b, is 0.
+// How sums relative to one maximum join sums relative to another: M' = max(M, m), a = 2^(M - M'), b
+// = 2^(m - M'). Where no position was visible a, or b, is 0.
 struct Join {
   float largest, reference, keep;  // M', M' or 0 where nothing was seen at all, a
 
@@ -279,7 +279,7 @@ struct Join {
   }
 };
 
-// Where two warps that share queries meet: the barrier of their number, and their place.
+// Synchronization of two warps that share queries: the barrier and the shared memory of the pair.
 template <class Shape>
 __device__ __forceinline__ void sync_pair(const WarpRows<Shape>& warp) {
   ptx::sync_threads(1 + warp.first_query / (16 * Shape::kRowTiles), 64);
@@ -291,8 +291,8 @@ __device__ __forceinline__ PairShare<Shape>& pair_share(unsigned char* memory,
   return all[warp.first_query / (16 * Shape::kRowTiles)];
 }
 
-// The largest score of each of a lane's queries in the tile. Warps that share scores ask each
-// other.
+// The largest score of each of a lane's queries in the tile. Warps that share scores exchange their
+// maxima.
 template <class Shape>
 __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
                                                 const TileScores<Shape>& scores,
@@ -343,12 +343,12 @@ __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
   }
 }
 
-// Sums over the keys of a tile, by 16 of them: of a query's weights, and of these times the middle
-// of what the values' codes stand for.
+// Sums over each 16 keys of a tile: of a query's weights, and of the weights times the middle of
+// the range that the values' codes represent.
 struct QuerySums {
   float weights[kTile / 16], middles[kTile / 16];
 
-  // 16 keys by 16, these in pairs. Two warps that share queries have a pair each.
+  // Total of the groups of 16 keys, added in pairs; two warps that share queries have one each.
   template <class Shape>
   static __device__ __forceinline__ float all(const float (&sums)[kTile / 16]) {
     if constexpr (Shape::kColumnWarps == 2) return sums[0] + sums[1];
@@ -363,8 +363,8 @@ __device__ __forceinline__ void take_operand(std::uint32_t (&operand)[4], const 
   operand[3] = words.w;
 }
 
-// Generation: the warp's weights of 16 keys, and their sums, to the others; then all weights, and
-// the sums of 16 keys each.
+// Generation: publishes the warp's weights of 16 keys and their sums to the other warps; then
+// returns all weights, and the sums of 16 keys each.
 template <class Shape>
 __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
                                                  QuerySums (&sums)[2]) {
@@ -397,8 +397,8 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
   }
 }
 
-// Of two warps that share queries: the weights of 32 keys, which lie at those of the first 32, and
-// their sums, to the other; then all weights, and the sums of 32 keys each.
+// For two warps that share queries: passes the weights of 32 keys, stored in those of the first 32,
+// and their sums to the other; then returns all weights, and the sums of 32 keys each.
 template <class Shape>
 __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
                                                     unsigned char* memory,
@@ -440,8 +440,8 @@ __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
   }
 }
 
-// What was summed before, on its way to the new largest score. Mostly no row of the warp found a
-// larger one: times 1.
+// Rescales earlier sums to the new largest score. Mostly no row of the warp found a larger one:
+// times 1.
 template <class Shape>
 __device__ __forceinline__ void keep_sums(WarpRows<Shape>& warp, int tile, const float (&keep)[2]) {
   if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) return;
@@ -457,7 +457,7 @@ __device__ __forceinline__ void keep_sums(WarpRows<Shape>& warp, int tile, const
   }
 }
 
-// Values' codes u of two neighbouring keys stand for middle + scale (u - 128).
+// Values' codes u of two neighbouring keys represent middle + scale (u - 128).
 inline constexpr float kMiddleCode = 128.0f;
 struct ValuePair {
   float2 scale = {}, middle = {};
@@ -469,8 +469,8 @@ struct ValuePair {
   }
 };
 
-// Scores become weights, in f16 as operands; what was summed before is brought to the new largest
-// score. Weights of codes take their scale with them.
+// Converts scores to weights, in f16 as operands, and rescales earlier sums to the new largest
+// score. Weights of codes include their scale.
 template <class Shape>
 __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
                                            unsigned char* memory, const unsigned char* stage,

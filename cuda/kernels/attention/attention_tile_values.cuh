@@ -1,4 +1,4 @@
-// The second half: weights times the tile's values, and what happens with the sums at the end of a
+// The second half: weights times the tile's values, and the processing of the sums at the end of a
 // span.
 #pragma once
 
@@ -29,10 +29,10 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
   }
 }
 
-// Values of 32 positions x 16 columns from codes u, as the f16 numbers 1024 + u: two codes of a
-// position count as one 16-bit number on the way through ldmatrix, so a lane gets them of columns
-// 2 g and 2 g + 1: the even columns are one operand, the odd ones another. What that adds to every
-// column, 1024 + 128 times the sum of weights, is summed apart, less by as much.
+// Values of 32 positions x 16 columns from codes u, as the f16 numbers 1024 + u: ldmatrix moves two
+// codes of a position as one 16-bit number, so a lane gets those of columns 2 g and 2 g + 1: the
+// even columns are one operand, the odd ones another. The excess in every column, 1024 + 128 times
+// the sum of weights, is summed separately and subtracted.
 struct CodeWords {
   std::uint32_t words[4];
 
@@ -53,7 +53,7 @@ struct CodeWords {
   }
 };
 
-// Where a lane's registers for 16 positions x 16 columns lie among a tile's operands.
+// Address of a lane's registers for 16 positions x 16 columns among a tile's operands.
 template <class Shape>
 __device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, int chunk, int lane) {
   constexpr int kChunks = Shape::kDims / 16;
@@ -61,8 +61,8 @@ __device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, in
          (step * kChunks + chunk) * 32 + lane;
 }
 
-// A tile's codes of values become operands, once for all warps of a prompt's block; between
-// barriers.
+// Expands a tile's codes of values into operands, once for all warps of a prompt's block; runs
+// between barriers.
 template <class Shape>
 __device__ __forceinline__ void expand_values(unsigned char* memory, const unsigned char* values,
                                               std::uint32_t offset) {
@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned c
   }
 }
 
-// At the end of a span: what columns share joins them.
+// At the end of a span: adds the shift that columns share to each of them.
 template <class Shape>
 __device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -172,7 +172,7 @@ struct ColumnPair {
   }
 };
 
-// A span's (o, m, l) to its record.
+// Writes a span's (o, m, l) to its record.
 template <class Shape>
 __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int tile, int half,
                                              float total, int dims, float* record) {
@@ -187,7 +187,7 @@ __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int ti
   record[dims + 1] = total;
 }
 
-// M and L of the spans so far; O lies in the rows of the output. Four lanes share 2 * kRowTiles
+// M and L of the spans so far; O is in the rows of the output. Four lanes share 2 * kRowTiles
 // queries, and each keeps the numbers of one.
 template <class Shape>
 struct Joined {

@@ -1,5 +1,5 @@
 // Shared memory of attention on the tensor cores: a block's queries, and tiles of 64 keys and
-// values on their way. A tile is what one page holds of one kv head.
+// values in flight. A tile is the part of one page that belongs to one kv head.
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -11,17 +11,17 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kTile = kKvPageTokens;
 
-// How a block is cut. A warp owns 16 * row_tiles queries and dims / column_warps columns of their
-// outputs. Warps that share queries, two in a prompt and the block's four in generation, share
-// their scores too: each has those of as many of a tile's keys, and tells the others their weights.
-// Numbers do not depend on it.
+// The partition of a block. A warp owns 16 * row_tiles queries and dims / column_warps columns of
+// their outputs. Warps that share queries, two in a prompt and the block's four in generation,
+// divide their scores too: each has an equal part of a tile's keys, and passes its weights to the
+// others. Numbers do not depend on it.
 template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
           int stages, int blocks>
 struct TensorShape {
   static constexpr KvType kKeys = keys, kValues = values;
   static constexpr int kDims = dims;  // head_dim and what it is padded to
   static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
-  static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles on their way
+  static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles in flight
   static constexpr int kColumnWarps = column_warps;           // that share queries
   static constexpr int kColumns = dims / column_warps;        // of a warp
   static constexpr int kThreads = 32 * row_warps * column_warps;
@@ -30,9 +30,9 @@ struct TensorShape {
   static constexpr bool kShares = column_warps > 1;
   static constexpr bool kGeneration = column_warps == 4;
   static constexpr int kKeyTiles = kTile / 8 / column_warps;  // of eight keys, that a warp scores
-  // Weights are exp(score - largest) * 2^12: small ones keep their bits in f16. The factor leaves
-  // with the division by their sum. Those of codes are multiplied by the codes' scale too, which
-  // reaches 2 * 65504 / 255.
+  // Weights are exp(score - largest) * 2^12, so that small ones keep their bits in f16. The factor
+  // cancels in the division by their sum. Weights of codes are multiplied by the codes' scale too,
+  // which reaches 2 * 65504 / 255.
   static constexpr bool kCodedValues = stored_coded(values);
   static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
   static constexpr int kShifts = kCodedValues ? 1 : 0;  // sums that columns share
@@ -40,8 +40,8 @@ struct TensorShape {
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
 
-// Rows of 16-byte chunks such that a chunk of eight rows, which ldmatrix reads at once, lies in
-// different banks.
+// Rows of 16-byte chunks such that one chunk of each of eight rows, which ldmatrix reads at once,
+// are in different banks.
 template <int bytes>
 struct ChunkRows {
   static constexpr int kChunks = bytes / 16;
@@ -54,15 +54,15 @@ struct ChunkRows {
   }
 };
 
-// What four warps tell each other of a tile, in generation.
+// Data of a tile that four warps exchange, in generation.
 struct TileShare {
   float largest[16][4];  // score of each query, by warp
-  // Of a lane's two queries the sums of weights, and of these times the middle of codes.
+  // For each of a lane's two queries: the sum of weights, and of weights times the middle of codes.
   float4 sums[4][32];
   uint4 weights[4][32];  // as operands of the product with values
 };
 
-// What two warps tell each other, each in its place.
+// Data that two warps exchange, each in its own slot.
 template <class Shape>
 struct PairShare {
   static constexpr int kSums = Shape::kCodedValues ? 2 : 1;  // as above, of 32 keys
@@ -83,9 +83,9 @@ struct TileMemory {
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // After the stages: queries as keys are stored, with int8 their scale and sum of codes, what
-  // four warps share, values' operands, and the block's QueryBlock. What pairs of warps share takes
-  // the queries' place, once these are in registers.
+  // After the stages: queries as keys are stored, with int8 their scale and sum of codes, the data
+  // that four warps share, values' operands, and the block's QueryBlock. Data shared by pairs of
+  // warps reuses the queries' memory, once these are in registers.
   static constexpr bool kPairs = Shape::kColumnWarps == 2;
   static constexpr int kPairBytes =
       kPairs ? Shape::kRowWarps * static_cast<int>(sizeof(PairShare<Shape>)) : 0;
@@ -94,8 +94,8 @@ struct TileMemory {
   static constexpr int kFactsAt =
       kQueriesAt + (kQueryBytes > kPairBytes ? kQueryBytes : kPairBytes);
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
-  // In a prompt's block the codes of values become operands once for all its warps, where eight
-  // share them and there is room beside two stages.
+  // In a prompt's block the codes of values are expanded into operands once for all its warps,
+  // where eight warps share them and shared memory suffices beside two stages.
   static constexpr bool kExpands =
       Shape::kCodedValues && Shape::kThreads == 256 && Shape::kDims <= 128;
   static constexpr int kOperandsAt =
@@ -104,7 +104,7 @@ struct TileMemory {
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
-// Tiles of which all positions are among some.
+// Tiles whose positions are all within a range.
 struct WholeTiles {
   int first, count;
 
@@ -115,9 +115,9 @@ struct WholeTiles {
   }
 };
 
-// Brings tiles of the positions `seen`, in order; rows of other positions, and columns past the
-// head, become 0. Where a block has little else to do, tiles that it sees as a whole, of heads as
-// wide as the shape, are copied from one address a thread and constants.
+// Loads tiles of the positions `seen`, in order; rows of other positions, and columns past the
+// head, become 0. Where a block does little else, tiles of which it sees every position, of heads
+// as wide as the shape, are copied with one address per thread and constant offsets.
 template <class Shape>
 class TileLoader {
   using Memory = TileMemory<Shape>;
@@ -159,8 +159,8 @@ class TileLoader {
     ptx::cp_async_commit();
   }
 
-  // Positions of a tile that arrived and that no query sees: what lies in their pages may be
-  // anything, and 0 times it need not be 0.
+  // Clears positions of a loaded tile that no query sees: their page contents are undefined, and 0
+  // times them may not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if constexpr (Memory::kValueEnds > 0) {
       if (whole_.holds(tile)) return;
@@ -203,7 +203,7 @@ class TileLoader {
     static_assert(Shape::kThreads % Rows::kChunks == 0);
     const int thread = static_cast<int>(threadIdx.x);
     const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
-    // Eight rows further chunks are swapped as they are here.
+    // The swizzle of chunks repeats every eight rows.
     constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
 #pragma unroll
     for (int i = 0; i < kTile / kRows; ++i) {
@@ -212,8 +212,8 @@ class TileLoader {
                       from + i * Shape::kThreads * 16, true);
     }
   }
-  // Where page 0 would have this thread's part of whole tiles. 16 lanes of the first warp bring the
-  // ends of keys, the others those of values.
+  // Base addresses, as for page 0, of this thread's part of whole tiles. 16 lanes of the first warp
+  // load the ends of keys, the others those of values.
   __device__ __forceinline__ void place_whole_tiles() {
     constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
     constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
@@ -241,7 +241,7 @@ class TileLoader {
                       page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
     };
     if constexpr (Shape::kThreads % Rows::kChunks == 0) {
-      // A thread stays in its chunk.
+      // A thread keeps its chunk index.
       constexpr int kRows = Shape::kThreads / Rows::kChunks;
 #pragma unroll
       for (int row = 0; row < kTile; row += kRows) {
@@ -324,8 +324,8 @@ __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int que
   return {step_of_query.scale * kLog2E, static_cast<float>(sum)};
 }
 
-// The block's queries as keys are stored: f16, or codes with their scale and sum. Columns past the
-// head, and queries that are not there, become 0.
+// The block's queries in the type of the keys: f16, or codes with their scale and sum. Columns past
+// the head, and missing queries, become 0.
 template <class Shape>
 __device__ __forceinline__ void load_queries(const AttentionArguments& a, const QueryBlock& block,
                                              unsigned char* memory) {

@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Numbers c and c + 1 as stored, c even.
+// Numbers c and c + 1 in their stored type, c even.
 template <KvType type>
 __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return *reinterpret_cast<const float2*>(row + c * 4);
@@ -20,7 +20,7 @@ __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
           __uint_as_float(0x4b000000u | pair >> 8) - 8388608.0f};
 }
 
-// The two neighbouring columns of the outputs that a thread adds up, for every `step`-th query.
+// The two neighbouring columns of the outputs that a thread accumulates, for every `step`-th query.
 // Idle threads repeat the last two, and store nothing.
 struct ValueShare {
   int column;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
   }
 }
 
-// The same where some positions are not seen by some queries: they are skipped.
+// The same where some queries do not see some positions: these are skipped.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, const KvTiles& values,
                                                  Positions span, int first,

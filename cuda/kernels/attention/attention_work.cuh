@@ -1,4 +1,4 @@
-// A block of the attention kernel at work: its queries, scores and outputs in shared memory.
+// The working set of a block of the attention kernel: queries, scores and outputs in shared memory.
 #pragma once
 
 #include "cuda/kernels/attention/attention_block.cuh"
@@ -26,7 +26,7 @@ struct AttentionMemory {
   __host__ __device__ int bytes() const { return floats * 4 + 2 * tile_bytes; }
 };
 
-// What is known of each query beside its numbers: kQueryFacts floats each.
+// Facts about each query beside its numbers: kQueryFacts floats each.
 template <int queries>
 struct QueryFacts {
   float code_scale[queries], code_sum[queries];  // int8 keys
@@ -66,7 +66,7 @@ struct Work {
   }
 };
 
-// A warp for each query: its numbers, or with int8 keys its codes.
+// A warp for each query: loads its numbers, or with int8 keys its codes.
 template <int queries>
 __device__ __forceinline__ void load_queries(const Work<queries>& work) {
   const int lane = static_cast<int>(threadIdx.x % 32), dims = work.a.heads.head_dim;

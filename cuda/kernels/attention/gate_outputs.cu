@@ -1,4 +1,4 @@
-// Outputs of attention times sigmoid of the gates that lie behind v in a row.
+// Outputs of attention times sigmoid of the gates that follow v in a row.
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"

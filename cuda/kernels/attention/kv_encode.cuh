@@ -1,6 +1,6 @@
-// How keys and values become codes: the one arithmetic of docs/kv-cache.md on the device. A scale
-// is rounded up and a minimum down to f16 before codes are made, so that no number is off by more
-// than half a step.
+// Encoding of keys and values: the one arithmetic of docs/kv-cache.md on the device. A scale is
+// rounded up and a minimum down to f16 before codes are computed, so that the error of no number
+// exceeds half a step.
 #pragma once
 
 #include <cmath>
@@ -32,7 +32,7 @@ __device__ __forceinline__ unsigned encoded(float x, float s, float m, float lev
   return static_cast<unsigned>(__float2int_rn(s == 0.0f ? 0.0f : fminf((x - m) / s, levels)));
 }
 
-// Of numbers from `low` to `high`: low = min of clamped numbers, high their max.
+// Scale and minimum for numbers from `low` to `high`: low = min of clamped numbers, high their max.
 struct CodeRange {
   std::uint16_t scale = 0, minimum = 0;
 
@@ -46,7 +46,7 @@ struct CodeRange {
   }
 };
 
-// Of numbers that a warp's lanes hold the ends of: low and high of a lane.
+// The range of a warp's numbers from the low and high of each lane.
 __device__ __forceinline__ CodeRange warp_range(float low, float high, float levels) {
   high = warp_max(high);
   low = -warp_max(-low);

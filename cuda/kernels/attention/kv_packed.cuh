@@ -1,5 +1,5 @@
-// One kv head's packed codes in a page (cuda/layout/kv_codes.h), and where f16 copies stand in for
-// them.
+// One kv head's packed codes in a page (cuda/layout/kv_codes.h), and the positions where f16 copies
+// replace them.
 #pragma once
 
 #include "cuda/kernels/attention/kv_page.cuh"
@@ -28,15 +28,15 @@ __device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int
           ends + (heads.kv_heads + head) * pages.codes.ends};
 }
 
-// The positions whose codes the query at `position` reads: [first, last). Of others it reads the
-// f16 copies. Where there are none all are codes.
+// The positions whose codes the query at `position` reads: [first, last). Other positions are read
+// from the f16 copies. Without copies all are codes.
 struct CodedPositions {
   int first = 0, last = 0x7fffffff;
 
   __device__ __forceinline__ CodedPositions(const KvResidual& residual, int position) {
     if (!residual.copies()) return;
     first = residual.sinks;
-    // Blocks are 2^k positions.
+    // The block length is a power of two.
     last = max(position + 1 - residual.recent, 0) & -residual.block;
   }
   __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }

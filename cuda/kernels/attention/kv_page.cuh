@@ -1,4 +1,4 @@
-// Where a position's key or value lies in device pages (layout.h), for every kernel that reads or
+// Addresses of a position's key or value in device pages (layout.h), for every kernel that reads or
 // writes them.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// What a GPU stores are the first rows of the table of schemes: those that are not packed.
+// The schemes that a GPU stores unpacked are the first rows of the table of schemes.
 inline constexpr std::size_t kStoredSchemes = 3;
 static_assert(!kKvSchemes[kStoredSchemes - 1].packed && kKvSchemes[kStoredSchemes].packed);
 
@@ -35,7 +35,7 @@ constexpr bool stored_coded(KvType type) {
   }
 }
 
-// One kv head in one page. Scales and minima are there for codes only.
+// One kv head in one page. Scales and minima exist for codes only.
 struct KvHeadPage {
   std::byte* numbers = nullptr;     // [64][row_bytes]
   std::uint16_t* scales = nullptr;  // [64]

@@ -1,7 +1,7 @@
-// Blocks of the cache that a step reads as codes for the first time: their f16 copies become codes,
-// once and for good. A block of threads takes one kv head of one such block in one layer, keys or
-// values. Which blocks those are it finds in the runs: the launch is the same for all steps of a
-// kind.
+// Blocks of the cache that a step reads as codes for the first time: their f16 copies are
+// encoded once, permanently. A block of threads takes one kv head of one such block in one
+// layer, keys or values. It finds these blocks from the runs: the launch is the same for all
+// steps of a kind.
 #include <algorithm>
 #include <cmath>
 
@@ -38,7 +38,7 @@ struct QuantizedBlock {
   }
 };
 
-// A thread for each channel; sinks have no say.
+// A thread for each channel; sinks are excluded from the range.
 __device__ void range_keys(const QuantizedBlock& block) {
   const int last = block.first + block.count, begin = max(block.first, block.sinks);
   const int row = block.first / block.codes.block * block.dims;
@@ -72,8 +72,8 @@ __device__ void range_values(const QuantizedBlock& block) {
   }
 }
 
-// Words of the block's codes: each is one thread's. A block has whole words, those of values among
-// others.
+// Words of the block's codes, each written by one thread. A block has whole words; those of values
+// are interleaved with other blocks'.
 template <KvPart part>
 __device__ void write_codes(const QuantizedBlock& block) {
   const KvCodes& codes = block.codes;
@@ -109,7 +109,7 @@ __device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLay
   const int head = static_cast<int>(blockIdx.y), in_page = first % kKvPageTokens;
   const int page = a.batch.pages[run.pages_at + first / kKvPageTokens];
   const int copy = a.batch.pages[run.copies_at + first / kKvPageTokens];
-  if (page < 0 || copy < 0) return;  // behind windows; coded before
+  if (page < 0 || copy < 0) return;  // out of the window; encoded earlier
   QuantizedBlock block;
   block.codes = pages.codes;
   block.dims = a.heads.head_dim;
@@ -163,14 +163,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
   const KvResidual& residual = a.copied.residual;
-  // A run no longer than what is read in f16 reads no codes of blocks that it closes itself.
+  // A run no longer than the f16 window reads no codes of blocks that it closes itself.
   const bool due = a.whole_before ? residual.recent > 0 : a.batch.longest_run > residual.recent;
   if (!residual.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
   const auto block = static_cast<std::size_t>(residual.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
-  // Rows that end in a block that others began close it.
+  // Includes a block that earlier runs began and that rows here close.
   const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
           {"kv_quantize",

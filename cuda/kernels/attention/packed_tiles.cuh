@@ -1,7 +1,7 @@
-// Shared memory of attention over packed codes: beside what attention over f16 pages has (a stage,
-// queries, what warps share) tiles of codes on their way, as they lie in pages, with their scales
-// and minima. The f16 stage takes f16 copies; in a prompt's block also operands made of a tile's
-// codes, once for all its warps.
+// Shared memory of attention over packed codes: in addition to that of attention over f16 pages (a
+// stage, queries, data shared by warps), tiles of codes in flight, laid out as in pages, with their
+// scales and minima. The f16 stage takes f16 copies; in a prompt's block also operands expanded
+// from a tile's codes, once for all its warps.
 #pragma once
 
 #include "cuda/kernels/attention/attention_tile_values.cuh"
@@ -10,8 +10,8 @@
 
 namespace leq::LEQ_GPU {
 
-// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group:
-// channels that share a scale of values.
+// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group: channels
+// that share a scale of values.
 template <int bits, int group, int dims, int row_warps, int column_warps, int row_tiles, int stages,
           int blocks>
 struct PackedShape
@@ -19,17 +19,17 @@ struct PackedShape
   using Wide =
       TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
   static constexpr int kBits = bits, kCodeStages = stages;
-  // A weight times a scale has room in f16 whatever the values are: scales reach
-  // 2 * 65504 / (2^bits - 1).
+  // A weight times a scale fits into f16 whatever the values are: scales reach 2 * 65504 / (2^bits
+  // - 1).
   static constexpr float kWeightBits = bits == 4 ? 2.0f : 0.0f;
   static constexpr int kGroup = group;
   static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
   static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
-  // Of the group that a warp's columns begin in, one of its shifts has so many of 16 columns.
+  // Units of 16 columns that share one of a warp's shifts.
   static constexpr int kShiftUnits = Wide::kColumns / 16 / kShifts;
 };
 
-// What a block's rows read: as codes, and in f16.
+// Positions that a block's rows read: as codes, and in f16.
 struct PackedSight {
   Positions seen;
   CodedPositions first_row, last_row;
@@ -74,8 +74,8 @@ struct PackedMemory {
   static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
 };
 
-// Brings tiles of codes, in order, and f16 copies. In generation tiles of heads as wide as the
-// shape are copied from one address a thread and constants.
+// Loads tiles of codes, in order, and f16 copies. In generation tiles of heads as wide as the shape
+// are copied with one address per thread and constant offsets.
 template <class Shape>
 class PackedLoader {
   using Memory = PackedMemory<Shape>;
@@ -95,14 +95,14 @@ class PackedLoader {
     if constexpr (Shape::kGeneration) place_whole_tiles();
   }
 
-  // Of the tile at work.
+  // The parts of the current tile.
   __device__ __forceinline__ const unsigned char* codes() const {
     return memory_ + Memory::kCodesAt + code_stage(used_) * Memory::kStageBytes;
   }
   __device__ __forceinline__ unsigned char* ends() const {
     return memory_ + Memory::kEndsAt + used_ * Memory::kEndBytes;
   }
-  // It is done with.
+  // Releases the current tile.
   __device__ __forceinline__ void leave() { used_ = after(used_); }
 
   // Starts copying the next tile of codes, if there is one, as one more group of copies.
@@ -125,8 +125,8 @@ class PackedLoader {
     ptx::cp_async_commit();
   }
 
-  // Starts copying the f16 copies of a tile to the stage, as a group: rows that no query reads so
-  // become 0.
+  // Starts copying the f16 copies of a tile to the stage, as a group: rows that no query reads in
+  // f16 become 0.
   __device__ __forceinline__ void load_copies(int tile) const {
     const int run = a_.batch.row_runs[block_.row];
     const int copy = a_.batch.pages[a_.batch.runs[run].copies_at + tile];
@@ -135,7 +135,7 @@ class PackedLoader {
     ptx::cp_async_commit();
   }
 
-  // Scales of values that no query reads: what lies there may be anything, and 0 times it need not
+  // Clears scales of values that no query reads: their memory is undefined, and 0 times it may not
   // be 0. Ends with a barrier where there are some.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if (whole_.holds(tile)) return;
@@ -156,7 +156,7 @@ class PackedLoader {
     return Shape::kCodeStages > 1 ? stage : 0;
   }
 
-  // Codes and ends of one side; `room` is that of scales.
+  // Loads codes and ends of one side; `capacity` is that of scales.
   __device__ __forceinline__ void load_side(const KvPages& pages, unsigned char* to,
                                             unsigned char* to_ends, int capacity) const {
     const PackedHead head = packed_head(pages, page_, a_.heads, block_.kv_head);
@@ -175,8 +175,8 @@ class PackedLoader {
     }
   }
 
-  // Where page 0 would have this thread's part of tiles as wide as the shape: of codes, and 16
-  // bytes of scales or minima of one side.
+  // Base addresses, as for page 0, of this thread's part of tiles as wide as the shape: of codes,
+  // and 16 bytes of scales or minima of one side.
   __device__ __forceinline__ void place_whole_tiles() {
     const int thread = static_cast<int>(threadIdx.x), head = block_.kv_head;
     keys_ = a_.keys.base + head * Memory::kCodes + thread * 16;
@@ -241,8 +241,8 @@ class PackedLoader {
 
 inline constexpr int kUnitBytes = 512;  // of a unit's operands
 
-// A tile's codes become operands in the stage: of each unit four matrices as ldmatrix reads them,
-// one for each register; keys first.
+// Expands a tile's codes into operands in the stage: of each unit four matrices as ldmatrix reads
+// them, one for each register; keys first.
 template <class Shape>
 __device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims,
                                             unsigned char* memory) {
@@ -267,7 +267,7 @@ __device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims
   }
 }
 
-// Where a warp finds the operands of a tile: in the codes, or where they were made of them.
+// The source of a warp's operands of a tile: the codes, or the operands expanded from them.
 template <class Shape>
 struct TileOperands {
   const unsigned char* memory;  // codes, or with them expanded the stage
@@ -293,7 +293,7 @@ struct TileOperands {
   }
 };
 
-// Words of a lane that lie together, `each` by `each`.
+// Consecutive words of a lane, loaded `each` at a time.
 template <int count, int each>
 struct LaneWords {
   std::uint32_t words[count];
@@ -317,7 +317,7 @@ struct LaneWords {
   }
 };
 
-// What a lane has of 16 keys of a head as wide as the shape.
+// A lane's part of 16 keys of a head as wide as the shape.
 template <class Shape>
 struct KeyWords {
   static constexpr int kBits = Shape::kBits, kCount = Shape::kDims / 16;
@@ -332,7 +332,7 @@ struct KeyWords {
   }
 };
 
-// What a lane has of a tile's values, in a warp's columns.
+// A lane's part of a tile's values, in a warp's columns.
 template <class Shape>
 struct ValueWords {
   static constexpr int kBits = Shape::kBits, kUnits = Shape::kColumns / 16;

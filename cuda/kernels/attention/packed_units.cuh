@@ -1,7 +1,7 @@
-// Packed codes as operands of mma m16n8k16. A code u lies in the low bits of an f16 as it comes out
-// of its word, so it is a subnormal number, u 2^-24 or a few powers of two more: exact, as is its
-// product with any f16. The power is the same along a sum and leaves with the finished sum, exactly
-// (code_unit), so nothing is subtracted from codes and nothing taken off their sums.
+// Packed codes as operands of mma m16n8k16. A code u, as extracted from its word, is in the low
+// bits of an f16, so it is a subnormal number, u 2^-24 or a few powers of two more: exact, as is
+// its product with any f16. The power is the same along a sum and is removed from the finished sum,
+// exactly (code_unit), so nothing is subtracted from codes or from their sums.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -10,21 +10,21 @@
 
 namespace leq::LEQ_GPU {
 
-// Of columns 8 n ... of a unit: what a sum of codes' f16 numbers is multiplied by.
+// The factor that a sum of codes' f16 numbers is multiplied by, for columns 8 n ... of a unit.
 template <int bits>
 __device__ constexpr float code_unit(int n) {
   // The lowest bit of a code in its half of a word is `bits` for the upper columns.
   return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << bits);
 }
 
-// Of 16 positions x 16 channels what a lane holds: b[n][k] is the register for columns 8 n ... of
-// the operand and its rows 8 k ....
+// A lane's part of 16 positions x 16 channels: b[n][k] is the register for columns 8 n ... of the
+// operand and its rows 8 k ....
 struct UnitOperand {
   std::uint32_t b[2][2];
 };
 
-// Of a lane's word of a unit (cuda/layout/kv_codes.h), at 2 bits of two. s16: the unit's place
-// among positions.
+// From a lane's word of a unit (cuda/layout/kv_codes.h), at 2 bits a word of two units. s16: index
+// of the unit among positions.
 template <int bits, KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) {
   UnitOperand unit;
@@ -51,11 +51,11 @@ __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words,
   return unit_of_word<bits, part>(words[kv_lane_word(part, bits, dims, s16, c16, lane)], s16);
 }
 
-// Scales, or minima, of a lane's places along the sum of a unit: two neighbours, and those 8 on.
+// Scales, or minima, at a lane's indices of a unit's sum: two neighbours, and those at + 8.
 struct UnitEnds {
   std::uint32_t near, far;
 };
-// Along positions of values: of two units.
+// Ends along positions of values, for two units.
 struct TwoUnitEnds {
   UnitEnds unit[2];
 
@@ -74,7 +74,7 @@ struct KeyEnds {
     at[0] = from + lane % 4 * (wide ? 8 : 4);
     at[1] = at[0] - (wide ? 12 : 0);
   }
-  // `further`: numbers to those of another row.
+  // `further`: offset in numbers to another row.
   __device__ __forceinline__ UnitEnds of(int unit, int further) const {
     const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit + further);
     return {both.x, both.y};

@@ -1,6 +1,6 @@
-// The way of q, k and v into attention: norms of heads, rotation, q's factor, and the cache's
-// pages. One warp for each (token, head), the head in shared memory; sums in the order of
-// docs/numerics.md.
+// Preparation of q, k and v for attention: norms of heads, rotation, q's factor, and the writes to
+// the cache's pages. One warp for each (token, head), the head in shared memory; sums in the order
+// of docs/numerics.md.
 #include <cmath>
 
 #include "cuda/intrinsics/run.h"
@@ -56,8 +56,8 @@ __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPa
   }
 }
 
-// Where the numbers of a position are written: its page, or where codes are made of whole blocks
-// the page's f16 copy.
+// Destination of a position's numbers: its page, or, where codes are encoded per block, the page's
+// f16 copy.
 __device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
                             const AttentionRun& run, int position, unsigned lane) {
   const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
