@@ -50,7 +50,7 @@ class Collector final : public Observer {
            });
   }
 
-  // After each rank has run one of the windows from `first` on, the last ranks perhaps none.
+  // Called after each rank has run a window from `first` on; the last ranks may have none.
   void share_windows(std::int64_t first) {
     if (context_.ranks.size() == 1) return;
     const std::int64_t there =
@@ -144,7 +144,7 @@ class Collector final : public Observer {
   }
 
   void start_window_of(std::size_t site, std::int64_t window) {
-    // What a router sends to an expert in half of the windows tells nothing of the text.
+    // Halves are not compared for experts: their tokens depend on the router, not only on the text.
     if (is_routed(site)) return;
     if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
@@ -262,7 +262,7 @@ class Collector final : public Observer {
 
 }  // namespace
 
-// A rank runs every so many-th window, always the same ones: it keeps the hidden states of these.
+// Each rank runs every N-th window, the same ones in all passes: it keeps their hidden states.
 PassResult run_pass(const PassContext& context, const Pass& pass) {
   Collector collector(context, pass);
   HiddenStates& hidden = context.hidden;

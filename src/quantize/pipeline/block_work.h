@@ -68,7 +68,7 @@ class BlockWork {
   bool divides_rows(const std::string& part) const;
   // Chooses the codes of a linear: by all ranks together where they divide its rows.
   QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
-  // What was chosen, here or on another rank: corrects its bias, replaces its weights.
+  // Stores codes chosen on this or another rank: corrects the linear's bias, replaces its weights.
   void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);
   // Returns all tensors of the block, once each linear is quantized.
   std::vector<BlockTensor> finish();

@@ -15,7 +15,7 @@ namespace leq {
 
 class DividedTensors {
  public:
-  // As many tensors as there are sizes; the ranks get equal parts of their sum, as near as can be.
+  // One size per tensor; tensors are assigned so that each rank's sum of sizes is nearly equal.
   DividedTensors(Communicator& ranks, std::span<const std::int64_t> sizes);
 
   bool is_own(std::size_t tensor) const { return owners_[tensor] == ranks_.rank(); }
