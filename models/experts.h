@@ -1,4 +1,4 @@
-// Names of the tensors of experts, as all families have them that transformers writes.
+// Tensor name rules of experts, shared by all families whose checkpoints transformers writes.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ inline constexpr ExpertKeys kQwenSharedExpertKeys = {
     .dense_layers = "mlp_only_layers",
     .shared_hidden = "shared_expert_intermediate_size"};
 
-// All experts in one tensor, as transformers 5 has them.
+// Rules for all experts stacked in one tensor, as in transformers 5.
 inline void add_stacked_experts(Family& family) {
   const std::vector<TensorRule> rules = {
       {"layers.{}.experts.{}.gate", "layers.{}.mlp.experts.gate_up_proj", false, 0, 2, true},
@@ -29,7 +29,7 @@ inline void add_stacked_experts(Family& family) {
   family.tensors.insert(family.tensors.end(), rules.begin(), rules.end());
 }
 
-// A tensor for each expert, as Qwen's checkpoints have them.
+// Rules for one tensor per expert, as in Qwen's checkpoints.
 inline void add_single_experts(Family& family) {
   const std::vector<TensorRule> rules = {
       {"layers.{}.experts.{}.gate", "layers.{}.mlp.experts.{}.gate_proj.weight"},
@@ -39,7 +39,7 @@ inline void add_single_experts(Family& family) {
   family.tensors.insert(family.tensors.end(), rules.begin(), rules.end());
 }
 
-// An expert of every token, with its gate.
+// Rules for the shared expert, which runs for every token, and for its gate.
 inline void add_shared_expert(Family& family) {
   const std::vector<TensorRule> rules = {
       {"layers.{}.shared_gate", "layers.{}.mlp.shared_expert_gate.weight"},

@@ -1,5 +1,5 @@
-// A model family as data: which config.json it has, how its keys map to ModelConfig, and where its
-// tensors lie. One file of this folder for each family.
+// A model family as data: which config.json it has, how its keys map to ModelConfig, and its
+// tensors' names and layouts. Each family has one file in this folder.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ConfigKeys {
   const char* activation;
 };
 
-// Which layers see only a window of positions, where config.json has no layer_types.
+// The layers with a sliding attention window, where config.json has no layer_types.
 enum class WindowRule : std::uint8_t {
   none,
   named,         // sliding_window, none where the key is absent (Ministral 3, Mixtral)
@@ -36,15 +36,15 @@ enum class WindowRule : std::uint8_t {
   not_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
 };
 
-// Which row of a stored tensor is row `row` of leq's: joined heads, where parts of several linears
-// take turns. Sizes are those of the configuration.
+// Maps row `row` of leq's tensor to its row in the stored tensor, where heads of several linears
+// are interleaved in one. Sizes are those of the configuration.
 struct RowOrder {
   std::int64_t (*stored_rows)(const ModelConfig& config);
   std::int64_t (*row)(const ModelConfig& config, std::int64_t row);
 };
 
-// Keys of a family with layers of Gated DeltaNet. Layer i attends where (i + 1) % interval == 0, or
-// where layer_types says full_attention.
+// Keys of a family with Gated DeltaNet layers. Layer i has attention where (i + 1) % interval == 0,
+// or where layer_types says full_attention.
 struct DeltaKeys {
   const char* key_heads;
   const char* value_heads;
@@ -56,7 +56,7 @@ struct DeltaKeys {
 
 // Keys of a family with experts. nullptr: there is no such key.
 struct ExpertKeys {
-  const char* experts;  // and by its other name
+  const char* experts;  // alternative names of one key
   const char* experts_too;
   const char* active;
   const char* hidden;      // of one expert
@@ -67,9 +67,9 @@ struct ExpertKeys {
   const char* shared_hidden;
 };
 
-// Where a tensor of leq lies in the checkpoint. Those of a head of multi-token prediction are named
-// as the model's own, after a prefix. "{}" stands for the layer, the second one for the
-// expert. Of several rules for one tensor the first counts whose source is there.
+// The source of a tensor of leq in the checkpoint. Tensors of a multi-token prediction head have
+// the model's own names, after a prefix. "{}" stands for the layer, a second one for the expert. If
+// a tensor has several rules, the first whose source exists applies.
 struct TensorRule {
   std::string_view leq;
   std::string_view source;
@@ -77,19 +77,19 @@ struct TensorRule {
   int part = 0;             // of `parts` equal groups of output channels joined in one tensor
   int parts = 1;
   bool stacked = false;               // [E][parts N][K], all experts in one tensor
-  const RowOrder* order = nullptr;    // null: as they are stored
-  float added = 0;                    // to each number: 1 for gains that are stored around zero
-  bool taps_first = false;            // stored [channels][1][taps], leq's is [taps][channels]
-  const RowOrder* columns = nullptr;  // the same of the columns
-  bool log_of_negative = false;       // the logarithm of each number negated: GGUF has A for A_log
-  bool normed_rows = false;           // each row becomes an RMS norm of itself, without gain
-  float constant = 0;                 // no tensor: all numbers are this; 0 = there is one
+  const RowOrder* order = nullptr;    // null: in stored order
+  float added = 0;                    // added to values: 1 for gains that are stored around zero
+  bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
+  const RowOrder* columns = nullptr;  // the same for columns
+  bool log_of_negative = false;       // value = log(-stored): GGUF stores A instead of A_log
+  bool normed_rows = false;           // each row is divided by its RMS (RMS norm without gain)
+  float constant = 0;                 // all values of a tensor without a source; 0 = it has one
   int column_part = 0;  // of `column_parts` equal groups of inputs joined in one tensor
   int column_parts = 1;
 };
 
 struct Family {
-  std::string_view name;        // for people
+  std::string_view name;        // display name
   std::string_view model_type;  // config.json
   std::vector<std::string_view> architectures;
   ConfigKeys keys;
@@ -102,9 +102,9 @@ struct Family {
   bool qk_norm = false;
   std::int64_t default_head_dim = 0;
   WindowRule windows = WindowRule::none;
-  bool output_gate = false;           // of attention
-  double partial_rotary = 1.0;        // of a head, where partial_rotary_factor is absent
-  bool reads_partial_rotary = false;  // whether it may be another
+  bool output_gate = false;           // attention has an output gate
+  double partial_rotary = 1.0;        // rotary share of a head if partial_rotary_factor is absent
+  bool reads_partial_rotary = false;  // whether that key is read
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
   bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters
@@ -115,7 +115,7 @@ struct Family {
   bool mlp_bias = false;
   const char* attention_bias_key = nullptr;  // q, k, v and o
   const char* mlp_bias_key = nullptr;
-  // Keys whose other values change the function in ways that leq does not compute.
+  // Keys that must have this value: others change the function in ways that leq does not compute.
   struct Fixed {
     const char* key;
     bool value;  // also where absent

@@ -1,4 +1,4 @@
-// LLaMA 1, 2, 3 and models of their shape.
+// LLaMA 1, 2, 3 and models with their architecture.
 #include "models/llama.h"
 
 namespace leq {

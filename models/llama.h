@@ -1,4 +1,4 @@
-// What LLaMA and its descendants share: config keys and tensor names.
+// Config keys and tensor names shared by LLaMA and its descendants.
 #pragma once
 
 #include <vector>
@@ -20,7 +20,7 @@ inline constexpr ConfigKeys kLlamaKeys = {
     .activation = "hidden_act",
 };
 
-// Of a gain that is stored less 1.
+// A gain that is stored minus 1.
 inline TensorRule around_zero(std::string_view leq, std::string_view source) {
   TensorRule rule = {leq, source};
   rule.added = 1;

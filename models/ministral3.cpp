@@ -1,5 +1,5 @@
-// Ministral 3, Devstral 2 and Mistral Medium 3.5: LLaMA's shape, YaRN, and queries that grow
-// sharper with their position.
+// Ministral 3, Devstral 2 and Mistral Medium 3.5: LLaMA's architecture with YaRN and a query
+// temperature that grows with the position.
 #include "models/llama.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-// Mistral 7B (sliding window in v0.1) and dense models of its shape.
+// Mistral 7B (sliding window in v0.1) and dense models with its architecture.
 #include "models/llama.h"
 
 namespace leq {

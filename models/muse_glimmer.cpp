@@ -1,6 +1,6 @@
-// Muse Glimmer, Meta's successor of LLaMA: three layers with a window and RoPE, then one that sees
-// all positions and has no RoPE; norms of embeddings, heads and what sublayers add; an output gate
-// of attention; capped logits.
+// Muse Glimmer, Meta's successor of LLaMA: three layers with a window and RoPE, then one with full
+// attention and no RoPE; norms of embeddings, heads and sublayer outputs; an output gate of
+// attention; capped logits.
 #include "models/llama.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-// Qwen 3, dense: norms over each head of q and k, head_dim apart from width / heads.
+// Qwen 3, dense: norms over each head of q and k, head_dim independent of width / heads.
 #include "models/llama.h"
 
 namespace leq {

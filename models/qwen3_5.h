@@ -1,4 +1,4 @@
-// What Qwen 3.5 and Qwen3-Next share: gains around zero, gated attention, layers of Gated DeltaNet.
+// Shared by Qwen 3.5 and Qwen3-Next: gains around zero, gated attention, layers of Gated DeltaNet.
 #pragma once
 
 #include "models/family.h"
@@ -13,7 +13,7 @@ inline constexpr DeltaKeys kQwenDeltaKeys = {.key_heads = "linear_num_key_heads"
                                              .taps = "linear_conv_kernel_dim",
                                              .interval = "full_attention_interval"};
 
-// q_proj holds for each head its rows of the query, then those of the gate.
+// Rows of q_proj: for each head those of the query, then those of the gate.
 inline std::int64_t query_gate_rows(const ModelConfig& config) {
   return 2 * config.heads * config.head_dim;
 }
@@ -41,7 +41,7 @@ inline TensorRule columns_of(std::string_view leq, std::string_view source, int 
   return rule;
 }
 
-// All but the projections into Gated DeltaNet.
+// Rules of all tensors except the projections into Gated DeltaNet.
 inline std::vector<TensorRule> qwen3_5_common_tensors() {
   TensorRule conv = {"layers.{}.delta_conv", "layers.{}.linear_attn.conv1d.weight"};
   conv.taps_first = true;
@@ -66,7 +66,7 @@ inline std::vector<TensorRule> qwen3_5_common_tensors() {
       {"layers.{}.up", "layers.{}.mlp.up_proj.weight"},
       {"layers.{}.down", "layers.{}.mlp.down_proj.weight"},
       around_zero("final_norm", "norm.weight"),
-      // Of the head of multi-token prediction:
+      // The head of multi-token prediction:
       around_zero("embedding_norm", "pre_fc_norm_embedding.weight"),
       around_zero("hidden_norm", "pre_fc_norm_hidden.weight"),
       columns_of("fc_embedding", "fc.weight", 0),
@@ -74,7 +74,7 @@ inline std::vector<TensorRule> qwen3_5_common_tensors() {
   };
 }
 
-// As Qwen 3.5 has the projections into Gated DeltaNet.
+// The projections into Gated DeltaNet, named and laid out as in Qwen 3.5.
 inline void add_delta_projections(Family& family) {
   const std::vector<TensorRule> projections = {
       {"layers.{}.delta_qkv", "layers.{}.linear_attn.in_proj_qkv.weight"},

@@ -1,4 +1,4 @@
-// Qwen 3.5 and 3.6 with experts: the layers of qwen3_5.cpp, in each a router and a shared expert.
+// Qwen 3.5 and 3.6 with experts: the layers of qwen3_5.cpp, each with a router and a shared expert.
 #include "models/experts.h"
 #include "models/qwen3_5.h"
 

@@ -1,14 +1,14 @@
-// Qwen3-Next: Qwen 3.5's layers with other names and orders of the projections into Gated DeltaNet,
-// and with experts.
+// Qwen3-Next: Qwen 3.5's layers with experts, and with other names and row orders of the
+// projections into Gated DeltaNet.
 #include "models/experts.h"
 #include "models/qwen3_5.h"
 
 namespace leq {
 namespace {
 
-// Of each key head, one after another: rows of q, k, v and z.
+// The row layout of the joined projection: for each key head its rows of q, k, v and z.
 struct JoinedHeads {
-  std::int64_t key_dim, values, each;  // values: of one key head's value heads
+  std::int64_t key_dim, values, each;  // values: value rows per key head
   explicit JoinedHeads(const DeltaNetConfig& delta)
       : key_dim(delta.key_dim),
         values(delta.values() / delta.key_heads),
@@ -38,7 +38,7 @@ std::int64_t z_row(const ModelConfig& config, std::int64_t row) {
   return heads.value(row) + heads.values;
 }
 
-// Of each key head: b of its value heads, then a.
+// The row layout of the gates: for each key head b of its value heads, then a.
 std::int64_t gate_rows(const ModelConfig& config) { return 2 * config.delta_net()->value_heads; }
 
 std::int64_t b_row(const ModelConfig& config, std::int64_t row) {

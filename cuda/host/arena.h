@@ -1,5 +1,5 @@
-// Cuts one range of bytes into blocks: numbers alone, no memory. Blocks are freed whole, a new one
-// goes to the first gap that holds it.
+// Allocates blocks within one range of bytes: offsets only, no memory. Blocks are freed whole; a
+// new block gets the first gap that fits.
 #pragma once
 
 #include <cstddef>
@@ -19,9 +19,9 @@ class Arena {
 
   explicit Arena(std::size_t bytes) : bytes_(bytes) {}
 
-  // Where a block of `bytes` (not 0) begins; nullopt where no gap holds it.
+  // The offset of a new block of `bytes` (not 0); nullopt where no gap fits.
   std::optional<std::size_t> take(std::size_t bytes);
-  // The same at the range's end.
+  // The same at the end of the range.
   std::optional<std::size_t> take_last(std::size_t bytes);
   void give_back(std::size_t offset) { used_.erase(offset); }
   bool empty() const { return used_.empty(); }

@@ -1,4 +1,4 @@
-// Shapes and cache layers as the kernels of attention want to see them.
+// Shapes and cache layers as arguments of the attention kernels.
 #pragma once
 
 #include <span>
@@ -14,17 +14,17 @@ namespace leq::LEQ_GPU {
 AttentionHeads heads_of(const AttentionShape& shape);
 KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape);
 KvCopied copied_of(const KvLayer& kv);
-// f16 copies of the pages that have some; empty: there are none.
+// For each page the index of its f16 copy; empty where the cache has no copies.
 std::span<const std::int32_t> copies_of(const KvLayer& kv);
-// All but qkv, batch and fault.
+// All arguments except qkv, batch and fault.
 RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const RopeTable& rope,
                                           const KvLayer& kv);
 
-// Rows of the rotary table up to `end`, on the stream.
+// Computes rows of the rotary table up to `end`, on the stream.
 void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream);
 
-// Blocks of positions become codes: those that were whole before the batch, or that it closes.
-// Zones and copies are the same in all layers; a launch has layers of one pair of types.
+// Quantizes blocks of positions: those that were complete before the batch, or that it completes.
+// Zones and copies are the same in all layers; all layers of a launch have the same two types.
 enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
 void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
                  std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);

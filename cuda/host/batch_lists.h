@@ -1,4 +1,4 @@
-// A batch's runs, rows and pages on the device: pushed once for all layers of a step.
+// A batch's runs, rows and pages on the device: uploaded once per step for all layers.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace leq::LEQ_GPU {
 
-// A batch as it lies on the device: runs, the run of each row, `more`, pages, and where pages have
-// f16 copies the copy of each (`copies`, of all pages of the cache; empty: there are none).
+// A batch's device layout: runs, the run of each row, `more`, pages, and where pages have f16
+// copies the copy of each (`copies`, of all pages of the cache; empty: there are none).
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
                                         std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more = {});
-// And as kernels see it there, with `more` numbers between.
+// The same batch as kernel arguments, with `more` numbers between rows and pages.
 AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
 
 class BatchLists {

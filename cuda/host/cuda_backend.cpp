@@ -237,13 +237,13 @@ class CudaBackend final : public Backend {
     if (!attend(qkv, batch, shape, kv, out, kSite)) rows_.finish(out, batch.tokens, kSite);
   }
 
-  // What the host does while a peer may wait takes no memory: the driver would wait for the peer.
+  // Allocated up front: an allocation while a peer waits would make the driver wait for the peer.
   std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
     downloads_.reserve();
     return link_ranks(ranks, device_, stream_, window);
   }
 
-  // A rank's own columns are finished, but for codes and terms that need the whole row.
+  // A rank's own columns are finished already, except for codes and terms that need the whole row.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     {
@@ -280,8 +280,8 @@ class CudaBackend final : public Backend {
     return pending_.begin(float_rows(logits), logits.width, requests);
   }
 
-  // Replayed operations do not look at pages and the rotary table, so both are looked at here.
-  // Events between operations do not belong into a recording: a step that is timed is not replayed.
+  // Replayed operations do not check pages or fill the rotary table, so both are done here.
+  // Recordings must not contain timing events: a step that is timed is not replayed.
   void step(const Step& step, const std::function<void()>& operations) override {
     if (clock_.running()) return operations();
     check_pages(step.batch);
@@ -317,7 +317,7 @@ class CudaBackend final : public Backend {
  private:
   bool is_exact() const { return layout_.arithmetic() == Arithmetic::exact; }
 
-  // Recordings hold addresses.
+  // Drops recordings after memory changes, since they contain device addresses.
   void forget_moved() {
     if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
   }
@@ -330,14 +330,14 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
-  // Norms and rotations keep a row of f32 in shared memory.
+  // Norm and rotation kernels hold a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t limit = rt::device_of(stream_).shared_limit_bytes - 1024;
     require(static_cast<std::size_t>(width) * sizeof(float) <= limit, what, ": rows of ", width,
             ", this GPU takes up to ", limit / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
-  // Whether what its consumer reads is there too.
+  // Returns whether the codes or terms that the consumer reads are written too.
   bool attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
               const KvLayer& kv, const RowsFor& target, std::string_view site) {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });

@@ -1,4 +1,4 @@
-// The GPU backend: the seam (backend/backend.h) on one stream of one device. Built twice, for CUDA
+// The GPU backend: implements backend/backend.h on one stream of one device. Built twice, for CUDA
 // devices and for the emulator (docs/cuda.md).
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// `name` is what users call the device, "cuda:0" or "sim". The device exists.
+// `name` is the device's name for users, "cuda:0" or "sim". The device must exist.
 std::unique_ptr<Backend> make_device_backend(int device, std::string name,
                                              const GpuOptions& options);
 

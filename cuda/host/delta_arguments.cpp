@@ -6,7 +6,7 @@ namespace leq::LEQ_GPU {
 
 DeltaArguments delta_arguments(const DeltaShape& shape) {
   constexpr float kL2Eps = 1e-6f;
-  // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and once more 1 / sqrt(d) for
+  // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and another factor 1 / sqrt(d) for
   // queries.
   const auto gain = [&](int roots) {
     return static_cast<float>(std::pow(static_cast<double>(shape.key_dim), -0.5 * roots));

@@ -1,4 +1,4 @@
-// Gated DeltaNet's shape as its kernels want to see it.
+// Gated DeltaNet's shape as kernel arguments.
 #pragma once
 
 #include "backend/decoder_parts.h"
@@ -6,7 +6,7 @@
 
 namespace leq::LEQ_GPU {
 
-// All but rows, batch, scratch and fault.
+// All arguments except rows, batch, scratch and fault.
 DeltaArguments delta_arguments(const DeltaShape& shape);
 
 }  // namespace leq::LEQ_GPU

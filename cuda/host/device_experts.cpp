@@ -79,7 +79,7 @@ ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
                           const Rows& grouped) {
-  // Below, tiles of an expert would be nearly empty: reading its weights for each row costs less.
+  // With fewer rows an expert's tiles are nearly empty: reading its weights per row costs less.
   constexpr std::int64_t kRowsOfExpert = 4;
   const ExpertGroups groups = groups_of(routes);
   Routed& of = routed_.at(&routes);
@@ -95,7 +95,7 @@ bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linea
   return true;
 }
 
-// Weights that were there before may lie at the same name: those of a model that is gone.
+// The table may hold weights of the same name from a model that was freed, so they are compared.
 const CodeSegment* DeviceExperts::table(const ExpertLinear& linear, std::int64_t experts) {
   Table& table = tables_[linear(0).name];
   const std::vector<CodeSegment> segments = segments_of(linear, experts);

@@ -1,4 +1,4 @@
-// Experts of a backend: their weights as a table on the device, and the launches of their linears.
+// A backend's experts: a table of their weights on the device, and the launches of their linears.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ class DeviceExperts {
  public:
   DeviceExperts(int device, rt::Stream& stream);
 
-  // Operations::route: what is chosen stays on the device, in the place of the logits. `routes` get
-  // their sizes alone.
+  // Operations::route: the chosen experts stay on the device, stored over the logits. On the host
+  // `routes` gets only the sizes.
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
              ExpertRoutes& routes);
-  // Throws Error where what reads the products of an expert wants other codes than those of others.
+  // Throws Error where the linears that read the experts' products need different code formats.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
-  // In a step of many rows: those of `grouped` become those of x, of one expert side by side, and
-  // all that follows for these routes is in this order. Whether it is.
+  // In a step of many rows: fills `grouped` with the rows of x, grouped by expert, and uses this
+  // order in all following operations of these routes. Returns whether it did.
   bool group(const Rows& x, const ExpertRoutes& routes, const Linear& reader, const Rows& grouped);
-  // out [R] = the linear of each row's expert; x has a row for each token, or for each of R.
+  // out [R] = the linear of each row's expert; x has one row per token, or one for each of R.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out);
   // x [T] += weight * products [R].
   void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
 
  private:
-  // The segments of all experts of one site.
+  // The weight segments of all experts of one site.
   struct Table {
     std::vector<const std::uint8_t*> codes;  // of each segment: which weights these are
     std::unique_ptr<DeviceScratch> there;

@@ -1,5 +1,5 @@
-// Device memory as the seam has it (backend/memory.h): blocks of planned regions, and the ways of
-// weights and bytes between host and device.
+// Device memory behind the backend interface (backend/memory.h): blocks of planned regions, and
+// transfers of weights and bytes between host and device.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU {
 
 class GpuMemory final : public DeviceMemory {
  public:
-  // `cap` as in Regions.
+  // `cap`: see Regions.
   GpuMemory(int device, rt::Stream& stream, std::size_t cap);
   ~GpuMemory() override;
 

@@ -1,5 +1,5 @@
-// The host's side of sampling on the device: requests go there, tokens come back, logits stay.
-// Memory is taken once: 4.2 MB for the rows of one launch, 1 MB for changed logits.
+// The host side of sampling on the device: uploads requests, downloads tokens; logits stay on the
+// device. Allocated once: 4.2 MB for the rows of one launch, 1 MB for changed logits.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ class DeviceSampler {
  public:
   DeviceSampler(int device, rt::Stream& stream, Staging& staging);
 
-  // Puts the draws of rows 0... of `logits` [T][V] on the stream, and the way of their tokens to
-  // the host. Rows with a cut that is the host's alone (draws_on_host) get their likeliest token.
-  // Throws Error where the requests' changes do not fit into the staging ring.
+  // Enqueues the draws of rows 0... of `logits` [T][V], and the copy of their tokens to the host.
+  // Rows with a cutoff that only the host supports (draws_on_host) get their likeliest token.
+  // Throws Error where the requests' logit changes do not fit into the staging ring.
   void launch(const FloatRows& logits, std::int64_t vocabulary,
               std::span<const SampleRequest> requests);
-  // The tokens of the last launch, once the stream has been synchronized; as HostSampler::draw
-  // gives them.
+  // The tokens of the last launch, valid once the stream has been synchronized; the same as
+  // HostSampler::draw's.
   std::span<const std::int32_t> drawn() const;
 
-  // The same draws of at most kMostRows rows, those that a recorded step has; the tokens stay on
+  // The same draws for at most kMostRows rows, the maximum of a recorded step; the tokens stay on
   // the device, at tokens(), until the next call of this or of launch.
   static constexpr std::size_t kMostRows = StepGraphs::kMostRows;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
@@ -34,12 +34,12 @@ class DeviceSampler {
   const std::int32_t* tokens() const {
     return reinterpret_cast<const std::int32_t*>(tokens_.data());
   }
-  // Of tokens(): how many there are, and which draw's.
+  // The number of tokens in tokens(), and the number of the draw that wrote them.
   std::int64_t rows() const { return rows_; }
   std::uint64_t number() const { return number_; }
 
  private:
-  // Rows of one launch: enough to fill a device.
+  // Rows of one launch, enough to fill a device.
   static constexpr std::size_t kLaunchRows = 64;
   void draw_together(const FloatRows& logits, std::int64_t vocabulary,
                      std::span<const SampleRequest> requests, std::int32_t* drawn);

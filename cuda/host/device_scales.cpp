@@ -9,7 +9,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Linears of a model: a few for each layer.
+// More than the linears of a model, which has a few per layer.
 constexpr std::size_t kMostScales = 1024;
 
 }  // namespace

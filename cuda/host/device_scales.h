@@ -1,5 +1,5 @@
-// Moving scales of act online whose state lies on the device: a table of records, and the slot that
-// ties one of them to its OnlineScale.
+// Moving scales of act online whose state is on the device: a table of records, and a slot that
+// links each used record to its OnlineScale.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace leq::LEQ_GPU {
 
 class DeviceScales {
  public:
-  // `stream` carries the steps; records come and go by a stream of their own, so that a scale may
-  // be taken in while steps are being recorded.
+  // `stream` runs the steps; records are copied on a separate stream, so that a scale may be added
+  // while steps are being recorded.
   DeviceScales(int device, rt::Stream& stream);
 
-  // The record of a scale, which hands its state over at first. Throws Error where there are too
-  // many.
+  // The device record of a scale; the first call transfers the state to it. Throws Error where
+  // there are too many scales.
   OnlineRecord* of(OnlineScale& scale);
 
  private:

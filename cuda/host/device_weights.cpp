@@ -11,7 +11,7 @@ constexpr std::int64_t kPanelRows = 64;
 
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-// `from`: a plane of `plane_bits` bits, all of the code or a part of it.
+// `from`: a plane with `plane_bits` bits of each code, all of them or a part.
 void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
                   const WeightView& weight, std::byte* to, rt::Stream& stream) {
   const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
@@ -66,7 +66,7 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
   }
 }
 
-// The planes as they lie in the file, those of codes behind each other.
+// Copies the planes unchanged, with those of the codes adjacent.
 void upload_super(Uploader& uploader, const WeightView& weight, const WeightBytes& at,
                   std::byte* to) {
   const CodePlanes planes = code_planes(weight);

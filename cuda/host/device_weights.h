@@ -1,5 +1,5 @@
-// Stored weights in device memory: from the file's panels into the order of layout.h, and as
-// kernels want to see them. A WeightView of a device points there; its sums are null.
+// Stored weights in device memory: conversion from the file's panels to the layout of layout.h, and
+// kernel arguments. A device WeightView points to device memory; its sums are null.
 #pragma once
 
 #include "backend/rows.h"
@@ -10,12 +10,12 @@
 
 namespace leq::LEQ_GPU {
 
-// Copies `weight` from the host into `to` (gpu::weight_bytes, zeroed) and re-lays it, in order with
-// the stream's later work; the host's bytes have been read when it returns.
+// Copies `weight` from the host into `to` (gpu::weight_bytes, zeroed) and converts its layout, in
+// order with later work of the stream; the host's bytes have been read when it returns.
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
                          rt::Stream& stream);
 
-// A device's view as arguments of kernels.
+// Kernel arguments of a device view.
 FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
 SuperWeight super_weight(const WeightView& weight);

@@ -1,5 +1,5 @@
-// The devices that a build has, for platform: CUDA's and the emulated one. Each half is there only
-// where its library is built (CMake: LEQ_CUDA, LEQ_CUDA_SIM).
+// The devices of a build, for platform: CUDA's and the emulated one. Each half exists only where
+// its library is built (CMake: LEQ_CUDA, LEQ_CUDA_SIM).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include "backend/gpu_options.h"
 
 namespace leq::cuda {
-// One line for each device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8
-// GB, 139.2 GB free"; where there is none, one that says why.
+// One line per device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB,
+// 139.2 GB free"; where there is none, one line with the reason.
 std::vector<std::string> list_devices();
 // `which`: a number, or the start of a UUID. Throws Error where there is no such device, with the
 // driver's reason, and where this build has no code for it.
@@ -21,7 +21,7 @@ std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& 
 }  // namespace leq::cuda
 
 namespace leq::sim {
-// `threads` run the blocks of kernels; 0 = one for each usable core. `memory`: the device's, 0 =
-// plenty.
+// `threads` run the blocks of kernels; 0 = one per usable core. `memory`: the device's size, 0 =
+// large.
 std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, const GpuOptions& options);
 }  // namespace leq::sim

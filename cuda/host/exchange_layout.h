@@ -1,5 +1,5 @@
-// Where the parts of a gather lie in a slot of a window: all parts of a rank together, those of
-// each plane row by row.
+// The layout of a gather in a slot of an exchange window: all parts of a rank are contiguous, those
+// of each plane row by row.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Rows of a gather that fit a slot, as kernels see them; blocks and windows are left open.
+// Kernel arguments for the rows of a gather that fit a slot; blocks and windows are not set.
 struct ExchangePart {
   ExchangePlane planes[kExchangePlanes];
   std::int64_t rows = 0;
@@ -20,8 +20,8 @@ struct ExchangePart {
   std::int64_t most_bytes = 0;     // of one rank
 };
 
-// Calls `use` for as many parts as the rows take. Throws Error naming the site where a row is more
-// than a slot.
+// Splits the rows into parts that fit a slot and calls `use` for each. Throws Error naming the site
+// where a row is larger than a slot.
 void each_part(std::span<const SharedRows> blocks, std::int64_t slot_bytes, std::string_view site,
                const std::function<void(const ExchangePart&)>& use);
 

@@ -1,6 +1,6 @@
-// Rows that kernels found not to be finite, reported when the host waits: each name of an operation
-// has a number, in the order of first use and so of the forward pass, and the lowest wins. Numbers
-// stay: recorded steps hold them.
+// Reports rows in which kernels found non-finite values, when the host waits: each operation name
+// has a number, in order of first use and so of the forward pass; the lowest is reported. Numbers
+// never change, since recorded steps contain them.
 #pragma once
 
 #include <functional>
@@ -18,15 +18,15 @@ class Faults {
  public:
   Faults(int device, rt::Stream& stream);
 
-  // For an operation that is about to be launched; `site` is a linear's name or like "norm".
+  // Called before an operation is launched; `site` is a linear's name or e.g. "norm".
   Fault watch(std::string_view site);
-  // Puts the word's way to the host on the stream; check() reads it after a synchronize and throws
-  // Error naming site and row where there is one.
+  // Enqueues the copy of the fault word to the host; check() reads it after a synchronize and
+  // throws Error naming site and row if there was a fault.
   void collect() { collect(seen_); }
   void check() { check(seen_); }
-  // Both around a wait for the stream.
+  // Synchronizes the stream, with collect() before and check() after.
   void synchronize();
-  // The same through memory of the caller's, kWordBytes at its start, for who waits for an event.
+  // The same with the caller's pinned memory (kWordBytes at its start), to wait for an event.
   static constexpr std::size_t kWordBytes = sizeof(unsigned long long);
   void collect(const Pinned& seen);
   void check(const Pinned& seen);

@@ -1,11 +1,11 @@
-// Whether a device's two ways to multiply floats on tensor cores give the same bits.
+// Whether a device's two float tensor-core instructions (mma, wgmma) give the same bits.
 #pragma once
 
 #include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU {
 
-// Runs launch_float_forms where there is wgmma, and waits for it: when a backend begins.
+// Runs launch_float_forms if the device has wgmma, and waits; called when a backend starts.
 bool finds_equal_forms(int device, rt::Stream& stream);
 
 }  // namespace leq::LEQ_GPU

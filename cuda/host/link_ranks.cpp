@@ -53,7 +53,7 @@ std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::St
   constexpr std::string_view kSite = "the GPUs' meeting";
   const Member own = own_member(device);
   const bool reaches = reaches_all(own, gather_bytes(ranks, bytes_of(own), Receivers::all, kSite));
-  // One transport for all: a rank that one peer cannot reach gets no pushes.
+  // All ranks use one transport: if some pair cannot reach each other, none uses pushes.
   const auto votes =
       gather_bytes(ranks, {reaches ? std::byte{1} : std::byte{0}}, Receivers::all, kSite);
   const bool pushes = std::ranges::all_of(

@@ -1,4 +1,4 @@
-// A linear as the kernels of matmuls want to see it.
+// A linear as arguments of the matmul kernels.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@
 
 namespace leq::LEQ_GPU {
 
-// Whether one kernel takes all weights of a linear.
+// Whether one kernel launch supports all weights of a linear.
 bool is_one_launch(const Linear& linear);
-// The linear in parts of which each is one launch, outputs in order.
+// Splits the linear into parts of one launch each, in the order of outputs.
 std::vector<Linear> launched_parts(const Linear& linear);
 
-// All but the inputs: of IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
+// All arguments except the inputs: of IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
 template <class Arguments>
 Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
                            const Rows& out) {

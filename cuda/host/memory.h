@@ -1,5 +1,5 @@
-// What the backend takes of a device: a plan's memory, taken at once and cut into blocks; scratch;
-// and pinned host memory, each with an owner.
+// The backend's memory on a device: a plan's memory, allocated at once and split into blocks;
+// scratch; and pinned host memory, each with an owner.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace leq::LEQ_GPU {
 
-// Ranges of device memory, each cut into blocks.
+// Ranges of device memory, each split into blocks.
 class Regions {
  public:
-  // `cap`: the most that may be taken of the device; 0 = what is free, less 2 %.
+  // `cap`: the limit of device memory to allocate; 0 = the free memory less 2 %.
   Regions(int device, std::size_t cap) : device_(device), cap_(cap) {}
 
   DeviceMemoryInfo info() const;
-  // Takes `bytes` for the blocks to come. Throws Error naming both sizes where the device has no
-  // room.
+  // Allocates `bytes` for later blocks. Throws Error naming both sizes where the device has not
+  // enough memory.
   void plan(std::size_t bytes);
-  // Zeroed in order with the stream's work; what no plan holds is taken by itself. Null for 0
-  // bytes; throws as plan() does.
+  // Zeroed in order with the stream's work; blocks that fit no plan are allocated separately. Null
+  // for 0 bytes; throws as plan() does.
   std::byte* allocate(std::size_t bytes, rt::Stream& stream);
-  // The end of what was planned last, not zeroed; null where that has no room.
+  // A block at the end of the last plan, not zeroed; null where it does not fit.
   std::byte* allocate_last(std::size_t bytes);
   void release(std::byte* data) noexcept;
 
@@ -74,7 +74,7 @@ class Pinned {
   std::size_t size_ = 0;
 };
 
-// Scratch on the device with an owner, not counted: staging only.
+// Device scratch with an owner that is not counted as model memory: for staging only.
 class DeviceScratch {
  public:
   DeviceScratch(int device, std::size_t bytes);

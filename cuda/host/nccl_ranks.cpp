@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlockBytes = 8 << 10;  // that one block packs at least
 constexpr auto kNap = std::chrono::microseconds(50);
-// Waits are short: a core is worth them at first.
+// Waits are usually short, so a thread polls before it sleeps.
 constexpr int kPolls = 20'000;
 
 }  // namespace
@@ -71,7 +71,7 @@ NcclRanks::~NcclRanks() {
   }
 }
 
-// What others wait for ends with it.
+// Aborts the NCCL communicator, which ends the other ranks' waits too.
 void NcclRanks::end_now() noexcept {
   if (comm_ != nullptr && !ended_.exchange(true)) calls_.abort(comm_);
 }

@@ -1,6 +1,6 @@
 // Ranks on GPUs that do not reach each other's memory, or are processes: rows are packed, sent by
-// NCCL in order with the operations of each rank's stream, and put where they belong. What concerns
-// the host is left to the ranks of its threads or processes.
+// NCCL in order with the operations of each rank's stream, and unpacked. Host communication is left
+// to the ranks of the threads or processes.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,16 @@ namespace leq::LEQ_GPU {
 
 class NcclRanks final : public Communicator {
  public:
-  // All ranks make theirs at the same time; `ranks` carry NCCL's id. `window` is this rank's own,
-  // of the same size on all. Throws Error with NCCL's words where the ranks do not come together
-  // while their patience lasts.
+  // Constructed by all ranks at the same time; `ranks` transfer NCCL's id. `window` is this rank's
+  // own, of the same size on all. Throws Error with NCCL's message where the ranks do not connect
+  // within their time limit.
   NcclRanks(Communicator& ranks, const NcclCalls& calls, rt::Stream& stream,
             std::span<std::byte> window);
   ~NcclRanks() override;
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  // Of rows in the memory of each rank's device; returns at once.
+  // Gathers rows in the memory of each rank's device; asynchronous.
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     ranks_.broadcast(bytes, site);
@@ -37,7 +37,7 @@ class NcclRanks final : public Communicator {
  private:
   void join();
   void send_and_receive(std::span<const ByteRange> parts, Receivers to, std::string_view site);
-  // Calls `holds` until it does; loses patience.
+  // Polls `holds` until it is true; throws after the time limit.
   template <class Holds>
   void wait_until(Holds holds, std::string_view site);
   void check(int result, std::string_view site);

@@ -1,5 +1,5 @@
-// The parts of a step on a stream, timed by events between operations (step_parts.h); each
-// operation is a range for profilers too.
+// Times the parts of a step on a stream by events between operations (step_parts.h); each operation
+// is also a range for profilers.
 #pragma once
 
 #include <chrono>
@@ -31,11 +31,11 @@ class PartEvents {
   PartEvents(int device, rt::Stream& stream) : device_(device), stream_(stream) {}
 
   bool running() const { return running_; }
-  // The stream must be idle: synchronized.
+  // The stream must be synchronized (idle).
   void start();
-  // Likewise. What the stream did not work is `sync`.
+  // The same. Time without work on the stream counts as `sync`.
   StepTimes stop();
-  // `bytes` is called only while the clock runs.
+  // `bytes` is called only while timing is on.
   template <class Bytes>
   [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
     return {*this, part, bytes};

@@ -1,6 +1,6 @@
-// Ranks on GPUs of one process that reach each other's memory: gathers are kernels that push
-// (kernels/peers/exchange.h), in order with the operations of each rank's stream. What concerns the
-// host is left to the ranks of its threads.
+// Ranks on GPUs of one process that reach each other's memory: gathers are kernels that push rows
+// (kernels/peers/exchange.h), in order with the operations of each rank's stream. Host
+// communication is left to the ranks of the threads.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ namespace leq::LEQ_GPU {
 
 class PeerRanks final : public Communicator {
  public:
-  // All ranks make theirs at the same time. `window`: exchange_window.h, of the same size on all.
-  // Throws Error where ranks are no threads of one process, or too many, or do not reach each
-  // other.
+  // Constructed by all ranks at the same time. `window`: exchange_window.h, of the same size on
+  // all. Throws Error where ranks are not threads of one process, are too many, or cannot reach
+  // each other.
   PeerRanks(Communicator& ranks, int device, rt::Stream& stream, std::span<std::byte> window);
   ~PeerRanks() override;
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  // Of rows in the memory of each rank's device; returns at once.
+  // Gathers rows in the memory of each rank's device; asynchronous.
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     ranks_.broadcast(bytes, site);
   }
-  // After a synchronize of the stream: throws where a gather ended because a rank did not come.
+  // After a synchronize of the stream: throws where a gather was aborted for a missing rank.
   void barrier(std::string_view site) override;
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
   std::chrono::milliseconds patience() const override { return ranks_.patience(); }

@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Its landing may be used again at once where no one waited: copies to it are in the stream's
-// order, and only the last one's event is waited for.
+// Its landing may be reused at once even without a wait: copies to it are in stream order, and only
+// the last one's event is waited for.
 class PendingSamples::Begun final : public PendingSample {
  public:
   Begun(PendingSamples& of, std::unique_ptr<Landing> landing)

@@ -1,5 +1,5 @@
-// Draws whose tokens the host fetches later, while the device goes on: each has pinned memory where
-// its tokens and the faults until then land, and an event that says when.
+// Draws whose tokens the host fetches later, while the device continues: each has pinned memory for
+// its tokens and the faults up to then, and an event that marks their arrival.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace leq::LEQ_GPU {
 
 class PendingSamples {
  public:
-  // All of them must outlive the pending samples, and these what begin() returns.
+  // All arguments must outlive this object, and it must outlive the samples that begin() returns.
   PendingSamples(int device, rt::Stream& stream, DeviceSampler& sampler, Faults& faults)
       : device_(device), stream_(stream), sampler_(sampler), faults_(faults) {}
 
-  // As Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for cuts
-  // that are the host's.
+  // Implements Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for
+  // cutoffs that only the host supports.
   std::unique_ptr<PendingSample> begin(const FloatRows& logits, std::int64_t vocabulary,
                                        std::span<const SampleRequest> requests);
 

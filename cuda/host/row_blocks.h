@@ -1,4 +1,4 @@
-// Blocks of activations in device memory as kernels want to see them.
+// Blocks of activations in device memory as kernel arguments.
 #pragma once
 
 #include "backend/rows.h"
@@ -6,11 +6,11 @@
 
 namespace leq::LEQ_GPU {
 
-// The f32 values of a block alone, without an owner.
+// Only the f32 values of a block, without an owner.
 Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
-// The rows' terms lie where codes would.
+// The rows' terms, stored in the place of codes.
 TermRows term_rows(const Rows& rows, TermOrder order);
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// Rows on their way to the host, through pinned memory.
+// Downloads rows to the host through pinned memory.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class RowDownload {
  public:
   RowDownload(rt::Stream& stream, Faults& faults) : stream_(stream), faults_(faults) {}
 
-  // Takes the memory that rows of up to this many bytes need; 0: the usual.
+  // Allocates the memory for rows of up to this many bytes; 0: the default.
   void reserve(std::size_t row_bytes = 0);
-  // out [T][W]. Waits for the stream, and throws what its rows report.
+  // out [T][W]. Waits for the stream, and throws the faults reported for it.
   void download(const Rows& x, std::int64_t tokens, std::span<float> out);
-  // One row; valid until the next call.
+  // Downloads one row; valid until the next call.
   std::span<const float> row(const Rows& x, std::int64_t row);
 
  private:

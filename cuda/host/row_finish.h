@@ -1,4 +1,4 @@
-// What the reader of a block wants of its rows, beside their f32 values: codes with scales, or
+// Converts rows to the format of their reader, beside their f32 values: codes with scales, or
 // terms.
 #pragma once
 
@@ -18,23 +18,23 @@ class RowFinish {
  public:
   RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults, PartEvents& clock);
 
-  // Who writes terms and who reads them agree by the number of tokens.
+  // The term order by the number of tokens, on which writers and readers of terms agree.
   TermOrder order_of(std::int64_t tokens) const;
-  // One scale for all rows of a step: they are finished before it is known. A single row is a step
-  // that its kernel carries out.
+  // Rows that share one moving scale must be finished before it is known. For a single row its
+  // kernel computes the scale.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
     return has_moving_scale(out.format.act) && tokens > 1;
   }
-  // What a kernel that finishes rows of `target` does with them.
+  // The quantization that a kernel applies when it finishes rows of `target`.
   Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // Where a kernel can make the codes of its outputs: whether the reader wants such.
+  // Whether the reader needs codes that a kernel can make of its own outputs.
   static bool takes_codes(const RowsFor& target) { return target.rows.format.act == ActKind::g128; }
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
-  // Rows whose f32 values are there: smoothed, then codes or terms as their reader wants them.
+  // Finishes rows whose f32 values are stored: smooths, then makes the reader's codes or terms.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // The same of a long step, smoothed already.
+  // The same for a long step whose rows are smoothed already.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site);
 
  private:

@@ -1,5 +1,5 @@
-// Small arrays on their way to the device: token ids, runs, page lists. A ring of pinned memory and
-// its copy on the device, so that a launch never waits for the host's copy.
+// Uploads small arrays to the device: token ids, runs, page lists. A ring of pinned memory and its
+// copy on the device, so that a launch never waits for the host's copy.
 #pragma once
 
 #include <cstring>
@@ -16,8 +16,8 @@ class Staging {
 
   Staging(int device, rt::Stream& stream);
 
-  // `values` on the device, valid for operations that are launched before the ring comes round: the
-  // next push that does not fit waits for all of them. Throws Error for more than the ring holds.
+  // `values` on the device, valid for operations launched before the ring wraps around: the next
+  // push that does not fit waits for all of them. Throws Error for more than the ring's size.
   template <class T>
   const T* push(std::span<const T> values) {
     return reinterpret_cast<const T*>(push_bytes(std::as_bytes(values)));
@@ -26,12 +26,12 @@ class Staging {
   const T* push(const std::vector<T>& values) {
     return push(std::span<const T>(values));
   }
-  // The same to a place of its own on the device.
+  // The same to a separate buffer on the device.
   template <class T>
   void send(const std::vector<T>& values, std::byte* to) {
     send_bytes(std::as_bytes(std::span(values)), to);
   }
-  // How often the ring has begun anew: what was pushed in another round is gone.
+  // How often the ring has wrapped around: what was pushed in another round is overwritten.
   std::uint64_t round() const { return round_; }
 
  private:

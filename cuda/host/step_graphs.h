@@ -1,5 +1,5 @@
-// Steps that are recorded as graphs and replayed: what varies from step to step lies in fixed slots
-// on the device, which one small copy fills before the step (docs/cuda.md, The decode step).
+// Records steps as graphs and replays them: data that varies between steps is in fixed slots on the
+// device, which one small copy fills before the step (docs/cuda.md, The decode step).
 #pragma once
 
 #include <array>
@@ -17,28 +17,28 @@ namespace leq::LEQ_GPU {
 
 class StepGraphs {
  public:
-  // Steps of more rows take a device longer than their launches take the host, by estimate.
+  // Steps of more rows are bound by the device, not by the host's launches, by estimate.
   static constexpr std::int64_t kMostRows = 256;
 
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
-  // Runs the operations of a step; where each of its runs has one row, at most kMostRows, by a
-  // graph. The first step of a kind is run as it is and takes the memory that its operations need,
-  // the second is recorded, all others are replayed. Where a recording fails, for whatever reason
-  // but a bug, this and all later steps run as they are; counts() says why.
+  // Runs the operations of a step, by a graph if each of its runs has one row and there are at most
+  // kMostRows. The first step of a kind runs directly and allocates the memory that its operations
+  // need, the second is recorded, all others are replayed. If a recording fails, for whatever
+  // reason but a bug, this and all later steps run directly; counts() has the reason.
   void run(const Step& step, const std::function<void()>& operations);
-  // Recordings hold addresses: to be called wherever device memory is taken or given back.
+  // Recordings contain addresses: to be called whenever device memory is allocated or freed.
   void forget() { recordings_.clear(); }
   void enable(bool on) { enabled_ = on; }
   StepCounts counts() const { return counts_; }
 
-  // While a step runs: where a list of it lies; its batch, whose end is that of its bucket of
-  // contexts, so that what is launched for it serves all steps of the kind. Null for others.
+  // While a step runs: the slot of one of its lists; its batch, with the end of its bucket of
+  // contexts, so that the launch configuration fits all steps of the kind. Null for other lists.
   const std::int32_t* slot_of(std::span<const std::int32_t> list) const;
   const AttentionBatch* batch_of(const BatchView& batch) const;
 
  private:
-  // Steps of one kind are the same launches with the same arguments.
+  // Steps of one kind have the same launches with the same arguments.
   struct Kind {
     std::array<const void*, 2> owner;
     std::int64_t tokens, outputs, end;

@@ -10,12 +10,12 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Enough that a file's pages are read from several places at once, and to copy as fast as PCIe.
+// Enough to read a file's pages from several places at once, and to copy at PCIe speed.
 constexpr int kMostThreads = 8;
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // that one thread copies at a time
 
-// Has the system read a mapped file's bytes while others are copied; for memory that is no file,
-// nothing.
+// Prefetches a mapped file's bytes while others are copied; no effect for memory that is not a
+// file.
 void read_ahead(const std::byte* from, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;

@@ -1,6 +1,6 @@
-// The way of weights to the device: threads copy chunks of the host's bytes into pinned slots, a
-// stream of its own moves them into landing slots on the device, and kernels on the backend's
-// stream re-lay what has landed. The three go on at the same time; nothing waits but for its slot.
+// Uploads weights to the device: threads copy chunks of the host's bytes into pinned slots, a
+// separate stream copies them into landing slots on the device, and kernels on the backend's stream
+// convert their layout. The three overlap; each waits only for its slot.
 #pragma once
 
 #include <array>
@@ -20,18 +20,18 @@ class Uploader {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kSlotBytes = std::size_t{16} << 20;
 
-  // `landing`: kSlots * slot_bytes of the device's memory, or null for memory of its own.
+  // `landing`: kSlots * slot_bytes of device memory, or null to allocate it.
   Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes);
 
-  // Puts kernels on the backend's stream that read `count` units from `landed`.
+  // Enqueues kernels on the backend's stream that read `count` units from `landed`.
   using Relay =
       std::function<void(const std::byte* landed, std::int64_t first, std::int64_t count)>;
-  // `units` of unit_bytes from the host. Returns once `from` has been read to its end.
+  // Uploads `units` of unit_bytes from the host. Returns once `from` has been read completely.
   void run(const void* from, std::int64_t units, std::int64_t unit_bytes, const Relay& relay);
-  // Plain bytes.
+  // Uploads bytes without a change of layout.
   void copy(const void* from, std::byte* to, std::int64_t bytes);
 
-  // Waits until all has landed and been re-laid.
+  // Waits until all data has arrived and its layout is converted.
   UploadReport finish();
 
  private:
@@ -44,7 +44,7 @@ class Uploader {
   void use(std::byte* landing, std::size_t slot_bytes);
   void use_own(std::size_t slot_bytes);
   void fill(std::byte* to, const std::byte* from, std::size_t bytes);
-  // One chunk through the next slot; `relay` puts kernels on the stream.
+  // Uploads one chunk through the next slot; `relay` enqueues kernels on the stream.
   void send(const std::byte* from, std::size_t bytes,
             const std::function<void(const std::byte* landed)>& relay);
 

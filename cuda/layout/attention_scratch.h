@@ -1,4 +1,4 @@
-// How attention's work is cut into spans of positions, as far as it decides what scratch it takes.
+// How attention is split into spans of positions, as far as that determines its scratch size.
 #pragma once
 
 #include <algorithm>
@@ -9,19 +9,19 @@ namespace leq::gpu {
 
 inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/numerics.md)
 
-// So many or fewer are cut into spans: exact (row, kv head) pairs, about two blocks a
+// Up to so many pairs are split into spans: exact (row, kv head) pairs, about two blocks per
 // multiprocessor; (row, head) pairs on tensor cores, more, as spans there change no number.
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
-// Records of one launch at most, what kTensorSplit pairs leave at 32K: more rows take turns.
+// The most records of one launch, those of kTensorSplit pairs at 32K: more rows run in turns.
 inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
 
 constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
 }
 
-// For batches of at most `tokens` rows and positions below `context`: a record of each span, or as
-// many as are in use at once, `most_records` or one row's. Never less for a longer context.
+// For batches of at most `tokens` rows and positions below `context`: a record per span, or as many
+// as are in use at once, `most_records` or one row's. Monotonic in `context`.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context,

@@ -1,5 +1,5 @@
-// Scratch of Gated DeltaNet on a device, in f32 numbers: of a step's rows, then of each chunk of 64
-// tokens and value head (DeltaArguments).
+// Sizes of Gated DeltaNet's scratch on a device, in f32 numbers: for a step's rows, then for each
+// chunk of 64 tokens and value head (DeltaArguments).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace leq::gpu {
 inline constexpr int kDeltaChunk = 64;
 inline constexpr std::int64_t kDeltaChunkNumbers = 2 * kDeltaChunk * (kDeltaChunk + 1);
 
-// What the convolution makes of each token, and two gates of each value head.
+// Per token the convolution's outputs, and two gates for each value head.
 constexpr std::int64_t delta_rows_numbers(std::int64_t tokens, std::int64_t channels,
                                           int value_heads) {
   return round_up_to(tokens * (channels + 2 * value_heads), 4);

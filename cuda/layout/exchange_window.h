@@ -1,7 +1,7 @@
-// The memory of a rank into which its peers push their parts of rows, and what they count there:
-//   u32 epoch: exchanges so far; u32 ticket of the blocks of one
+// The memory of a rank into which its peers push their parts of rows, and its counters:
+//   u32 epoch: number of exchanges; u32 ticket of the blocks of one exchange
 //   u32 flags [kMostPeers][kExchangeBlocks]: the last exchange that a block of a peer has pushed
-//   2 slots, used in turn: of each plane and rank its parts of the rows, padded to 16 bytes
+//   2 slots, used in turn: for each plane and rank its parts of the rows, padded to 16 bytes
 #pragma once
 
 #include <algorithm>
@@ -22,8 +22,8 @@ inline constexpr std::size_t kSlotsAt =
     kFlagsAt + kMostPeers * kExchangeBlocks * sizeof(std::uint32_t);
 inline constexpr std::size_t kMostSlotBytes = std::size_t{4} << 20;
 
-// For blocks of `rows` rows of at most row_bytes: what does not fit a slot goes in several
-// exchanges of whole rows.
+// Window size for blocks of `rows` rows of at most row_bytes: blocks larger than a slot take
+// several exchanges of whole rows.
 constexpr std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) {
   // Each rank's part of each plane of a row may be padded.
   const auto row = static_cast<std::size_t>(round_up_to(row_bytes, kPushBytes)) +
@@ -32,7 +32,7 @@ constexpr std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) 
       std::max(row, std::min(static_cast<std::size_t>(rows) * row, kMostSlotBytes));
   return kSlotsAt + 2 * (slot + kBlockUnit - 1) / kBlockUnit * kBlockUnit;
 }
-// Of a window of so many bytes.
+// Slot size of a window of `window_bytes` bytes.
 constexpr std::size_t slot_bytes_of(std::size_t window_bytes) {
   return (window_bytes - kSlotsAt) / 2 / kPushBytes * kPushBytes;
 }

@@ -16,16 +16,16 @@ namespace {
 
 constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
-// Three terms of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
+// Three terms of bf16 or two of f16 represent an f32 number; f32 weights use it directly.
 int terms_of(const WeightView& weight) {
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
-// One of a router's; a shared expert is a linear as any other.
+// Whether a linear is a routed expert's; a shared expert is an ordinary linear.
 bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
 
-// Codes of 4 bits along tokens lose twenty times what simq4 loses, simq8 takes what int8 takes.
+// 4-bit codes along tokens lose twenty times as much as simq4; simq8 takes as much memory as int8.
 bool runs_on_gpus(KvType type) {
   const KvScheme& scheme = kv_scheme(type);
   return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
@@ -85,7 +85,7 @@ std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& 
       step_scratch_bytes(tokens));
 }
 
-// Of a step's rows, and of the chunks of prompts.
+// Scratch for a step's rows, and for the chunks of prompts.
 std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const {
   require(shape.key_dim <= kDeltaKeyDims, ErrorKind::bad_setting, Setting{"device"},
           ": Gated DeltaNet with keys of ", shape.key_dim, " numbers, a GPU takes up to ",

@@ -1,4 +1,4 @@
-// Where a GPU's backend puts things: plain C++ for the host in every build, so that plans for a GPU
+// Memory layout of the GPU backend: plain C++ for the host in every build, so that plans for a GPU
 // need neither the device nor a build for it.
 #pragma once
 
@@ -13,9 +13,9 @@ class GpuLayout final : public Layout {
 
   Arithmetic arithmetic() const { return arithmetic_; }
 
-  // What the weights want, and terms where tensor cores take f32 inputs; values are always kept
-  // (kernels finish rows in f32 before they become codes or terms), codes signed. Throws Error
-  // where arithmetic is to be exact and the product would be made of terms, and for experts whose
+  // The format that the weights need, and terms where tensor cores take f32 inputs; f32 values are
+  // always kept (kernels finish rows in f32 before making codes or terms), codes are signed. Throws
+  // Error where arithmetic is to be exact and the product would use terms, and for experts whose
   // weights or inputs are floats.
   bool runs_experts() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;
@@ -24,7 +24,7 @@ class GpuLayout final : public Layout {
   std::size_t weight_bytes(const WeightView& weight) const override;
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
-  // Operations take turns: the largest of their scratch.
+  // The maximum scratch of all operations, which run one at a time.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
   std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const override;
@@ -37,7 +37,7 @@ class GpuLayout final : public Layout {
   Arithmetic arithmetic_;
 };
 
-// A step's rows that share one moving scale: the largest |x| of each and how many were clipped.
+// Scratch for a step's rows that share a moving scale: each row's largest |x| and clip count.
 constexpr std::size_t step_scratch_bytes(std::int64_t tokens) {
   return static_cast<std::size_t>(tokens) * (sizeof(float) + sizeof(unsigned));
 }

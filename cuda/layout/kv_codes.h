@@ -1,21 +1,21 @@
-// Where packed codes of keys and values lie in a head's part of a page: in the order of the
-// operands of mma m16n8k16, so that a lane finds what it multiplies in few loads.
+// The layout of packed codes of keys and values in a head's part of a page: the operand order of
+// mma m16n8k16, so that a lane loads its operands with few instructions.
 //
-// 16 positions x 16 channels are a unit. Of a number at position s and channel c of a unit, k is
-// its place along the sum of the product (keys: c, values: s) and n its place along the other side.
-// Lane 4 (n % 8) + k % 8 / 2 has it, in the low half of a word where k is even, in the high half
+// A unit has 16 positions x 16 channels. For the number at position s and channel c of a unit, k is
+// its index along the sum of the product (keys: c, values: s) and n its index along the other axis.
+// Lane 4 (n % 8) + k % 8 / 2 holds it, in the low half of a word where k is even, in the high half
 // where it is odd:
-//   4 bits: a unit is a word of each lane; values: bit 8 (k / 8) + 4 (n / 8) of the half, keys: bit
+//   4 bits: a unit is one word per lane; values: bit 8 (k / 8) + 4 (n / 8) of the half, keys: bit
 //           8 (n / 8) + 4 (k / 8), so that a position's codes fill bytes
-//   2 bits: two units of neighbouring positions are a word, those of the second 8 bits higher; bit
+//   2 bits: two units of neighbouring positions share a word, the second 8 bits higher; bit
 //           4 (k / 8) + 2 (n / 8)
-// Words of a lane lie together by fours: of values those of all positions, channels by 16; of keys,
-// where a head has a multiple of 64 channels, those of four units of neighbouring channels, else
-// those of a unit. Channels are padded to 16.
+// Words of a lane are adjacent in groups of four: for values those of all positions, 16 channels at
+// a time; for keys, where a head has a multiple of 64 channels, those of four units of neighbouring
+// channels, else those of one unit. Channels are padded to 16.
 //
-// Scales, and minima likewise, of places along a sum (channels of keys in blocks, positions of
-// values) lie as a lane takes them, four for a unit; those of two units together where keys' words
-// lie together by fours, and of values.
+// Scales, and minima likewise, along a sum (of key channels in blocks, of value positions) are in
+// the order in which a lane loads them, four per unit; those of two units are adjacent for values,
+// and for keys whose words are adjacent in groups of four.
 #pragma once
 
 #include <cstddef>
@@ -40,18 +40,18 @@ struct KvCodePlace {
   bool operator==(const KvCodePlace&) const = default;
 };
 
-// Whether what a lane takes of neighbouring units of keys lies together.
+// Whether a lane's words of neighbouring units of keys are adjacent.
 constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
-// Units of neighbouring positions in a word.
+// Number of units of neighbouring positions in a word.
 constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
 
-// Words of a lane that lie together.
+// Number of adjacent words of a lane.
 constexpr int kv_words_together(KvPart part, int bits, int head_dim) {
   if (part == KvPart::values) return bits < 4 ? bits : 4;
   return kv_wide(head_dim) ? 4 : 1;
 }
 
-// The word of `lane` with its codes of unit (s16, c16).
+// The index of the word of `lane` that has its codes of unit (s16, c16).
 constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int lane) {
   const int row = s16 / kv_word_units(bits), each = kv_words_together(part, bits, head_dim);
   if (part == KvPart::values) {
@@ -70,7 +70,7 @@ constexpr KvCodePlace kv_code_place(KvPart part, int bits, int head_dim, int slo
   return {word, 16 * (k % 2) + 8 * high + 4 * low};
 }
 
-// What the code at `shift` of a word is: kv_code_place's way back.
+// The position and channel of the code at `shift` of a word: the inverse of kv_code_place.
 struct KvCodeOwner {
   int slot = 0, channel = 0;
 };
@@ -88,26 +88,26 @@ constexpr KvCodeOwner kv_code_owner(KvPart part, int bits, int head_dim, int wor
   return keys ? KvCodeOwner{16 * s16 + n, 16 * c16 + k} : KvCodeOwner{16 * s16 + k, 16 * c16 + n};
 }
 
-// Where the number of place i along a sum lies: a lane's four of a unit, or its eight of two.
+// The index of number i along a sum: each lane has four adjacent ones of a unit, or eight of two.
 constexpr int kv_operand_order(bool by_two, int i) {
   const int unit = i / 16, k = i % 16, lane = k % 8 / 2, in_unit = k / 8 * 2 + k % 2;
   return by_two ? unit / 2 * 32 + lane * 8 + unit % 2 * 4 + in_unit
                 : unit * 16 + lane * 4 + in_unit;
 }
-// Of the scale (and minimum) of a channel of keys in its block's row, and of a position of values
-// among those of its group. Heads without whole units never become operands.
+// The index of the scale (and minimum) of a key channel in its block's row, and of a value position
+// in its group. Heads without whole units are never operands.
 constexpr int kv_key_end(int head_dim, int c) {
   return head_dim % 16 == 0 ? kv_operand_order(kv_wide(head_dim), c) : c;
 }
 constexpr int kv_value_end(int slot) { return kv_operand_order(true, slot); }
 
-// Scales of one head in a page, and as many minima: of groups [groups][64], of blocks [blocks][d],
-// in the orders of above.
+// Number of scales of one head in a page, and of minima: groups [groups][64], blocks [blocks][d],
+// in the orders above.
 constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
   return static_cast<int>(kv_scale_count(kv_scheme(type), part, head_dim, kKvPageTokens));
 }
 
-// What kernels know of a packed type: its row of the table of schemes.
+// A packed type's properties for kernels: its row of the table of schemes.
 struct KvCodes {
   int bits = 0;   // of a code; 0: the type is not packed
   int block = 0;  // positions of a block

@@ -18,12 +18,12 @@ std::size_t number_bytes_in_page(KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_code_bytes(kv_scheme(type).bits, head_dim));
 }
 
-// Scales of a head in a page, or minima.
+// Number of scales of a head in a page; there are as many minima.
 std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_ends(part, type, head_dim));
 }
 
-// Where a head's parts lie in its page, and the sizes of its rows there and in portable order.
+// Offsets of a head's parts in its page, and row sizes there and in portable order.
 struct HeadParts {
   std::size_t numbers, scales, minima;
   std::size_t row, portable_row;
@@ -49,13 +49,13 @@ HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
   return parts;
 }
 
-// A code in some bytes: which byte, and how far it is shifted there.
+// The location of a code: byte index, and shift within the byte.
 struct BytePlace {
   std::size_t byte = 0;
   int shift = 0;
 };
 
-// move(place in the page's head, place in portable order) for each packed code.
+// Calls move(location in the page's head, location in portable order) for each packed code.
 template <class Move>
 void each_code(const KvHead& head, std::size_t portable_row, Move move) {
   const int bits = kv_scheme(head.type).bits;
@@ -77,8 +77,8 @@ void move_code(int bits, const std::byte* from, BytePlace source, std::byte* to,
   to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
 }
 
-// copy(number in the page, number in portable order) for scales, or minima: portable are groups of
-// a token together, and channels of a block.
+// Calls copy(index in the page, index in portable order) for scales, or minima: in portable order
+// groups of a token are adjacent, and channels of a block.
 template <class Copy>
 void each_end(const KvHead& head, std::size_t count, Copy copy) {
   const KvScheme& scheme = kv_scheme(head.type);

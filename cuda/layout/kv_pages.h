@@ -1,5 +1,5 @@
-// Pages of keys and values between the device's layout and the portable order of saved sequences
-// (Layout::read_kv), both on the host.
+// Converts pages of keys and values between the device's layout and the portable order of saved
+// sequences (Layout::read_kv), both in host memory.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace leq::gpu {
 
-// Keys and values lie alike, but for packed types (kv_codes.h).
+// Keys and values have the same layout, except for packed types (kv_codes.h).
 std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim);
 
-// Throw Error where a span's size is not that of the page or of the head.
+// Both throw Error where a span's size is not that of the page or of the head.
 void read_kv_head(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);
 void write_kv_head(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in);
 

@@ -1,4 +1,4 @@
-// Where the parts of a weight lie in one block of device memory, in the order of layout.h.
+// Offsets of a weight's parts in one block of device memory, in the order of layout.h.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace leq::gpu {
 struct WeightBytes {
   std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // codes lie first
 };
-// Throws Error for the schemes that no kernel here reads (nf4, b1), naming one that is.
+// Throws Error for schemes without a kernel (nf4, b1), naming a supported one.
 WeightBytes weight_bytes(const WeightView& weight);
 
-// Scales of one row: its groups, or 1.
+// Number of scales of one row: its groups, or 1.
 std::int64_t groups_of(const WeightView& weight);
-// Bytes of a number of a float weight.
+// Bytes per number of a float weight.
 std::int64_t number_bytes(const WeightView& weight);
 
 }  // namespace leq::gpu

@@ -1,6 +1,6 @@
-// What host code asks of a device: memory, and copies in order on a stream. Two builds of the same
-// calls: rt_cuda.cu on the CUDA runtime (LEQ_GPU = cuda), sim/rt_sim.cpp on the emulator
-// (LEQ_GPU = sim). Failures throw Error with the runtime's own words. Launches: run.h.
+// The device interface for host code: memory, and copies in order on a stream. Two implementations:
+// rt_cuda.cu on the CUDA runtime (LEQ_GPU = cuda), sim/rt_sim.cpp on the emulator (LEQ_GPU = sim).
+// Failures throw Error with the runtime's own message. Launches: run.h.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ struct DeviceInfo {
 };
 // Empty where there is none; never throws.
 std::vector<DeviceInfo> devices();
-// Why devices() is empty, for people.
+// The reason why devices() is empty, for users.
 std::string why_no_device();
 
-// Whether the environment variable LEQ_GPU_DEBUG, words separated by commas, has this one:
+// Whether the environment variable LEQ_GPU_DEBUG, a comma-separated list, contains `word`:
 //   no-early   no kernel starts before its predecessor has ended
 //   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
 //   sync       the host waits for every launch, for steps that are not recorded
 //   no-wgmma   matmuls on compute capability 9.0 use mma
-// They change no result; they tell on hardware which mechanism is wrong or slow.
+// They change no result; on hardware they show which mechanism is wrong or slow.
 inline bool has_debug_option(std::string_view word) {
   static const char* const words = std::getenv("LEQ_GPU_DEBUG");
   return words != nullptr && std::string_view(words).find(word) != std::string_view::npos;
@@ -42,10 +42,10 @@ struct MemoryInfo {
   std::size_t free_bytes = 0, total_bytes = 0;
 };
 MemoryInfo memory_of(int device);
-// Whether kernels on `device` can write the memory of `peer`; from then on they may.
+// Whether kernels on `device` can write the memory of `peer`; enables this access.
 bool reaches(int device, int peer);
 
-// Work in order, asynchronous until synchronize.
+// An ordered queue of work, asynchronous until synchronize.
 struct Stream;
 struct StreamCloser {
   void operator()(Stream* stream) const noexcept;
@@ -54,16 +54,16 @@ using StreamOwner = std::unique_ptr<Stream, StreamCloser>;
 StreamOwner make_stream(int device);
 const DeviceInfo& device_of(const Stream& stream);
 void synchronize(Stream& stream);
-// Whether all its work has ended. The emulator carries it out first.
+// Whether all its work has ended. The emulator runs the work first.
 bool is_idle(Stream& stream);
-// What follows on this thread, calls of libraries above all, is for the stream's device.
+// Makes the stream's device current for this thread, above all for calls of libraries.
 void use(Stream& stream);
-// cudaStream_t for CUDA's libraries; whether they take it: the emulator's stream is none.
+// cudaStream_t for CUDA's libraries, and whether there are any: the emulator has none.
 void* library_stream(Stream& stream);
 bool has_libraries();
 
-// A mark in a stream's order, and the moment when the stream came to it. Waiting for one that was
-// never recorded returns at once; a record replaces the one before it.
+// A marker in a stream's order, with the time when the stream reached it. Waiting for one that was
+// never recorded returns at once; a new record replaces the previous one.
 struct Event;
 struct EventCloser {
   void operator()(Event* event) const noexcept;
@@ -73,20 +73,20 @@ EventOwner make_event(int device);
 void record(Event& event, Stream& stream);
 void wait(Stream& stream, Event& event);  // later work of the stream waits, the host does not
 void synchronize(Event& event);           // the host waits
-// Between two that have come to pass: their streams were synchronized.
+// Time between two events that have occurred: their streams were synchronized.
 double seconds_between(const Event& from, const Event& to);
 
-// Names what the host does from here on, for profilers (NVTX); ranges nest.
+// Begins a named range of host work for profilers (NVTX); ranges nest.
 void begin_range(const char* name);
 void end_range();
 
-// Not zeroed; null where the device has no room. Releasing waits for all work on the
+// Not zeroed; null where the device has not enough memory. Releasing waits for all work on the
 // device.
 void* allocate(int device, std::size_t bytes);
 void release(int device, void* data) noexcept;
 
-// Memory that is taken at once and used in blocks at offsets. The emulator counts the whole and
-// gives each block an allocation of its own, so that a store past its end is seen.
+// Memory that is allocated at once and used in blocks at offsets. The emulator counts the whole,
+// but allocates each block separately, so that a store past its end is detected.
 struct Region;
 struct RegionCloser {
   void operator()(Region* region) const noexcept;
@@ -106,15 +106,15 @@ void copy_to_host(void* pinned, const void* device, std::size_t bytes, Stream& s
 void copy_on_device(void* to, const void* from, std::size_t bytes, Stream& stream);
 void fill_zero(void* device, std::size_t bytes, Stream& stream);
 
-// Launches and copies that a stream has recorded, to be run again as one. They keep the arguments
-// and the addresses that they were recorded with; what lies there is read when they run.
+// Launches and copies recorded from a stream, which run again as one. They keep the arguments and
+// addresses of the recording; the memory there is read when they run.
 struct Graph;
 struct GraphCloser {
   void operator()(Graph* graph) const noexcept;
 };
 using GraphOwner = std::unique_ptr<Graph, GraphCloser>;
-// From now on work on the stream is recorded and does not run. This thread must neither wait for
-// the stream nor take or release memory before the end: it is refused, and so is the recording.
+// From now on work on the stream is recorded and does not run. Until the end this thread must not
+// wait for the stream or allocate or free memory: that fails, and so does the recording.
 void begin_capture(Stream& stream);
 GraphOwner end_capture(Stream& stream);  // throws Error where something was refused
 void drop_capture(Stream& stream) noexcept;

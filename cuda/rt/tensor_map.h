@@ -1,23 +1,23 @@
-// Tensor maps: how the copy engine of compute capability 9.0 finds a tile of a matrix in device
-// memory and in which order it puts it into shared memory. Made on the host, given to a kernel by
-// value (LEQ_GRID_CONSTANT).
+// Tensor maps: describe to the copy engine of compute capability 9.0 a matrix in device memory, its
+// tiles, and their order in shared memory. Made on the host, passed to a kernel by value
+// (LEQ_GRID_CONSTANT).
 #pragma once
 
 #include <cstdint>
 
 namespace leq::LEQ_GPU::rt {
 
-// In which order 16-byte pieces come to lie: bits 4 and up of the address in shared memory are
-// XORed with bits 7 and up, so that the same piece of neighbouring rows lies in different banks.
-// The number is the bytes of a row of the box.
+// The order of 16-byte pieces: bits 4 and up of the address in shared memory are XORed with bits 7
+// and up, so that the same piece of neighbouring rows is in different banks. The number is the
+// bytes of a row of the box.
 enum class Swizzle : std::uint8_t { none = 0, bytes_32 = 32, bytes_64 = 64, bytes_128 = 128 };
 
-// What the hardware reads (CUtensorMap); on the emulator what simt::tensor_load reads.
+// The hardware's descriptor (CUtensorMap); on the emulator that of simt::tensor_load.
 struct alignas(128) TensorMap {
   unsigned char bytes[128];
 };
 
-// A matrix of bytes [rows][columns] in device memory, and the box of it that one load brings.
+// A matrix of bytes [rows][columns] in device memory, and the box of it that one load copies.
 struct TiledBytes {
   const void* base = nullptr;       // a multiple of 16
   std::int64_t rows = 0;            // at least 1
@@ -28,7 +28,7 @@ struct TiledBytes {
   Swizzle swizzle = Swizzle::none;  // none, or as many bytes as box_columns
 };
 
-// Throws Error where the driver would refuse, and where the device's driver knows no tensor maps.
+// Throws Error where the driver would refuse it, or does not support tensor maps.
 TensorMap make_tensor_map(const TiledBytes& matrix);
 
 }  // namespace leq::LEQ_GPU::rt

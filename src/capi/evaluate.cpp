@@ -1,4 +1,4 @@
-// Perplexity and KL divergence, each on sessions of its own.
+// Perplexity and KL divergence, each in sessions of its own.
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "capi/handles.h"
@@ -19,7 +19,7 @@ ProtocolRequest protocol_of(const leq_perplexity_options& options) {
   return request;
 }
 
-// A model with the memory for one window at a time; `model` must outlive it.
+// Opens a runtime with memory for one window at a time; `model` must outlive it.
 Runtime window_runtime(const Model& model, const leq_perplexity_options& options,
                        std::int64_t window) {
   RunLimits limits;

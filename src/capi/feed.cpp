@@ -1,4 +1,4 @@
-// Token by token: feeding, logits, drawing.
+// Low-level evaluation: feeding tokens, reading logits, sampling.
 #include <algorithm>
 
 #include "capi/handles.h"
@@ -24,7 +24,7 @@ void check_feed(const LiveSession& session, std::span<const Token> tokens, std::
                                           std::to_string(session.context()));
 }
 
-// Feeds tokens in steps; the rows of logits that are wanted go to the end of `numbers`.
+// Feeds tokens in steps and appends the requested rows of logits to `numbers`.
 void feed_steps(Session& session, std::span<const Token> tokens, std::int32_t which,
                 std::vector<float>& numbers) {
   const RunLimits& limits = session.limits();
@@ -50,8 +50,8 @@ void feed_steps(Session& session, std::span<const Token> tokens, std::int32_t wh
   }
 }
 
-// Cuts the sequence and what is known of it; where the cache cannot be cut there, what it lost is
-// fed again.
+// Truncates the sequence and `fed` to `position`, or to an earlier one where the cache cannot be
+// cut there: the caller feeds the tokens in between again.
 void cut(Session& session, std::vector<Token>& fed, std::size_t position) {
   const auto left = session.state().restore(kSequence, static_cast<std::int64_t>(position));
   fed.resize(static_cast<std::size_t>(left));

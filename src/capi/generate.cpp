@@ -16,10 +16,10 @@ constexpr double kPollSeconds = 0.05;
 
 std::uint64_t random_seed() {
   std::random_device device;
-  return device();  // 32 bits, as the tools draw it: easy to type again
+  return device();  // 32 bits like in the tools: easy to type again
 }
 
-// What all replies of a call have in common.
+// Settings that all replies of a call share.
 struct ReplySettings : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
   std::optional<int> logprobs;
@@ -53,7 +53,7 @@ void check_prompt_fits(std::span<const Token> prompt, std::int64_t context, std:
                         std::to_string(context) + "; open the session with a larger context");
 }
 
-// One reply as leq_reply shows it.
+// Storage of one reply that a leq_reply refers to.
 struct KeptReply {
   EngineReply reply;
   std::string stop_string, failure, receipt;

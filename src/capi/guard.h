@@ -1,5 +1,5 @@
-// What every C function does beside its work: options by their size, handles by their kind, and
-// exceptions to a status and a text.
+// The common frame of all C functions: size-checked option structs, kind-checked handles, and
+// translation of exceptions to a status and a message.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace leq::capi {
 
-// An error with a status that no ErrorKind has.
+// An error with a status that no ErrorKind maps to.
 class StatusError : public Error {
  public:
   StatusError(leq_status status, const std::string& text)
@@ -33,10 +33,10 @@ inline void require_use(bool good, const char* text) {
     misuse(text);
 }
 
-// Of the exception that is being handled.
+// Converts the current exception.
 leq_status report(leq_error* error);
 
-// Calls `work`; what it throws becomes a status and fills `error`, which may be null.
+// Calls `work`; an exception becomes a status and fills `error`, which may be null.
 template <class Work>
 leq_status guarded(leq_error* error, Work work) noexcept {
   try {
@@ -49,10 +49,10 @@ leq_status guarded(leq_error* error, Work work) noexcept {
 
 inline constexpr std::uint32_t kMostStructBytes = 4096;
 void check_struct_size(std::uint32_t size, const char* name);
-// Bytes that this version does not know: only 0 asks for nothing.
+// Bytes of a newer version's options must be 0: anything else requests an unknown feature.
 void check_rest(const void* given, std::size_t known, std::size_t size, const char* name);
 
-// The caller's options as this version has them: what its size does not reach is 0.
+// Copies the caller's options into this version's struct; members beyond their size are 0.
 template <class Options>
 Options options_of(const Options* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Options>);
@@ -64,7 +64,7 @@ Options options_of(const Options* given, const char* name) {
   return options;
 }
 
-// `result` into the caller's struct, as far as it reaches.
+// Copies `result` into the caller's struct, up to its size.
 template <class Result>
 void give(Result result, Result* out, const char* name) {
   check_struct_size(out->size, name);
@@ -72,16 +72,16 @@ void give(Result result, Result* out, const char* name) {
   std::memcpy(out, &result, std::min<std::size_t>(sizeof(Result), out->size));
 }
 
-// Blocks for leq_free. Throw std::bad_alloc.
-char* new_text(std::string_view text);  // with a zero byte behind it
+// Memory to be freed by leq_free. Throw std::bad_alloc.
+char* new_text(std::string_view text);  // zero-terminated
 leq_token* new_tokens(std::span<const leq_token> tokens);
 
-// Arguments of a text or a list: a null pointer with a size is no list.
+// Check text and list arguments: a null pointer with a size is an error.
 std::string_view text_argument(const char* text, std::size_t bytes, const char* name);
 std::span<const leq_token> tokens_argument(const leq_token* tokens, std::size_t count);
 inline std::string or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-// The first member of every handle. It tells kinds apart, and most handles that were closed.
+// The first member of every handle. Identifies its kind, and detects most uses after close.
 enum class HandleKind : std::uint32_t {
   closed = 0x6c657100,
   model,

@@ -1,4 +1,4 @@
-// What the opaque handles of leq.h are.
+// Definitions of the opaque handles of leq.h.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ struct leq_cancel : leq::capi::Handle {
 struct leq_model : leq::capi::Handle {
   explicit leq_model(std::shared_ptr<const leq::capi::OpenModel> opened)
       : Handle(leq::capi::HandleKind::model), model(std::move(opened)) {}
-  std::shared_ptr<const leq::capi::OpenModel> model;  // sessions share it
+  std::shared_ptr<const leq::capi::OpenModel> model;  // shared by sessions
 };
 
 struct leq_session : leq::capi::Handle {
@@ -54,7 +54,7 @@ inline LiveSession& session_of(leq_session* handle) {
   return handle->live;
 }
 
-// Whether the caller wants it to end; null never does.
+// Whether the caller has cancelled; false for null.
 inline bool is_cancelled(const leq_cancel* cancel) {
   return cancel != nullptr && cancel->requested.load(std::memory_order_relaxed);
 }

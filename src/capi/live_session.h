@@ -1,5 +1,5 @@
-// A model with memory and threads to run it: by an engine that several threads ask for replies, or
-// token by token. The two take turns on one KV cache.
+// A model with the memory and threads to run it: through an engine that several threads may use, or
+// token by token. The two modes alternate on one KV cache.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace leq::capi {
 
-// A file, and what requests to it are read against.
+// A model file, with the chat template and grammar cache that its requests need.
 class OpenModel {
  public:
   OpenModel(const std::string& path, const LoadOptions& options);
 
   const Model& file() const { return model_; }
-  // Of one session's replies; `slots`: sequences. Throws Error where the file has no tokenizer.
+  // Facts for a session's requests; `slots`: sequences. Throws Error if the file has no tokenizer.
   ApiModel api(std::int64_t slots) const;
 
  private:
@@ -40,12 +40,12 @@ struct SessionRequest {
   DeviceOptions device = {};
   RunLimits limits = {};
   bool speculate = true;
-  bool find_drafts = true;     // in the text
-  bool drafts_by_mtp = false;  // by the model's head
+  bool find_drafts = true;     // n-grams of the text
+  bool drafts_by_mtp = false;  // by the model's MTP head
 };
-// With the limits that the options ask for. Throws Error naming what is out of range.
+// Converts the options of a session. Throws Error naming what is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
-// Types of keys and values by their names; null: as the file was made for.
+// Sets KV types by name; null: those that the file was made for.
 void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits);
 
@@ -58,9 +58,9 @@ class LiveSession {
   Session& session() { return *runtime_.session; }
   std::int64_t context() const { return runtime_.session->limits().context; }
 
-  // Calls `work` with the engine's thread, beside others who do so.
+  // Calls `work` with the engine's thread; several threads may do so at once.
   void with_engine(const std::function<void(EngineThread&)>& work);
-  // Calls `work` alone, with what was fed so far. Throws StatusError while others use the engine.
+  // Calls `work` alone, with the tokens fed so far. Throws StatusError if the engine is in use.
   void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
   std::size_t fed_tokens() const;
 
@@ -74,7 +74,7 @@ class LiveSession {
   EngineOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<EngineThread> engine_;
-  int users_ = 0;  // of the engine
+  int users_ = 0;  // threads that use the engine
   std::vector<Token> fed_;
 };
 

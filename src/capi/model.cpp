@@ -1,4 +1,4 @@
-// Models, and what is asked of them alone: facts, tokens, conversations as text, memory.
+// Models, and functions that need no session: facts, tokens, chat rendering, memory plans.
 #include "base/version.h"
 #include "capi/handles.h"
 #include "engine/draft_model.h"

@@ -1,4 +1,4 @@
-// Models from files, GGUF files and memory.
+// Opens models from files, GGUF files and memory.
 #include "base/nameless_file.h"
 #include "capi/handles.h"
 #include "convert/gguf_conversion.h"

@@ -1,4 +1,4 @@
-// A checkpoint to a .leq file, as leq-quantize makes it of its most used settings.
+// Quantizes a checkpoint to a .leq file, with the most used settings of leq-quantize.
 #include "base/file.h"
 #include "base/text.h"
 #include "capi/handles.h"
@@ -47,7 +47,7 @@ void set_calibration(const leq_quantize_options& options, CalibrationRequest& ca
   calibration.seed = static_cast<std::uint64_t>(options.seed);
 }
 
-// Bits of each layer by search, where the recipe has them found.
+// Chooses the bits of each layer by search, where the recipe requires it.
 void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   const bool searches = job.recipe != nullptr && job.recipe->searches;
   require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,
@@ -63,7 +63,7 @@ void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   search.target_bpw = options.target_bpw > 0 ? options.target_bpw : kAutoBits;
 }
 
-// Whether the caller ends the work, by its callback or its cancel handle.
+// Whether the caller stops the work, by its callback or its cancel handle.
 struct CallerStop {
   const leq_quantize_options& options;
   bool stopped = false;

@@ -1,4 +1,4 @@
-// Receipts of replies (engine/receipt.h), and whom stored keys and values belong to.
+// Receipts of replies (engine/receipt.h), and the owner of stored keys and values.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace leq::capi {
 
 PromptOwner owner_of(LiveSession& session);
 
-// Throws Error where the model's replies cannot be generated again.
+// Throws Error where the model's replies are not reproducible.
 void require_receipts(LiveSession& session);
-// JSON, as leq-run writes it. `digests`: of the reply's logits.
+// JSON, in the format of leq-run. `digests`: of the reply's logits.
 std::string receipt_of(LiveSession& session, const DrawSettings& settings,
                        std::span<const Token> prompt, const EngineReply& reply,
                        const std::vector<std::uint64_t>& digests);

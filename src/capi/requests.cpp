@@ -1,4 +1,4 @@
-// Requests as the JSON of the OpenAI API, answered as leq-server answers them, without a server.
+// Requests in the JSON of the OpenAI API, answered like leq-server does, without a server.
 #include <utility>
 
 #include "capi/handles.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kData = "data: ";
 constexpr std::string_view kDone = "[DONE]";
 
-// Hands a reply, or the events of a stream, to the caller of a C function.
+// Passes a reply, or the events of a stream, to the caller of a C function.
 class CallExchange : public HttpExchange {
  public:
   explicit CallExchange(const leq_request_options& options) : options_(options) {}
@@ -53,7 +53,7 @@ class CallExchange : public HttpExchange {
   bool ended_ = false;
 };
 
-// The reply's JSON, or nothing of a stream.
+// The reply's JSON; nullopt for a stream.
 std::optional<std::string> answer(LiveSession& session, CallStyle style, std::string_view request,
                                   const leq_request_options& options) {
   check_cancel(options.cancel);

@@ -1,4 +1,4 @@
-// How tokens are drawn and what ends a reply, from the JSON object that callers give as `settings`.
+// Reads sampling settings and stop rules from the JSON object in a `settings` argument.
 #pragma once
 
 #include "server/generation_call.h"
@@ -12,8 +12,8 @@ struct DrawSettings {
   std::vector<Token> banned;
 };
 
-// Null: the model's defaults. Throws Error naming the member that is unknown, of another type or
-// out of range.
+// Null: the model's defaults. Throws Error naming a member that is unknown, of another type or out
+// of range.
 DrawSettings read_settings(const char* json, const ApiModel& model);
 
 }  // namespace leq::capi

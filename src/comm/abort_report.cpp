@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// What a signal's handler may read: written by the one thread of a rank.
+// State for the signal handler, written by the rank's only thread.
 struct Place {
   std::atomic<const char*> operation{nullptr}, site{nullptr};
   std::atomic<std::size_t> operation_size{0}, site_size{0};
@@ -21,7 +21,7 @@ struct Place {
 Place g_place;
 std::atomic<int> g_rank{0}, g_size{0};
 
-// A line made without memory.
+// Formats a line without allocating memory, for a signal handler.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
@@ -61,7 +61,7 @@ void on_term(int signal) {
   }
   line << " when told to end (SIGTERM): mpirun does so where another process has died\n";
   line.write_out();
-  // Time for mpirun to read it: what a process that is gone has said last may be lost.
+  // Gives mpirun time to read the line: the last output of a process that has ended may be lost.
   const timespec pause = {0, 200'000'000};
   ::nanosleep(&pause, nullptr);
   ::signal(signal, SIG_DFL);

@@ -1,5 +1,5 @@
-// Where a rank is, said on standard error where a signal ends it: mpirun ends all processes when
-// one has died, and gives them no time for more.
+// Reports on standard error which operation a rank was in when SIGTERM ended it: mpirun ends all
+// processes at once when one has died.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace leq {
 // Installs the SIGTERM handler, unless the process has one already.
 void report_place_on_signal(int rank, int size);
 
-// Until the place is gone this rank is there: an operation, its name, the step of the model. The
+// Marks the operation in which this rank waits, its site and the model's step, until destroyed. The
 // texts must live as long.
 class ReportedPlace {
  public:

@@ -1,4 +1,4 @@
-// What all ranks must have alike before they begin: program, model, settings.
+// Checks that all ranks start with equal facts: program, model, settings.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 namespace leq {
 
 struct RankFact {
-  std::string name;   // "the model file"
+  std::string name;   // for comparison and for messages
   std::string value;  // for comparing and for people
 };
 
-// Throws Error on every rank where one has other facts than the leader: it names the rank, the
+// Throws Error on every rank where a rank's facts differ from the leader's: it names the rank, the
 // first such fact, and both values. Names and their order are the same on all ranks.
 void require_agreement(Communicator& ranks, const std::vector<RankFact>& facts);
 

@@ -1,8 +1,8 @@
-// Ranks: several workers, threads or processes, that compute one model together and exchange the
-// rows that each has finished. Nothing is ever summed on the way: what arrives is what was sent.
+// Ranks: workers, threads or processes, that compute one model together (tensor parallelism) and
+// gather the rows that each has finished. No data are summed in transit: they arrive as sent.
 //
 // All ranks make the same calls in the same order. Rank 0 is the leader. A rank that fails calls
-// abort(): whatever the others wait for ends with its error, and so does every later call.
+// abort(): all waits of other ranks end with its error, as does every later call.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ struct ByteRange {
   std::size_t count() const { return last - first; }
 };
 
-// One block of rows, each in as many parts as there are ranks.
+// A block of rows, each divided into one part per rank.
 struct SharedRows {
   std::int64_t rows = 0;
   std::span<const ByteRange> parts;  // [ranks] bytes of a row; a part may be empty
   const std::byte* own = nullptr;    // this rank's part of the first row
-  std::size_t own_stride = 0;        // bytes to its part of the next
-  // Whole rows, where they are received; may hold `own`.
+  std::size_t own_stride = 0;        // bytes between its parts of successive rows
+  // Destination with whole rows on receivers; may contain `own`.
   std::byte* all = nullptr;
   std::size_t stride = 0;
 };
@@ -43,32 +43,32 @@ class Communicator {
   virtual int size() const = 0;
   bool leads() const { return rank() == 0; }
 
-  // The other ranks' parts of all blocks into `all` of every receiver; the own part is there
-  // already. `own` may be overwritten when this returns. `site` names the call in errors.
+  // Gathers all ranks' parts of all blocks in `all` of every receiver; its own part is there
+  // already. On return `own` may be overwritten. `site` names the call in errors.
   virtual void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) = 0;
-  // The leader's bytes become every rank's. The others wait for them for as long as it takes, the
-  // leader for the others as for any call.
+  // Copies the leader's bytes to every rank. Ranks wait for the leader without a time limit, the
+  // leader for them with the usual one.
   virtual void broadcast(std::vector<std::byte>& bytes, std::string_view site) = 0;
   virtual void barrier(std::string_view site) = 0;
-  // Ends the others' waiting, and every later call, with `error`. The first of all ranks' calls
-  // counts; returns the error of that one.
+  // Ends all ranks' waits, and every later call, with `error`. Only the first abort of all ranks
+  // takes effect; returns its error.
   virtual Error abort(const Error& error) noexcept = 0;
 
-  // Returns when asynchronous gathers have ended, those that a device carries
-  // out, or throws where they cannot.
+  // Waits for asynchronous gathers, which a device executes; throws where they
+  // fail.
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
-  // How long a rank is waited for until it is taken for lost.
+  // Time limit for waiting for a rank, after which it counts as lost.
   virtual std::chrono::milliseconds patience() const = 0;
-  // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no
-  // longer. For what waits where abort() does not reach.
+  // `end` is called when a rank aborts, on that rank's thread; at once where one already has. Null
+  // removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
-  // Between the two other ranks of this process may work on this one's memory (membership.h).
-  // leave() returns when all that entered have left.
+  // Between enter() and leave() other ranks of this process may access this rank's memory
+  // (membership.h). leave() returns when all ranks that entered have left.
   virtual void enter() {}
   virtual void leave() noexcept {}
 
-  // The step of the model at work, for errors; 0: none has begun.
+  // The current step of the model, for errors; 0: before the first.
   void at_step(std::int64_t step) { step_ = step; }
   std::int64_t step() const { return step_; }
 
@@ -76,7 +76,7 @@ class Communicator {
   std::int64_t step_ = 0;
 };
 
-// The error as all ranks see it: "rank 1 of 4: step 17: layers.3.o, token 5 ...".
+// The error with its rank and step, for all ranks: "rank 1 of 4: step 17: layers.3.o, token 5 ...".
 Error rank_error(const Communicator& ranks, const Error& error);
 
 // The communicator of one rank: every call returns at once.

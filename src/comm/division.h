@@ -1,4 +1,4 @@
-// Work that ranks divide among them, and what each has made of its part.
+// Division of work among ranks, and exchange of the results.
 #pragma once
 
 #include <algorithm>
@@ -15,39 +15,39 @@
 
 namespace leq {
 
-// The rank that does each of some pieces of work of these sizes: the largest first, each to who has
-// least. The same on all ranks.
+// The rank of each piece of work of these sizes: largest piece first, each to the rank with the
+// least work so far. The same on all ranks.
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks);
 
-// The share of `rank` of `count` things that are cut at multiples of `unit`; empty for some where
-// there are fewer units than ranks. The leader never has more than others.
+// The slice of `rank` out of `count` items, cut at multiples of `unit`; empty for some ranks if
+// there are fewer units than ranks. The leader's is never larger than others'.
 Slice even_share(std::int64_t count, std::int64_t unit, int rank, int ranks);
-// This rank's of rows in panels.
+// This rank's slice of rows stored in panels.
 Slice own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel);
 
-// Every rank's part of `all` into that of all others; this rank's is there already.
+// All-gather: copies every rank's part of `all` to all others; the own part must be there already.
 void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
                   std::string_view site);
 
-// Memory that one rank has right and all are to have.
+// Memory that is valid on one rank and is copied to all others.
 struct OwnedRows {
   int owner = 0;
-  std::byte* data = nullptr;  // of each rank
+  std::byte* data = nullptr;  // this rank's address
   std::int64_t rows = 1;
   std::size_t bytes = 0;   // of a row
-  std::size_t stride = 0;  // from row to row
+  std::size_t stride = 0;  // between rows
 };
 void gather_owned(Communicator& ranks, std::span<const OwnedRows> blocks, std::string_view site);
 
-// Where the bytes of each rank lie that come one after the other, `own` of this one.
+// Byte ranges of all ranks' data in a concatenation in rank order; `own`: this rank's size.
 std::vector<ByteRange> parts_of_sizes(Communicator& ranks, std::size_t own, std::string_view site);
 
-// Bytes of every rank, as many as each likes, in the order of ranks; empty on who receives none.
+// Gathers bytes of any size per rank, in rank order; empty on ranks that do not receive.
 std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
                                                  const std::vector<std::byte>& own, Receivers to,
                                                  std::string_view site);
 
-// The lists of all ranks as one, in their order, on every rank.
+// All-gathers lists and concatenates them in rank order.
 template <class Number>
 std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
                                std::string_view site) {
@@ -61,8 +61,8 @@ std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
   return all;
 }
 
-// Work in which ranks meet: an error of one ends all, and what is thrown is the first one's. An
-// interruption is its own rank's alone.
+// Runs work with collective calls: an error on one rank aborts all, and the first error is thrown.
+// An interruption affects only its own rank.
 void together(Communicator& ranks, const std::function<void()>& work);
 
 }  // namespace leq

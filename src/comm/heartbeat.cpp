@@ -35,8 +35,8 @@ void Heartbeat::run() {
   }
 }
 
-// Pauses are counted and not the time: where all processes are stopped together, and go on, no one
-// is missed.
+// Counts pauses instead of time: if all processes are suspended and resumed together, none is
+// considered lost.
 void Heartbeat::look() {
   const std::lock_guard lock(mpi_mutex_);
   calls_.beat();

@@ -1,6 +1,6 @@
-// Whether the other processes still live: each sends a sign to all others twenty times in the time
-// after which it would be missed, from a thread of its own, so that a rank may be as busy as it
-// likes. A process that is stopped, or whose machine is gone, sends none.
+// Detects lost processes: each sends a heartbeat to all others, twenty times per time-out, from its
+// own thread, so that a rank may compute for any time. A process that is stopped, or whose machine
+// is down, sends none.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@ namespace leq {
 
 class Heartbeat {
  public:
-  // `turn`: whose holder may call MPI. Both must outlive the signs.
+  // `mpi_mutex`: held during every call of MPI. Both must outlive the object.
   Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
             std::chrono::milliseconds silence);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // A rank of which nothing has been heard for too long; -1: all live.
+  // A rank without a heartbeat for the whole time-out; -1: none.
   int lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
@@ -34,9 +34,9 @@ class Heartbeat {
   std::mutex& mpi_mutex_;
   int rank_;
   std::chrono::milliseconds pause_;
-  std::vector<int> quiet_;  // [ranks] pauses since the last sign
+  std::vector<int> quiet_;  // [ranks] pauses since the last heartbeat
   std::atomic<int> lost_{-1};
-  std::mutex mutex_;  // of ends_
+  std::mutex mutex_;  // guards ends_
   std::condition_variable ending_;
   bool ends_ = false;
   std::thread thread_;

@@ -1,4 +1,4 @@
-// One rank's time among ranks that work on each other's memory: it ends when all have ended theirs.
+// The scope in which a rank may access other ranks' memory: its end waits for all ranks' ends.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Where an error ends this rank alone, the others would wait for it.
+  // Aborts the others if an exception leaves the scope: they would wait for this rank.
   void end_others() noexcept {
     if (std::uncaught_exceptions() <= errors_) return;
     ranks_.abort(rank_error(ranks_, Error("it has ended by an error", ErrorKind::interrupted)));
@@ -25,7 +25,7 @@ class Membership {
 
  private:
   Communicator& ranks_;
-  int errors_ = std::uncaught_exceptions();  // in flight when it began
+  int errors_ = std::uncaught_exceptions();  // in flight at its start
 };
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Ranks that are processes, on one machine or several, started by mpirun.
+// Ranks as processes on one or several machines, started by mpirun.
 #pragma once
 
 #include <chrono>
@@ -9,22 +9,22 @@
 
 namespace leq {
 
-// How many processes mpirun started, this one among them; nullopt where it was not mpirun that
-// started it.
+// The number of processes that mpirun started, including this one; nullopt without
+// mpirun.
 std::optional<int> mpi_processes();
-// Which of those on this machine this process is; 0 where mpirun does not say.
+// Index of this process among those on its machine; 0 where mpirun does not set it.
 int mpi_local_rank();
 
 struct MpiRankOptions {
-  // How long a rank waits for another before it is taken for lost.
+  // Time limit for waiting for another rank, after which it counts as lost.
   std::chrono::milliseconds patience{300'000};
-  // How long nothing need be heard of a process, busy or not, until it is: it is stopped, or its
-  // machine is gone.
+  // Time without a heartbeat of a process, busy or not, after which it counts as lost: it is
+  // stopped, or its machine is down.
   std::chrono::milliseconds silence{10'000};
 };
 
-// This process's rank. To be called once. Throws Error where this build has no MPI, or where the
-// processes cannot be connected. Gone before the process ends.
+// Creates this process's rank; to be called once. Throws Error where this build has no MPI, or
+// where the processes cannot be connected. Must be destroyed before the process ends.
 std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options);
 
 }  // namespace leq

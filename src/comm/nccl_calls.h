@@ -1,6 +1,6 @@
-// The few calls of NCCL that ranks on GPUs need, found in NVIDIA's library when they are first
-// wanted. The declarations are our own, of its published binary interface: names, values and the
-// beginning of its configuration, which later versions only add to.
+// The NCCL calls that ranks on GPUs need, loaded from NVIDIA's library on first use. The
+// declarations are our own, of its published ABI: names, values and the first members of its
+// configuration, to which later versions only append.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct NcclId {
   std::array<char, 128> bytes;  // the leader's becomes every rank's
 };
 
-// As versions from 2.18 on begin it; INT_MIN and null: as the library likes.
+// Layout since version 2.18; INT_MIN and null: the library's defaults.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -29,9 +29,9 @@ struct NcclConfig {
 using NcclComm = void*;
 using NcclStream = void*;  // cudaStream_t
 
-// Results.
+// Result codes.
 inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
-// Type of what is sent: bytes.
+// Data type: bytes.
 inline constexpr int kNcclBytes = 1;
 
 struct NcclCalls {
@@ -45,17 +45,17 @@ struct NcclCalls {
   int (*receive)(void* to, std::size_t count, int type, int peer, NcclComm comm,
                  NcclStream stream) = nullptr;
   int (*state)(NcclComm comm,
-               int* result) = nullptr;    // asynchronous errors of earlier calls, by the host
-  int (*abort)(NcclComm comm) = nullptr;  // by any thread; ends its kernels
+               int* result) = nullptr;    // state of asynchronous errors of earlier calls
+  int (*abort)(NcclComm comm) = nullptr;  // callable from any thread; ends its kernels
   int (*leave)(NcclComm comm) = nullptr;
   const char* (*result_text)(int result) = nullptr;
   const char* (*last_error)(NcclComm comm) = nullptr;
 };
 
-// Of libnccl.so.2, or the library that LEQ_NCCL names. Throws Error with the system's words where
-// it is not there, is none or is older than 2.18.
+// Functions of libnccl.so.2, or of the library in LEQ_NCCL. Throws Error with the dynamic loader's
+// message where it is missing, not NCCL or older than 2.18.
 const NcclCalls& nccl_calls();
-// Of another place, found anew.
+// Functions of another library, loaded again.
 NcclCalls find_nccl(const char* library);
 
 }  // namespace leq

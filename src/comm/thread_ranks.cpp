@@ -15,21 +15,21 @@
 namespace leq {
 namespace {
 
-// About half a millisecond, longer than two ranks are usually apart in a prompt: to be woken takes
-// a good part of what a product does.
+// About 0.5 ms, more than the usual time between two ranks in prefill: waking a thread takes a
+// large part of the time of a matrix product.
 constexpr int kSpins = 20000;
 
 }  // namespace
 
-// Every rank counts its arrivals, and goes on when those that it waits for have arrived as often.
+// Every rank counts its arrivals; a wait ends when the other rank has the same count.
 struct ThreadRanks::State {
   struct alignas(64) Place {
     std::atomic<std::uint64_t> arrivals{0};
-    std::span<const SharedRows> blocks;                 // of the gather at work
+    std::span<const SharedRows> blocks;                 // of the current gather
     const std::vector<std::byte>* broadcast = nullptr;  // the leader's
-    std::atomic<bool> reads{false};                     // may be reading what lies at other ranks
-    bool inside = false;                                // between enter and leave; of the mutex
-    std::function<void()> at_abort;                     // of the mutex
+    std::atomic<bool> reads{false};                     // may be reading other ranks' memory
+    bool inside = false;                                // between enter and leave; guarded by mutex
+    std::function<void()> at_abort;                     // guarded by mutex
   };
   std::vector<Place> places;
   std::chrono::milliseconds patience{};
@@ -39,7 +39,7 @@ struct ThreadRanks::State {
   std::atomic<int> sleepers{0};
   std::mutex mutex;
   std::condition_variable arrived;
-  std::optional<Error> error;  // under the mutex
+  std::optional<Error> error;  // guarded by mutex
 
   explicit State(int size) : places(static_cast<std::size_t>(size)) {}
 
@@ -65,7 +65,7 @@ struct ThreadRanks::State {
     return at(rank).arrivals.load(std::memory_order_seq_cst) >= count;
   }
 
-  // Returns when `rank` has arrived `count` times; false where it has not in time.
+  // Returns when `rank` has arrived `count` times; false on a time-out.
   bool wait_for(int rank, std::uint64_t count, bool bounded) {
     for (int spin = 0; spins && spin < kSpins; ++spin) {
       if (is_there(rank, count)) return true;
@@ -122,7 +122,7 @@ class ThreadRanks::Rank final : public Communicator {
           if (other != rank_) receive(blocks, other, site);
         }
       }
-      meet(site);  // own parts were read
+      meet(site);  // others have read this rank's part
     });
   }
 
@@ -166,8 +166,8 @@ class ThreadRanks::Rank final : public Communicator {
   }
 
  private:
-  // Where the work ends by an error, its handler may free the memory that others read:
-  // they are waited for, as all of them end now.
+  // Waits on an error until no rank reads: the handler may free memory that others read, and all of
+  // them end now.
   template <class Work>
   void exchange(Work work) {
     std::atomic<bool>& reads = state_.at(rank_).reads;
@@ -205,7 +205,7 @@ class ThreadRanks::Rank final : public Communicator {
     }
   }
 
-  // The part of rank `other` of each row, from where it lies.
+  // Copies the part of rank `other` of each row from its memory.
   void receive(std::span<const SharedRows> blocks, int other, std::string_view site) {
     const std::span<const SharedRows> theirs = state_.at(other).blocks;
     ensure(theirs.size() == blocks.size(), site, ": rank ", other, " gives ", theirs.size(),

@@ -1,4 +1,4 @@
-// Ranks that are threads of one process: they read each other's rows where these lie.
+// Ranks as threads of one process, which read each other's rows directly.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 namespace leq {
 
 struct ThreadRankOptions {
-  // How long a rank waits for another before it is taken for lost.
+  // Time limit for waiting for another rank, after which it counts as lost.
   std::chrono::milliseconds patience{300'000};
-  // Threads that all ranks compute with, theirs included. More than there are cores: who waits
-  // sleeps at once, and leaves its core to the one it waits for.
+  // Compute threads of all ranks together. With more threads than cores, a waiting rank sleeps at
+  // once instead of spinning, and leaves its core to the others.
   int threads = 0;
 };
 
@@ -26,7 +26,7 @@ class ThreadRanks {
   static constexpr int kMostRanks = 256;
 
   int size() const;
-  // For the thread that is this rank, and only for it.
+  // For use by this rank's thread only.
   Communicator& operator[](int rank);
 
  private:

@@ -1,5 +1,5 @@
-// What is derived from measured results: differences with tests, intervals, ratios. Pure functions
-// of the results' JSON.
+// Statistics derived from measured results: paired differences and tests, intervals, ratios. Pure
+// functions of the results' JSON.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,7 @@ std::optional<double> result_number(const Json& results, const std::string& grou
 std::vector<double> result_list(const Json& results, const std::string& group,
                                 const std::string& spec, const std::string& key);
 
-// "base" and the candidates in the order in which they were named.
+// "base" and the candidates in the order of the request.
 std::vector<std::string> compared_specs(const Json& results, bool with_base);
 
 // A paired test of two candidates over the windows, by KL divergence or by log-likelihood.
@@ -28,11 +28,11 @@ struct PairOutcome {
   std::string first, second;
   PairedTest test;       // first - second, nats
   double corrected = 1;  // Bonferroni, among all pairs
-  // "better", "worse" (the first than the second), or "no difference shown".
+  // "better" or "worse" (the first candidate, against the second), or "no difference shown".
   std::string verdict;
 };
 std::vector<PairOutcome> pair_outcomes(const Json& results, const std::string& key);
-// The outcome of the two in either order, turned to first - second.
+// The outcome of a pair given in either order, as first - second.
 std::optional<PairOutcome> pair_outcome(const std::vector<PairOutcome>& outcomes,
                                         const std::string& first, const std::string& second);
 

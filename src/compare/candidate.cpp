@@ -23,7 +23,7 @@ std::vector<std::string> known_methods() {
   return names;
 }
 
-// Cuts what follows the last `mark` off `text`; empty where there is none.
+// Removes the last `mark` and what follows it from `text`; returns the latter, empty if no mark.
 std::string cut_after(std::string& text, char mark) {
   const std::size_t at = text.rfind(mark);
   if (at == text.npos) return "";
@@ -42,7 +42,7 @@ void read_suffixes(std::string& text, Candidate& candidate) {
     require(candidate.windows && *candidate.windows > 0, setting, ": ", printable(candidate.spec),
             ": expected a number of calibration windows after #");
   }
-  // "gptq+" is a method: a plus at the end belongs to the name.
+  // A trailing plus is part of the name: "gptq+" is a method.
   const std::size_t plus = text.rfind('+');
   if (plus == text.npos || plus + 1 == text.size() || text[plus + 1] == ':') return;
   const auto act = parse_act_choice(text.substr(plus + 1));

@@ -1,4 +1,4 @@
-// What is compared: a way to quantize a model, written as METHOD[:TYPE][+ACT][#WINDOWS][@CACHE].
+// A candidate: a way to quantize a model, written as METHOD[:TYPE][+ACT][#WINDOWS][@CACHE].
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ struct Candidate {
   std::string method;  // of checkpoint_methods(), a recipe, or "base"
   std::string type;    // empty: the method's own
   ActChoice act = ActChoice::automatic;
-  std::optional<std::int64_t> windows;  // of calibration text, in place of the job's
-  KvType cache = kExactKv;              // keys and values while it is measured
+  std::optional<std::int64_t> windows;  // of calibration text; overrides the job's
+  KvType cache = kExactKv;              // type of the KV cache in measurements
 
   bool is_base() const { return method == kBaseMethod; }
   bool searches() const;  // a recipe that searches for bits
 };
 
 // "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant
-// quantizes the cache and no weight. Throws Error naming the text and what is known.
+// quantizes the KV cache and no weight. Throws Error naming the text and the known values.
 Candidate parse_candidate(std::string_view spec);
 
-// Candidates of a comma-separated list, each once, the base left out: it is always measured.
+// The distinct candidates of a comma-separated list, without the base, which is always measured.
 std::vector<Candidate> parse_candidates(std::string_view list);
 
-// The paper's methods, and leq's recipes; of a quick comparison fewer.
+// The paper's methods and leq's recipes; a subset for a quick comparison.
 std::string default_candidates(bool quick);
 
-// How leq-quantize makes the candidate's file. Throws Error where method and type do not go
-// together.
+// The options with which leq-quantize makes the candidate's file. Throws Error where method and
+// type are incompatible.
 CheckpointOptions candidate_options(const Candidate& candidate, const ModelConfig& config,
                                     const CalibrationRequest& calibration);
 

@@ -1,4 +1,4 @@
-// Multiple choice of a candidate, as JSON.
+// A candidate's multiple-choice results as JSON.
 #pragma once
 
 #include "base/json.h"
@@ -10,8 +10,8 @@ namespace leq {
 // SHA-256 of the questions.
 std::string task_identity(const ChoiceTask& task);
 
-// acc, acc_low, acc_high, acc_norm, ... (Wilson, 95 %), questions, and of each question whether it
-// was right: "right" and "right_norm", texts of 0 and 1.
+// acc, acc_low, acc_high, acc_norm, ... (Wilson, 95 %), questions, and the correctness of each
+// answer: "right" and "right_norm", strings of 0 and 1.
 Json choice_json(const ChoiceResult& result);
 Json measure_task(Workbench& bench, const Candidate& candidate, const ChoiceTask& task);
 

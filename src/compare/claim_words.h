@@ -1,4 +1,4 @@
-// What all claims are decided and told with.
+// Shared helpers that decide and describe the claims.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ inline bool has(const Json& results, const std::string& group, const std::string
   return results.contains(group) && results[group].contains(spec);
 }
 
-// Why there is no figure: this model or machine could not give it, or it was not asked for.
+// Why a figure is missing: the model or machine does not support it, or it was not requested.
 inline std::string why_not(const Json& results, const std::string& group) {
   for (const Json& entry : results["not_measured"]) {
     if (entry["measurement"].text() == group) return entry["reason"].text() + ".";
@@ -46,8 +46,8 @@ inline std::string why_not(const Json& results, const std::string& group) {
   return "Not measured.";
 }
 
-// SmoothQuant as it was compared: with int8, or the first of its candidates; "" where there is
-// none.
+// The spec of a method, such as SmoothQuant, in this comparison: with int8, or the first of its
+// candidates; "" where there is none.
 inline std::string spec_of(const Json& results, std::string_view method) {
   std::string found;
   for (const std::string& spec : compared_specs(results, false)) {
@@ -58,7 +58,7 @@ inline std::string spec_of(const Json& results, std::string_view method) {
   return found;
 }
 
-// Those about speed, memory and what is inside a model, in claims_inside.cpp.
+// Claims about speed, memory and the inside of a model, in claims_inside.cpp.
 Claim faster(const Json& results);
 Claim simquant_cost(const Json& results);
 Claim tighter_weights(const Json& results);

@@ -64,7 +64,7 @@ Claim small_degradation(const Json& results) {
 Claim half_memory(const Json& results) {
   const Claim base = claim("8 bits halve the memory, 4 bits quarter it", "Table 2, section 4.4");
   const double unquantized = *result_number(results, "file", "base", "bits_per_weight");
-  // The paper's baseline has 16 bits: beside more, these shares are no claim.
+  // The paper's baseline has 16 bits; its claim is not about shares of a larger one.
   const double exact = std::min(16.0, unquantized);
   std::vector<std::string> lines;
   bool all = true;

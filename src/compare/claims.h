@@ -1,4 +1,4 @@
-// The paper's claims, each tried on what was measured.
+// The paper's claims, each checked against the measured results.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@ struct Claim {
   std::string found;  // the figures, in a sentence
 };
 
-// In the order of the paper. Claims about what was not measured are there too, as not tried, with
-// the reason.
+// In the order of the paper. Claims without measurements are included as not tried, with the
+// reason.
 std::vector<Claim> try_claims(const Json& results);
 
 }  // namespace leq

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kSpeedGroups = {"speed", "batches", "ranks", "fusion"};
 
-// One measurement, and where its result goes: results[group][name].
+// One measurement, whose result is stored in results[group][name].
 struct Step {
   std::string group;  // "quality"
   Candidate candidate;
@@ -69,7 +69,7 @@ class Comparison {
     return result;
   }
 
-  // Once in a run: two steps may share a file.
+  // Whether a kept result must be measured again; true once per identity, since steps may share it.
   bool is_asked_again(const Step& step) {
     const bool setup = step.group == "file";
     const bool speed = std::ranges::find(kSpeedGroups, step.group) != kSpeedGroups.end();
@@ -79,8 +79,8 @@ class Comparison {
            measured_again_.insert(identity_hash(step.identity)).second;
   }
 
-  // A method that does not go with this model, or a measurement that does not, leaves the others
-  // theirs; any other error ends the comparison.
+  // Skips a step whose method or measurement does not support this model, so that the other steps
+  // continue; any other error ends the comparison.
   void leave_out(const Step& step, const Error& error) {
     const bool does_not_go =
         error.kind() == ErrorKind::bad_input || error.kind() == ErrorKind::bad_setting;
@@ -88,12 +88,12 @@ class Comparison {
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
     job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }
-  // Without its file and its quality a candidate has no row in any table.
+  // A candidate without a file or a quality result is in no table.
   static bool is_needed(const Step& step) {
     return step.group == "file" || step.group == "quality";
   }
 
-  // `sizes`: of CompareSizes, what the step depends on.
+  // `sizes`: the fields of CompareSizes that the step depends on.
   using Measure = Json (*)(Workbench&, const Candidate&);
   void add(const std::string& group, const Candidate& candidate, Measure measure,
            const Json& sizes = {}) {

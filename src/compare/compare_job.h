@@ -1,4 +1,4 @@
-// What a comparison is asked for.
+// The request for a comparison.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace leq {
 
-// How far each part goes: the numbers of a whole comparison and of a quick one.
+// The extent of each part: sizes of a full comparison and of a quick one.
 struct CompareSizes {
   std::int64_t layer_windows = 4, layer_tokens = 256;  // of errors by layer
   int bench_runs = 5;                                  // the median counts
@@ -28,11 +28,11 @@ struct CompareSizes {
 };
 CompareSizes quick_sizes();
 
-// The parts of a comparison; files and their quality are always there.
+// The optional parts of a comparison; files and their quality are always measured.
 inline constexpr std::array<std::string_view, 4> kCompareParts = {"speed", "layers", "inside",
                                                                   "curves"};
 
-// What a clock measures, which another load of the machine changes: seconds of quantization;
+// Results measured in time, which depend on the machine's load: seconds of quantization;
 // speeds.
 inline constexpr std::array<std::string_view, 2> kAgainParts = {"setup", "speed"};
 
@@ -46,14 +46,14 @@ struct CompareJob {
   std::vector<std::filesystem::path> choices = {};  // files of questions
   CompareSizes sizes = {};
   std::vector<std::string> parts = {kCompareParts.begin(), kCompareParts.end()};
-  // Kept results of these that are measured again: kAgainParts.
+  // Members of kAgainParts to measure again although their results are kept.
   std::vector<std::string> again = {};
   bool quick = false;
   bool keep_files = false;  // the quantized files stay in the folder
   int threads = 0;
   std::function<bool()> stop = [] { return false; };
   std::function<void(const std::string& line)> say = [](const auto&) {};
-  // `step` begins; `done` of `total` steps are finished.
+  // Called before `step`; `done` of `total` steps are finished.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& step)> progress =
       [](auto, auto, const auto&) {};
 };

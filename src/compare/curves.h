@@ -1,5 +1,5 @@
-// Curves: quality over calibration text, over the inputs' scales, over context; and the bound of
-// the paper's theorem 2.
+// Curves: quality by calibration text, by input scaling, by context; and the bound of the paper's
+// theorem 2.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace leq {
 
-// SmoothQuant and GPTQ with so many windows of calibration text.
+// SmoothQuant and GPTQ with each of these numbers of calibration windows.
 std::vector<Candidate> calibration_candidates(std::span<const std::int64_t> windows);
-// SmoothQuant with every way to scale the inputs: for each row, 128 columns, fixed, moving.
+// SmoothQuant with each scaling of its inputs: per row, per 128 columns, fixed, moving.
 std::vector<Candidate> input_candidates();
-// The unquantized model, SimQuant's caches, and what the paper's Table 3 compares.
+// The unquantized model, SimQuant's caches, and the methods of the paper's Table 3.
 std::vector<Candidate> context_candidates();
 std::vector<Candidate> batch_candidates();
 
-// Perplexity and KL divergence in windows of each length that the model and the text have:
-// [{"context", "windows", "ppl", "stderr", "kl_mean", "kl_mean_stderr"}].
+// Perplexity and KL divergence in windows of each length that model and text allow: [{"context",
+// "windows", "ppl", "stderr", "kl_mean", "kl_mean_stderr"}].
 Json measure_contexts(Workbench& bench, const Candidate& candidate);
 
-// Theorem 2 tried on the hidden states after each layer, rounded channel by channel as the paper
-// defines SimQuant: [{"layer", "share_8", "share_4", "share_2"}], the largest |X - X'| as a share
-// of the bound (max - min) / (2^b - 1).
+// Checks theorem 2 on the hidden states after each layer, rounded per channel as the paper defines
+// SimQuant: [{"layer", "share_8", "share_4", "share_2"}], the largest |X - X'| as a share of the
+// bound (max - min) / (2^b - 1).
 Json measure_cache_bound(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

@@ -25,7 +25,7 @@ double timed_ms(const Pass& pass) {
   return 1e3 * watch.seconds() / kPassesAtOnce;
 }
 
-// In turn, so that what else the machine does hits both.
+// Alternates the two, so that other load of the machine affects both alike.
 template <class Fused, class Apart>
 Json compared_ms(const Fused& fused, const Apart& apart) {
   std::vector<double> fused_ms, apart_ms;
@@ -35,7 +35,7 @@ Json compared_ms(const Fused& fused, const Apart& apart) {
   }
   std::vector<double> ratios;
   for (std::size_t i = 0; i < fused_ms.size(); ++i) ratios.push_back(fused_ms[i] / apart_ms[i]);
-  // The middle half: what other programs take away makes a few passes many times as long.
+  // Only the middle half: interference of other programs makes a few passes many times longer.
   std::ranges::sort(ratios);
   const auto quarter = ratios.size() / 4;
   const auto middle = std::span(ratios).subspan(quarter, ratios.size() - 2 * quarter);

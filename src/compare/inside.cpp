@@ -17,7 +17,7 @@ constexpr double kBinRange = 4;  // standard deviations to both sides
 constexpr std::int64_t kMostStretches = 64;
 constexpr double kOutlierRatio = 6;  // LLM.int8's threshold is an absolute 6 of normed inputs
 
-// Powers of numbers, and a histogram in units of what `scale` will be.
+// Sums of powers of values, for moments, and a histogram in units of the later `scale`.
 struct Moments {
   double count = 0, sum = 0, squares = 0, cubes = 0, fourths = 0, largest = 0;
 
@@ -58,7 +58,7 @@ struct SeenSite {
   std::vector<float> absmax;  // [K]
 };
 
-// Row t as the linear reads it: floats, or codes times their scales (of the CPU's blocks).
+// Row t as a linear's input: floats, or codes times their scales (in the CPU's blocks).
 void read_row(const Rows& rows, std::int64_t t, std::vector<float>& out) {
   const auto width = static_cast<std::size_t>(rows.width);
   out.resize(width);
@@ -106,7 +106,7 @@ class InputObserver : public Observer {
   std::map<std::pair<std::int64_t, std::size_t>, SeenSite> sites_;
 };
 
-// Multiples of the median channel, the largest of each stretch.
+// Channel maxima relative to the median channel, reduced to the maximum of each stretch.
 Json channel_ratios(const SeenSite& site, double middle) {
   const std::int64_t channels = std::ssize(site.absmax);
   const std::int64_t stretches = std::min(channels, kMostStretches);

@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// Sums over all windows and channels of one depth.
+// Sums over all windows and channels at one depth.
 struct DepthSums {
   double signal = 0;     // |H|^2
   double error = 0;      // |H' - H|^2 after the layer
@@ -63,7 +63,7 @@ class LayerMeter {
     }
   }
 
-  // [L + 1]: the embedding, then the layers.
+  // Results [L + 1]: the embedding, then the layers.
   Json rows() const {
     Json rows = Json::array();
     double bound = 0, worst_gain = 0, worst_local = 0;
@@ -111,7 +111,7 @@ class LayerMeter {
   std::vector<DepthSums> sums_;
 };
 
-// The base model with one layer of another.
+// The KL divergence of the base model with one layer replaced by the candidate's.
 Estimate kl_of_layer(Workbench& bench, const Model& base, const Model& model, std::int64_t layer,
                      const CompareWindows& windows, const RunLimits& limits) {
   Estimate kl;

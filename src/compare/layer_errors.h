@@ -1,5 +1,5 @@
-// Where a quantized model errs: layer by layer, beside what the paper's theorems 7 and 10 say of
-// errors that pass through layers.
+// A quantized model's error layer by layer, and the predictions of the paper's theorems 7 and 10
+// for errors that pass through layers.
 #pragma once
 
 #include "base/json.h"

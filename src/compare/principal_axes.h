@@ -1,4 +1,4 @@
-// The two directions in which rows vary most (principal component analysis), by power iteration.
+// The two directions of largest variance (principal component analysis), by power iteration.
 #pragma once
 
 #include <array>
@@ -17,12 +17,12 @@ struct PrincipalAxes {
   double spread = 0;                              // root of the mean squared distance from the mean
 };
 
-// Of rows [T][W], T at least 2. The sign of a direction is that of its largest entry.
+// Axes of rows [T][W], T at least 2. The largest entry of a direction determines its sign.
 PrincipalAxes principal_axes(std::span<const float> rows, std::int64_t width);
-// The coordinates of each row.
+// The coordinates of each row on the two axes.
 std::vector<std::pair<double, double>> project(const PrincipalAxes& axes,
                                                std::span<const float> rows);
-// The mean distance between rows of one number, as a share of the spread.
+// The mean distance between corresponding rows, as a share of the spread.
 double mean_shift(const PrincipalAxes& axes, std::span<const float> exact,
                   std::span<const float> other);
 

@@ -36,7 +36,7 @@ std::optional<Json> ResultStore::find(const Json& identity) const {
   if (!file_exists(path)) return std::nullopt;
   try {
     const Json kept = parse_json(read_file(path, kLargestResult), path.string());
-    // Hashes of other things may share 16 digits; a file of another version may lack a key.
+    // Other identities may collide in 16 digits; a file of another version may lack a key.
     if (kept.at("identity") == identity) return kept.at("result");
   } catch (const Error&) {  // measured again
   }

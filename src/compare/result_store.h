@@ -1,5 +1,5 @@
-// Results of finished steps in a folder, each under the hash of all that it depends on: what an
-// interrupted comparison goes on from.
+// Results of finished steps in a folder, each under the hash of everything that it depends on: an
+// interrupted comparison resumes from them.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,12 @@ namespace leq {
 
 class ResultStore {
  public:
-  // Makes the folder where it is not there. Throws Error where it cannot be.
+  // Creates the folder if needed. Throws Error where that fails.
   explicit ResultStore(std::filesystem::path folder);
 
-  // The result kept under this identity; nullopt where there is none, or a damaged one.
+  // The result stored for this identity; nullopt where there is none, or it is damaged.
   std::optional<Json> find(const Json& identity) const;
-  // Appears whole or not at all.
+  // Stores a result, atomically.
   void keep(const Json& identity, const Json& result) const;
 
  private:
@@ -26,10 +26,10 @@ class ResultStore {
   std::filesystem::path folder_;
 };
 
-// SHA-256 of an identity, 16 digits of it: short enough for a file's name.
+// The first 16 digits of an identity's SHA-256: short enough for a file's name.
 std::string identity_hash(const Json& identity);
 
-// Writes a small file complete or not at all.
+// Writes a small file, atomically.
 void write_whole_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace leq

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLongContext = 8192;  // of the paper's Table 3
 
-// Measured with the cache that a user would have; a candidate that is a cache, with its own.
+// The default cache of a session, or the candidate's own if it is a quantized cache.
 KvType speed_cache(const Candidate& candidate, const Model& model) {
   return candidate.cache == kExactKv ? default_kv_type(model.type()) : candidate.cache;
 }

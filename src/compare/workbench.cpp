@@ -14,8 +14,8 @@
 namespace leq {
 namespace {
 
-// Sizes and times of the checkpoint's files beside a checksum of some of its weights: a checkpoint
-// that was edited is another one.
+// Hashes sizes and times of the checkpoint's files and a checksum of some weights, so that an
+// edited checkpoint has another hash.
 std::string hash_of_checkpoint(const ImportedModel& model) {
   Json facts = {{"weights", weights_checksum(model.config, model.tensors)},
                 {"config", config_to_json(model.config)}};
@@ -28,7 +28,7 @@ std::string hash_of_checkpoint(const ImportedModel& model) {
   return sha256_hex(facts.dump());
 }
 
-// What an interrupted quantization has finished.
+// The finished blocks of an interrupted quantization.
 std::filesystem::path partial_of(const std::filesystem::path& file) {
   return file.string() + ".partial";
 }
@@ -54,7 +54,7 @@ CompareWindows planned_windows(const CompareJob& job, const ModelConfig& config,
   return planned;
 }
 
-// The search of recipe auto, with fewer measurements than leq-quantize has: here it is one of many
+// The search of recipe auto, with fewer evaluations than in leq-quantize, since it is one of many
 // candidates.
 SearchedBits searched_bits(const CompareJob& job) {
   constexpr int kEvaluations = 48;

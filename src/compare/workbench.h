@@ -1,6 +1,6 @@
-// What the measurements of a comparison share: the checkpoint, the text cut into windows, the
-// unquantized model's file and distributions, and a file for each candidate, made when it is first
-// needed.
+// The shared state of a comparison's measurements: the checkpoint, the text cut into windows,
+// the unquantized model's file and distributions, and a file for each candidate, made on first
+// use.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@
 
 namespace leq {
 
-// Windows of the text that something is measured on.
+// The windows of the text that a measurement uses.
 struct CompareWindows {
   ProtocolSettings settings;
   std::vector<Window> windows;
@@ -36,7 +36,7 @@ struct CompareWindows {
 class Workbench {
  public:
   // Throws Error where checkpoint or text cannot be read, the text is shorter than a window, a
-  // candidate's method does not take its type, or another comparison works in the folder.
+  // candidate's method does not support its type, or another comparison uses the folder.
   explicit Workbench(const CompareJob& job);
 
   const CompareJob& job() const { return job_; }
@@ -46,16 +46,16 @@ class Workbench {
   const EvaluationText& text() const { return text_; }
   const std::vector<Token>& tokens() const { return tokens_; }
   const CompareWindows& windows() const { return windows_; }
-  // The first windows of so many tokens, side by side, without joining rows anew.
+  // The first `count` windows of `tokens` tokens, without overlap, in the text as joined before.
   CompareWindows short_windows(std::int64_t tokens, std::int64_t count) const;
 
   CheckpointOptions options_of(const Candidate& candidate) const;
-  // All that a candidate's file depends on; its cache, and all else that a measurement does.
+  // Everything that a candidate's file depends on, and (identity) that a measurement's result does.
   Json file_identity(const Candidate& candidate) const;
   Json identity(const Candidate& candidate, const std::string& step) const;
 
-  // The candidate's .leq file; made where it is not there. `made`, where given, becomes what the
-  // making took, if all of it was done now.
+  // The candidate's .leq file; made if it does not exist. `made`, where given, is set to the
+  // duration if the whole file was made now.
   struct Made {
     bool now = false;
     double seconds = 0;
@@ -65,17 +65,17 @@ class Workbench {
   std::unique_ptr<Model> open(const Candidate& candidate);
   RunLimits limits(const Candidate& candidate, const ModelConfig& config, std::int64_t context,
                    std::int64_t output_tokens) const;
-  // A session of the candidate's model, with its cache, for windows of so many positions.
+  // A session of the candidate's model, with its cache, for windows of `context` positions.
   Session session(const Candidate& candidate, const Model& model, std::int64_t context,
                   std::int64_t output_tokens = kOutputRows);
   std::span<const Token> tokens_of(const Window& window) const;
 
-  // Distributions of the unquantized model on these windows: from a file that the first call
+  // Distributions of the unquantized model on these windows, from a file that the first call
   // writes.
   const DivergenceBaseReader& base_distributions(const CompareWindows& windows);
   DivergenceKey key(const CompareWindows& windows) const;
   PerplexityRun run_over(const CompareWindows& windows) const;
-  // Perplexity and divergence of a session, by the functions that leq-perplexity calls.
+  // Perplexity and divergence of a session, with the functions of leq-perplexity.
   Divergence measure(Session& session, const CompareWindows& windows);
 
   void require_not_stopped() const;
@@ -93,7 +93,7 @@ class Workbench {
   EvaluationText text_;
   std::vector<Token> tokens_;
   CompareWindows windows_;
-  // Made when all that is asked for is known to make sense: an error leaves no folder.
+  // Initialized after the request was validated, so that an error leaves no folder.
   WorkFolder folder_;  // OUTPUT/work
   ResultStore store_;
   std::map<std::string, std::unique_ptr<DivergenceBaseReader>> bases_;

@@ -1,5 +1,5 @@
-// A conversation with a model: each turn renders the whole of it, tokenizes it at once and lets the
-// generator keep what the KV cache already holds.
+// A conversation with a model: each turn renders the whole conversation, tokenizes it in one piece
+// and lets the generator reuse the prefix that the KV cache holds.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ namespace leq {
 
 struct ChatSessionOptions {
   ChatOptions rendering;
-  StopRules stop;                                    // the template's own end of a reply is added
-  std::shared_ptr<const Grammar> grammar = nullptr;  // what each reply may be
+  StopRules stop;                                    // the template's end-of-reply rule is added
+  std::shared_ptr<const Grammar> grammar = nullptr;  // constrains each reply
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
 };
 

@@ -1,7 +1,7 @@
-// A small model that drafts what a large one will write, for all who write together: one of its
-// steps for each draft. Or the large model's own head of multi-token prediction, a model that reads
-// the large one's hidden states (ModelConfig::reads_hidden). It draws with each request's own rule
-// and random number, so that the two draw alike wherever their logits are alike, at any
+// A draft model for speculative decoding: one of its steps drafts a token for every reply in the
+// batch. It is a small model, or the large model's own head of multi-token prediction (MTP), which
+// reads the large model's hidden states (ModelConfig::reads_hidden). It samples with each request's
+// own rule and random number, so both models draw the same token where their logits agree, at any
 // temperature.
 #pragma once
 
@@ -25,63 +25,63 @@ namespace leq {
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft);
 
-// Limits of a draft model's session beside a session with `limits`: as many sequences and
-// positions, as far as `draft` reaches.
+// Limits of a draft model's session beside a session with `limits`: the same number of sequences
+// and positions, as far as the context of `draft` allows.
 RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft);
 
-// What make_mtp_session takes beside a session with these limits.
+// Memory that make_mtp_session takes beside a session with these limits.
 MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout);
 
 class DraftModel {
  public:
-  // `session` must outlive it, has limits as draft_limits has them, and no one else may use its
-  // cache. `vocabulary`: ids of the large model, which may be padded otherwise. Throws Error where
-  // the draft model has act online.
+  // `session` must outlive the object, have the limits of draft_limits, and no other object may use
+  // its cache. `vocabulary`: logits of the large model, which may have other padding. Throws Error
+  // where the draft model has act online.
   DraftModel(Session& session, std::int64_t vocabulary);
 
-  // Whether saw() is to be called.
+  // Whether saw() must be called.
   bool reads_hidden() const { return reads_hidden_; }
-  // The large model's hidden states after the final norm [n][W] of n tokens of a sequence from
-  // `position` on, each time that it was fed some.
+  // Takes the large model's hidden states after the final norm [n][W] for n tokens of a sequence
+  // from `position` on; to be called after each step that fed some.
   void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
-  // Whether so many of them wait that they are to be read though nothing is drafted: follow().
+  // Whether so many states are unread that follow() must read them though nothing is drafted.
   bool lags(std::int32_t sequence) const;
 
   struct Reader {
     std::int32_t sequence = 0;
     std::span<const Token> tokens;  // from the start
   };
-  // Feeds what the sequences lack of their tokens, as much as one step takes: so that no step waits
-  // for it later.
+  // Feeds the tokens that the draft model's cache lacks, at most one step of them, so that a later
+  // draft need not wait for it.
   void follow(std::span<const Reader> readers);
 
   struct Writer {
     std::int32_t sequence = 0;
     Reply* reply = nullptr;
     std::int64_t most = 0;           // draft tokens
-    std::vector<Token> script = {};  // taken for the first draws, for measuring
-    std::vector<Token> drafts = {};  // after the call; fewer, or none, where it cannot follow
+    std::vector<Token> script = {};  // replace the first draws, for measurements
+    std::vector<Token> drafts = {};  // the result; fewer, or none, where it cannot follow
   };
   void draft(std::span<Writer> writers);
 
-  // The sequence is somebody else's from now on. Its pages are kept for who begins alike.
+  // The sequence is released. Its pages stay in the prefix cache for later requests.
   void leave(std::int32_t sequence);
 
-  // Of steps that draft.
+  // Costs of the draft model's steps.
   const StepCosts& costs() const { return costs_; }
-  // What went wrong; there are no draft tokens from then on.
+  // The error that ended drafting; no draft tokens are made after it.
   const std::optional<Error>& error() const { return error_; }
 
  private:
-  // What a sequence is to be fed: `feed` of `tokens` after those that it holds.
+  // Tokens to feed to one sequence: `feed` of `tokens` after those that its cache holds.
   struct Part {
     std::int32_t sequence = 0;
     std::span<const Token> tokens;
     std::int64_t feed = 0;
-    bool whole = false;                  // nothing is missing then
-    std::span<const float> hidden = {};  // of a draft token [W]: the head's own of the one before
+    bool whole = false;                  // no token is missing after it
+    std::span<const float> hidden = {};  // [W] of a draft token: the head's, from the one before
   };
-  // Rows that the head has not read yet.
+  // Hidden states that the head has not read yet.
   struct HiddenRows {
     std::int64_t first = 0;  // position of the first
     std::vector<float> rows;
@@ -118,9 +118,9 @@ class DraftModel {
   std::size_t width_ = 0;
   std::vector<HiddenRows> hidden_;  // by sequence
   std::vector<float> batch_hidden_, own_hidden_;
-  // Sequences that draft, and how many of their tokens are none of their drafts.
+  // Sequences that draft, and their length in tokens without the drafts.
   std::vector<std::pair<std::int32_t, std::size_t>> drafting_;
-  std::int64_t pages_ = 0;  // that the step in work will take
+  std::int64_t pages_ = 0;  // that the current step will take
   Batch batch_;
   const Rows* logits_ = nullptr;
   std::vector<std::vector<LogitChange>> changes_;

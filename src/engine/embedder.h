@@ -1,5 +1,5 @@
-// A text as one vector, the mean over its tokens of the normed last hidden states, or the
-// probabilities of its tokens: by the session's own forward passes on an idle sequence, a
+// Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
+// computes the probabilities of its tokens: by forward passes of the session on an idle sequence, a
 // chunk at a time.
 #pragma once
 
@@ -16,16 +16,16 @@
 
 namespace leq {
 
-// The embedder's own but for `tokens` and `top`, and `mean` or `logprobs` in the end.
+// The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the rest is the embedder's.
 struct EmbeddedText {
   std::vector<Token> tokens;
-  // Where it is given: how probable each token was after those before it, with so many others.
+  // Where set: log probabilities of the tokens are computed, each with so many top alternatives.
   std::optional<int> top = {};
   std::vector<float> mean = {};              // [W]
   std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1], from the second token on
   std::vector<double> sums = {};
   std::size_t fed = 0;
-  std::int32_t sequence = -1;  // -1: none yet, or no more
+  std::int32_t sequence = -1;  // -1: not assigned, or released
   std::uint64_t id = 0;
 
   bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
@@ -33,13 +33,13 @@ struct EmbeddedText {
 
 class Embedder {
  public:
-  // All of them must outlive it.
+  // All three must outlive the embedder.
   Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
 
-  // Feeds one chunk. The text has a sequence until it is done, or until an error is thrown. Where
-  // pages run out it waits while `others_run`.
+  // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. Where no
+  // pages are free, the call does nothing while `others_run`.
   void advance(EmbeddedText& text, bool others_run);
-  // Texts give up their sequences and begin again when they are fed next. False where there is
+  // Evicts the texts in work; each starts over at its next chunk. False where there are
   // none.
   bool give_up();
 

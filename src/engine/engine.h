@@ -1,8 +1,8 @@
-// Many replies at once on one session: requests join a running batch, prompts are fed in chunks
-// between the tokens of others, pages of past prompts are used again, and drafted tokens are
-// checked several at a time. All of it is about time: a reply is a pure function of the file, the
-// KV types, its tokens, its settings and its seed, whatever else the batch holds (docs/engine.md).
-//
+// Generates many replies at once on one session: continuous batching, chunked prefill
+// between the tokens of other replies, reuse of the pages of past prompts, and speculative
+// decoding. All of it affects speed alone: a reply is a pure function of the file, the KV
+// types, its tokens, its settings and its seed, whatever else the batch holds
+// (docs/engine.md).
 //   Engine engine(session, tokenizer, {});
 //   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
 //   while (engine.step()) {}
@@ -43,51 +43,51 @@ class GrammarCache;
 
 class Engine {
  public:
-  // `session` and `tokenizer` must outlive the engine, and no one else may use the session's cache.
-  // Where the model has act online, whose scales remember earlier steps, nothing is drafted or used
-  // again.
+  // `session` and `tokenizer` must outlive the engine, and no other object may use the session's
+  // cache. Where the model has act online, whose scales depend on earlier steps, speculation and
+  // prefix reuse are off.
   Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
   ~Engine();
 
   // Positions that a prompt and its reply may take together.
   std::int64_t context() const { return session_.transformer().limits().context; }
-  // Of the KV cache that all of them share.
+  // Pages of the KV cache that all requests share.
   std::int64_t pages() const { return session_.cache().page_count(); }
 
-  // Throws Error where no text of the grammar can be written with the model's tokens. Null is fine.
+  // Throws Error where the model's tokens cannot write any text of the grammar. Null is allowed.
   void check_grammar(const std::shared_ptr<const Grammar>& grammar);
-  // Throws Error as check_grammar does, and where the prompt is empty, holds an id that the model
-  // has not, leaves no room for a reply, or settings are out of range.
+  // Throws Error as check_grammar does, where the prompt is empty, holds an id outside the
+  // vocabulary or fills the context, and where settings are out of range.
   RequestId submit(EngineRequest request);
-  // Ends it before its next token, as interrupted. Does nothing where it has ended.
+  // Ends the reply before its next token, as interrupted. No effect after its end.
   void cancel(RequestId id);
 
-  // One step over a batch; false where there is nothing to do. Calls what the requests gave for
-  // their texts and ends: these may submit and cancel. An error of the device that no single
-  // request is to blame for ends all that took part.
+  // Runs one step over a batch; false where there is nothing to do. Calls the requests' callbacks
+  // for text and end, which may submit and cancel. A device error that no single request caused
+  // ends all requests of the step.
   bool step();
 
-  // Keys and values of the longest beginning of `tokens` that is kept, to be loaded by an engine of
-  // the same model elsewhere: those of a request's prompt and reply after its end, but for the last
-  // token, which was not fed. `owner` is for the caller to set. Throws Error where all
-  // sequences are in use, and where the device fails.
+  // Keys and values of the longest cached prefix of `tokens`, for load_prompt of an engine of the
+  // same model elsewhere: after a request's end, its prompt and reply without the last token, which
+  // was not fed. The caller sets `owner`. Throws Error where all sequences are in use, and where
+  // the device fails.
   SavedPrompt save_prompt(std::span<const Token> tokens);
-  // From now on requests may begin with its pages; nothing changes but their time. False where it
-  // does not fit beside what is in work. Throws Error naming `source` where tokens or numbers are
-  // not this model's, and as save_prompt does.
+  // Adds the pages to the prefix cache, which changes only the time of later requests. False where
+  // they do not fit beside the requests in work. Throws Error naming `source` where tokens or
+  // numbers are not this model's, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
-  // As PrefixCache::forget: what a text alone takes is free again. Returns of how many tokens.
+  // As PrefixCache::forget: frees the pages that only this text uses. Returns their tokens.
   std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
-  // Whether save_prompt, load_prompt and embed find a free sequence.
+  // Whether save_prompt, load_prompt and embed would find a free sequence.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
-  // The mean over the tokens of the normed last hidden states [W]; what is in work waits meanwhile.
+  // The mean over the tokens of the normed last hidden states [W]; requests in work wait meanwhile.
   // Throws Error as submit and save_prompt do.
   std::vector<float> embed(std::span<const Token> tokens);
-  // The same a chunk at a time, with steps between the calls: until `text.done()`. The text has a
-  // sequence until then, or until an error is thrown. Replies go first: where pages run out it
-  // waits, or begins again.
+  // The same one chunk at a time, with steps between the calls, until `text.done()`. The text keeps
+  // a sequence until then, or until an error is thrown. Replies have priority: where pages run out
+  // the text waits or starts over.
   void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
@@ -95,20 +95,20 @@ class Engine {
   const EngineCounts& counts() const { return counts_; }
   const StepCosts& costs() const { return costs_; }
   const PrefixCache& prefixes() const { return prefixes_; }
-  // Why a draft model drafts no more, where it failed; null else.
+  // The error that ended drafting by a draft model; null where there was none.
   const Error* draft_error() const { return speculator_.draft_error(); }
 
  private:
   struct Active;
-  // The next token of the only reply, which the device draws while the host goes on.
+  // Next token of the only reply, sampled asynchronously on the device while the host continues.
   struct Ahead {
     RequestId id = 0;
-    std::unique_ptr<PendingSample> drawing;  // null: it has ended, with
-    Token drawn = 0;                         // a token, or below 0: none
+    std::unique_ptr<PendingSample> drawing;  // null: finished;
+    Token drawn = 0;                         // its result: a token, or negative: none
     const Rows* logits = nullptr;
   };
 
-  // Who takes part in a step (engine.cpp).
+  // Selection of the requests of a step (engine.cpp).
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
   StepBudget step_budget(const std::vector<Job>& all) const;
@@ -136,7 +136,7 @@ class Engine {
   void show_hidden(const Active& active, const Feed& part, std::int64_t first, std::int64_t right);
   void count_drafts(Active& active, std::int64_t checked, std::int64_t right);
 
-  // A step begun before the host has its token (engine_ahead.cpp).
+  // Steps begun before the host has the token that they feed (engine_ahead.cpp).
   bool may_run_ahead(const Active& active) const;
   bool drafts_next(Active& active);
   bool begin_ahead(const Feed& part, const Rows& logits);
@@ -164,14 +164,14 @@ class Engine {
   std::vector<Token> without_text_;  // ids that are never drawn
   std::unique_ptr<GrammarCache> grammars_;
   std::optional<Ahead> ahead_;
-  // Of the step in work:
+  // State of the current step:
   Batch batch_;
   std::vector<std::vector<LogitChange>> changes_;
   std::vector<std::vector<std::uint64_t>> masks_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
-  std::vector<float> raw_logits_;  // [outputs][V] on the host, where somebody wants them
-  std::vector<float> hidden_;      // [rows][W] that a draft model reads
+  std::vector<float> raw_logits_;  // [outputs][V] on the host, where a request reads them
+  std::vector<float> hidden_;      // [rows][W] for the draft model
 };
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// A request from its submission to its end: what the engine's own files know of it.
+// State of a request from its submission to its end; internal to the engine.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ struct Engine::Active {
   EngineRequest request;
   Reply reply;
   Drafts drafts = {};
-  std::int32_t sequence = -1;   // in the cache; -1: it waits
+  std::int32_t sequence = -1;   // in the cache; -1: waiting
   std::int64_t waited = 0;      // steps
-  std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
-  // Positions of the prompt, ascending, whose fixed state is kept for other texts (state_marks.h).
+  std::int64_t kept_pages = 0;  // whole pages that the prefix cache holds
+  // Ascending prompt positions whose fixed state is kept for later texts (state_marks.h).
   std::vector<std::int64_t> marks = {};
-  std::int64_t branch = 0;  // one more, where an earlier text went on in another way; 0: none
+  std::int64_t branch = 0;  // one more, where an earlier text diverged; 0: none
   bool cancelled = false;
-  bool one_by_one = false;  // no step of it is begun ahead
+  bool one_by_one = false;  // its steps never run ahead of the host
   EngineReply report;
   Stopwatch since_submission, since_prompt;
 

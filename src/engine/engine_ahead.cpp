@@ -1,6 +1,6 @@
-// One step ahead of the host: where one reply is written alone, its next step is begun before the
-// host has the token that it feeds, which the device finds where it drew it. What the host then
-// does with a token, text, stop rules and the caller's own work, takes no time of the device's.
+// Steps that run ahead of the host: where a single reply is generated, its next step is launched
+// before the host has the token that it feeds, which the device reads where it drew it. The host's
+// work on a token (text, stop rules, callbacks) then costs no device time.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Its draws must need nothing of the text but its length, and no caller may want the step's
-// logits. A moving scale would have seen a step that is thrown away.
+// Requires draws that depend on the text's length alone, and no caller that reads the step's
+// logits. With moving scales a discarded step could not be undone.
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
   return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
@@ -19,7 +19,7 @@ bool Engine::may_run_ahead(const Active& active) const {
          !active.reply.reads_text() && !request.on_logits && request.replay.tokens.empty();
 }
 
-// Whether there are draft tokens worth checking at what follows the tokens that the host has.
+// Whether there are draft tokens worth verifying after the tokens that the host has.
 bool Engine::drafts_next(Active& active) {
   if (!options_.speculate) return false;
   Job job;
@@ -29,7 +29,7 @@ bool Engine::drafts_next(Active& active) {
   return job.drafts > 0;
 }
 
-// After a step of one token that has been fed: its draw, unless the step is one that waits.
+// Starts an asynchronous draw after a step of one token; false where the step must be synchronous.
 bool Engine::begin_ahead(const Feed& part, const Rows& logits) {
   Active& active = *active_.at(part.id);
   if (part.tokens != 1 || !part.draws || part.drafts > 0 || active.reply.tokens_left() < 2 ||
@@ -40,7 +40,7 @@ bool Engine::begin_ahead(const Feed& part, const Rows& logits) {
   return ahead_.has_value();
 }
 
-// `fed_since`: what the step fed after what the host knows; the draw is the same for any tokens.
+// `fed_since`: tokens fed after those that the host has; the draw does not depend on their values.
 std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logits,
                                                 std::span<const Token> fed_since) {
   requests_.assign(1, active.reply.request(fed_since));
@@ -49,9 +49,9 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
   return Ahead{active.id, std::move(drawing), 0, &logits};
 }
 
-// The step after the one that is being drawn from. None where the reply ends with that token for
-// certain, where the text may be drafted, where room must be made, and where the step fails: one
-// that waits then says why.
+// Launches the step after the one being drawn from. nullopt where the reply certainly ends with
+// that token, where draft tokens may follow, where pages must be evicted, and where the step fails:
+// a synchronous step then reports the error.
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
   if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||
@@ -79,8 +79,8 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   return next;
 }
 
-// Takes the token that is being drawn, once the device has its next step. One that was not drawn is
-// drawn again by a step that waits: its words are those of the row that failed.
+// Launches the next step, then takes the token being drawn. A token whose draw failed is drawn
+// again by a synchronous step, which reports the error of the row that failed.
 void Engine::step_ahead() {
   Active& active = *active_.at(ahead_->id);
   std::optional<Ahead> next = begin_next(active);
@@ -94,7 +94,7 @@ void Engine::step_ahead() {
   active.one_by_one = true;
 }
 
-// Other users of the session between two steps must not get the error of a step.
+// Waits for the pending draw, so that other users of the session do not get its error.
 void Engine::land_ahead() {
   if (!ahead_ || ahead_->drawing == nullptr) return;
   try {
@@ -105,7 +105,7 @@ void Engine::land_ahead() {
   ahead_->drawing.reset();
 }
 
-// The step ahead has fed a token that is not part of the reply, or that was cancelled.
+// Rolls back the step ahead where its token is not part of the reply or the reply was cancelled.
 void Engine::drop_ahead() {
   if (!ahead_) return;
   land_ahead();
@@ -114,13 +114,13 @@ void Engine::drop_ahead() {
   forget_last(active);
 }
 
-// The token that was fed last is none of the reply's.
+// Removes the last fed token, which is not part of the reply, from the cache.
 void Engine::forget_last(const Active& active) {
   const SequenceState state = session_.state();
   (void)state.restore(active.sequence, state.length(active.sequence) - 1);
 }
 
-// Positions of tokens that the host has.
+// Number of cached positions whose tokens the host has.
 std::int64_t Engine::settled_length(const Active& active) const {
   return session_.cache().length(active.sequence) - (ahead_ ? 1 : 0);
 }

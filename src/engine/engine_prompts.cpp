@@ -1,5 +1,5 @@
-// Texts that outlive their requests: what the prefix cache keeps, as files of prompts have it, and
-// texts that become vectors.
+// Operations beside replies: saving and loading the prefix cache's texts as prompt files, and
+// embedding texts.
 #include "base/error.h"
 #include "engine/engine.h"
 

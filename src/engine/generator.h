@@ -1,5 +1,5 @@
-// One reply after the other, for chats and programs that write one at a time: an engine of which
-// no other request is running.
+// Generates one reply at a time, for chats and programs that need no concurrency: an engine with a
+// single request.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@ struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
   std::uint32_t reply = 0;                                   // its number (ReplyRules)
-  bool at_text_start = false;                                // as in ReplyRules
+  bool at_text_start = false;                                // see ReplyRules
   std::shared_ptr<const Grammar> grammar = nullptr;          // as in EngineRequest
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
   TextSink on_text = [](std::string_view) {};
   // As that of EngineRequest.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
-  // Set by anyone at any time (a signal handler): the reply stops before its next token, or before
-  // the next chunk of the prompt. Must outlive the call.
+  // May be set at any time by any thread or a signal handler: the reply stops before its next
+  // token, or before the next chunk of the prompt. Must outlive the call.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -47,16 +47,16 @@ class Generator {
     engine_.check_grammar(grammar);
   }
 
-  // Writes one reply. The longest beginning of the prompt that the KV cache holds is not fed again;
+  // Generates one reply. The longest prefix of the prompt that the KV cache holds is not fed again;
   // the reply is the same with and without it. Throws Error as check_prompt and check_grammar do,
-  // where logits are no numbers, and where the device fails.
+  // where logits are not finite, and where the device fails.
   FinishedReply generate(const ReplyRequest& request);
 
   const SamplingSettings& sampling() const { return options_.sampling; }
-  // Settings for the replies to come.
+  // Sampling settings of later replies.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
-  // As those of Engine.
+  // As Engine::save_prompt and Engine::load_prompt.
   SavedPrompt save_prompt(std::span<const Token> tokens) { return engine_.save_prompt(tokens); }
   bool load_prompt(const SavedPrompt& prompt, std::string_view source) {
     return engine_.load_prompt(prompt, source);

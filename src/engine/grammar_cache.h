@@ -1,5 +1,5 @@
-// The grammars of an engine's requests on its vocabulary: requests with one grammar share what was
-// found out about it, and the last few are kept for those to come.
+// Grammar matchers of an engine's requests: requests with the same grammar share its compiled
+// tables for the vocabulary, and the most recent grammars are kept for later requests.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class GrammarCache {
  private:
   const Tokenizer& tokenizer_;
   std::size_t vocabulary_;
-  std::shared_ptr<const TokenTrie> tokens_;  // made for the first of them
+  std::shared_ptr<const TokenTrie> tokens_;  // built for the first grammar
   struct Known {
     std::shared_ptr<const Grammar> grammar;
     std::vector<ShownToken> shown;

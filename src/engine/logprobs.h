@@ -1,5 +1,5 @@
-// How probable a drawn token was, and which others were: from the raw logits of its row, before
-// biases, penalties, temperature and cuts.
+// Log probabilities of a drawn token and of the most probable alternatives: from the raw logits of
+// its row, before biases, penalties, temperature and truncation.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ struct TokenLogprobs : TokenLogprob {
 
 // logits [V], `id` below V, `top` in [0, V].
 TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top);
-// Of what EngineRequest::on_logits is told: `logits` [tokens][V].
+// The same from the arguments of EngineRequest::on_logits: `logits` [tokens][V].
 std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
                                           std::span<const float> logits, int top);
 

@@ -28,13 +28,13 @@ KeptTexts write_kept_texts(const fs::path& path, Engine& engine, const PromptOwn
   if (kept.texts > 0) {
     file.commit();
   } else {
-    std::error_code error;  // what is not there need not be removed
+    std::error_code error;  // the file need not exist
     fs::remove(path, error);
   }
   return kept;
 }
 
-// The oldest is read first, so that it is the first that goes where room is needed.
+// Loads the least recently used text first, so that it is also the first to be evicted.
 KeptTexts read_kept_texts(const fs::path& path, Engine& engine, const PromptOwner& owner) {
   KeptTexts kept;
   if (!file_exists(path)) return kept;

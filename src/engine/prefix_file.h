@@ -1,5 +1,5 @@
-// What an engine keeps of past texts, in a file for its next start: saved prompts (prompt_file.h)
-// one after another, the text that was used last first.
+// The texts of an engine's prefix cache in a file for its next start: a sequence of saved prompts
+// (prompt_file.h), the most recently used text first.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ struct KeptTexts {
   std::int64_t texts = 0, tokens = 0;
 };
 
-// As many texts as the engine's cache holds when each has pages of its own; a file of this name is
-// replaced once the new one is whole, and removed where nothing is kept. Throws Error where the
-// file cannot be written, and as Engine::save_prompt does.
+// Writes as many texts as fit into the engine's cache if each had its own pages. The file is
+// replaced atomically, and removed where there are no texts. Throws Error where the file cannot be
+// written, and as Engine::save_prompt does.
 KeptTexts write_kept_texts(const std::filesystem::path& path, Engine& engine,
                            const PromptOwner& owner);
 
-// From now on requests may begin with these texts. Nothing where there is no such file. Throws
-// Error where it is no regular file, damaged or of another model or KV type, and as
-// Engine::load_prompt does: texts that were read before stay.
+// Loads the texts into the engine's prefix cache. No effect where the file does not exist. Throws
+// Error where it is not a regular file, is damaged or from another model or KV type, and as
+// Engine::load_prompt does: texts that were loaded before it are kept.
 KeptTexts read_kept_texts(const std::filesystem::path& path, Engine& engine,
                           const PromptOwner& owner);
 

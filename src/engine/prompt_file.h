@@ -24,7 +24,7 @@
 
 namespace leq {
 
-// Whose keys and values: those of another model or of other types are of no use.
+// Identifies what keys and values belong to: other models or types cannot use them.
 struct PromptOwner {
   std::uint64_t model = 0;  // LeqReader::fingerprint()
   KvType key_type = kUsualKv;
@@ -40,13 +40,13 @@ struct SavedPrompt {
 };
 
 std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt);
-// Throws Error naming `source` where the bytes are no such file, are cut off or damaged. What `kv`
-// holds is checked where it is loaded.
+// Throws Error naming `source` where the bytes are not such a file, are truncated or damaged. The
+// contents of `kv` are checked when it is loaded.
 SavedPrompt parse_prompt_file(std::span<const std::byte> bytes, std::string_view source);
 
-// The parts of a file that holds saved prompts one after another, by what their headers say of
-// their sizes; what they hold is not looked at. Throws Error naming `source` where a part does not
-// begin as a saved prompt does, or is cut off.
+// Splits a file of concatenated saved prompts by the sizes in their headers; does not check the
+// contents. Throws Error naming `source` where a part does not begin like a saved prompt or is
+// truncated.
 std::vector<std::span<const std::byte>> split_prompt_files(std::span<const std::byte> bytes,
                                                            std::string_view source);
 

@@ -19,7 +19,7 @@ class SequencePool {
   bool is_taken(std::int32_t sequence) const { return taken_[static_cast<std::size_t>(sequence)]; }
   bool has_idle() const { return std::ranges::find(taken_, false) != taken_.end(); }
 
-  // The first idle one, which stays idle. Throws Error where there is none.
+  // The first idle sequence, without taking it. Throws Error where there is none.
   std::int32_t idle() const {
     const auto free = std::ranges::find(taken_, false);
     require(free != taken_.end(), "saved prompts: all ", taken_.size(),

@@ -9,17 +9,17 @@
 namespace leq {
 namespace {
 
-constexpr double kNewShare = 0.08;  // of the last draft in the moving mean
-// Towards what is expected, with each token sampled without a draft. Where draft tokens are wrong,
-// one in some 40 tokens is tried.
+constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
+// Step of a share back to its initial value for each token sampled without a draft: where draft
+// tokens fail, about one token in 40 gets a new try.
 constexpr double kForgets = 0.0025;
-constexpr double kLeastGain = 1.02;  // that draft tokens which pay give
+constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
 
 }  // namespace
 
 NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, std::int64_t most) {
-  // A run of tokens points to what came after its last time, so the last run of all is entered
-  // only when something has come after it.
+  // A run's entry is the position after its last occurrence; the run at the end of the context is
+  // entered only once another token follows it.
   for (; seen_ < context.size(); ++seen_) {
     for (std::size_t i = 0; i < kLengths.size(); ++i) {
       if (seen_ < kLengths[i]) continue;
@@ -51,13 +51,13 @@ void DraftRecord::saw_none() {
 
 namespace {
 
-// A draft that may be made: the n-th of a writer is worth its share to the power of n.
+// A possible draft token: the n-th one of a writer is right with probability share^n.
 struct Candidate {
   double likely = 0;
   std::size_t writer = 0;
 };
 
-// Tokens that `most` draft tokens are expected to give.
+// Expected number of right ones among `most` draft tokens.
 double expected_tokens(double share, std::int64_t most) {
   double likely = 1, tokens = 0;
   for (std::int64_t i = 0; i < most; ++i) tokens += likely *= share;
@@ -65,13 +65,13 @@ double expected_tokens(double share, std::int64_t most) {
 }
 
 struct RatedPlan {
-  double rate = 0;  // tokens in a second
+  double rate = 0;  // tokens per second
   std::vector<DraftCount> counts;
 };
 
-// The best plan in which a draft model makes up to `drafts` draft tokens for each writer that gets
-// more from it than from what was found. What a step costs depends on its rows alone, so that of
-// all draft tokens the likeliest are taken, as many as pay.
+// The best plan in which a draft model makes up to `drafts` tokens for each writer that gains more
+// from it than from the draft tokens found in the text. A step's time depends on its rows alone:
+// the most probable draft tokens of all writers are taken, as many as raise the token rate.
 RatedPlan plan_with(std::span<const DraftOffer> offers, const StepCosts& costs,
                     const StepCosts& draft, std::int64_t drafts) {
   RatedPlan plan;

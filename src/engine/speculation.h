@@ -1,7 +1,7 @@
-// Draft tokens at the tokens that come next. The model is asked about several of them in one step,
-// which costs little more than one token; its own draws decide which are right, so a draft token
-// changes how long a reply takes and nothing else. They are found earlier in the text, or a draft
-// model makes them (draft_model.h).
+// Speculative decoding: draft tokens are guesses at the next tokens. The model verifies several of
+// them in one step, which costs little more than one token; it accepts those that equal its own
+// draws, so they change a reply's speed and nothing else. They are found earlier in the text
+// (n-grams) or made by a draft model (draft_model.h).
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@
 
 namespace leq {
 
-// Finds the last few tokens earlier in prompt and reply, and draft tokens that what came then comes
-// now.
+// Finds an earlier occurrence of the last few tokens in prompt and reply, and proposes the tokens
+// that followed it.
 class NgramProposer {
  public:
-  // How many tokens must agree; the longest agreement counts.
+  // Lengths of n-grams, longest first: the first one with a match is used.
   static constexpr std::array<std::size_t, 4> kLengths = {8, 5, 3, 2};
   struct Proposal {
     std::span<const Token> tokens;  // in `context`
-    std::size_t kind = 0;           // of kLengths
+    std::size_t kind = 0;           // index into kLengths
   };
-  // What may follow `context`, of which earlier calls saw the beginning: at most `most` tokens.
+  // Draft tokens after `context`, at most `most`; it must begin with the contexts of earlier calls.
   Proposal propose(std::span<const Token> context, std::int64_t most);
 
  private:
@@ -35,20 +35,20 @@ class NgramProposer {
   std::size_t seen_ = 0;
 };
 
-// How draft tokens were made: found by an agreement of kLengths[kind] tokens, by a draft model, or
-// by who asked (EngineRequest::expected).
+// Source of draft tokens: an n-gram of kLengths[kind] tokens, a draft model, or the caller
+// (EngineRequest::expected).
 using DraftKind = std::size_t;
 inline constexpr DraftKind kDrafted = NgramProposer::kLengths.size();
 inline constexpr DraftKind kExpectedReply = kDrafted + 1;
 inline constexpr std::size_t kDraftKinds = kExpectedReply + 1;
 
-// How often the draft tokens of one reply are right, learned from those before.
+// Estimates how often the draft tokens of one reply are right, from earlier ones.
 class DraftRecord {
  public:
   double right_share(DraftKind kind) const { return right_share_[kind]; }
-  // Of the last draft tokens so many were checked, and so many right.
+  // Of the last draft tokens `checked` were verified, of which `right` were right.
   void saw(DraftKind kind, std::int64_t checked, std::int64_t right);
-  // A token was sampled without a draft: kinds that failed may be tried again.
+  // A token was sampled without a draft: shares return slowly to their initial value.
   void saw_none();
 
  private:
@@ -57,11 +57,11 @@ class DraftRecord {
                                                   kFirstShare, kFirstShare, kFirstShare};
 };
 
-// What can be drafted for one of those who write. Zeros: nothing.
+// Draft tokens available for one reply. All zero: none.
 struct DraftOffer {
-  std::int64_t found = 0;  // draft tokens that were found in the text
-  double found_share = 0;  // so often such a draft token is right where those before it were
-  std::int64_t draft = 0;  // draft tokens that a draft model may make at most
+  std::int64_t found = 0;  // found in the text
+  double found_share = 0;  // probability that one is right if those before it were
+  std::int64_t draft = 0;  // most that a draft model may make
   double draft_share = 0;
 };
 
@@ -72,16 +72,16 @@ struct DraftCount {
   bool operator==(const DraftCount&) const = default;
 };
 
-// How many draft tokens each of those who write gets, one of `offers` each, so that all together
-// get most tokens in a second. `draft`: what a draft model's own steps cost, a row for each writer
-// that it draft tokens for.
+// The number of draft tokens for each of `offers` that gives the highest token rate of all
+// together. `draft`: costs of a draft model's own steps, with a row for each writer that it drafts
+// for.
 std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
                                           const StepCosts& costs, const StepCosts& draft);
 
 using DraftPlanner = std::function<std::vector<DraftCount>(
     std::span<const DraftOffer>, const StepCosts& costs, const StepCosts& draft)>;
-// So many for each, whether they pay or not, or as many as there can be: drafted where a draft
-// model makes any.
+// The same number for each reply, whatever it costs, as far as there are so many; from a draft
+// model where it makes any.
 DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq

@@ -1,6 +1,6 @@
-// Draft tokens for the replies of one step: what the model is asked to check beside the token that
-// each of them draws (speculation.h). They are expected by who asked, found in the text, or made by
-// a draft model, as many as pay.
+// Chooses the draft tokens of the replies in one step, which the model verifies beside the token
+// that each reply draws (speculation.h): from the request's expected reply, the text, or a draft
+// model, as many as raise the token rate.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace leq {
 
-// Of one reply: its draft tokens in a step, and what is learned from those before.
+// Draft tokens of one reply in a step, and the estimates from earlier ones.
 struct Drafts {
   NgramProposer proposer = {};
   DraftRecord record = {};
@@ -35,21 +35,21 @@ class Speculator {
     std::int32_t sequence = 0;
     const EngineRequest* request = nullptr;
     Reply* reply = nullptr;
-    Drafts* drafts = nullptr;  // gets the tokens, perhaps none
+    Drafts* drafts = nullptr;  // receives the tokens, possibly none
   };
-  // `costs`: what steps of the session cost.
+  // Sets the writers' draft tokens. `costs`: of the session's steps.
   void propose(std::span<const Writer> writers, const StepCosts& costs);
 
-  // The draft model reads prompts as they are fed, not when it is to say what follows them.
+  // Feeds prompts to the draft model as they are fed to the model, so that the first draft is fast.
   void follow(std::span<const DraftModel::Reader> prompts);
   bool follows() const { return draft_.has_value(); }
   // DraftModel::saw, where reads_hidden().
   bool reads_hidden() const { return drafts() && draft_->reads_hidden(); }
   void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
   bool lags(std::int32_t sequence) const { return draft_ && draft_->lags(sequence); }
-  // The sequence is somebody else's from now on.
+  // The sequence is released.
   void leave(std::int32_t sequence);
-  // Whether a draft model makes tokens, and why it makes no more.
+  // Whether a draft model drafts; draft_error: why it stopped.
   bool drafts() const { return draft_ && !draft_->error(); }
   const Error* draft_error() const;
 

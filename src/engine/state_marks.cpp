@@ -6,14 +6,14 @@ namespace leq {
 
 namespace {
 
-// Before the last special token of the prompt; 0 where it has none but at its start.
+// Position of the prompt's last special token; 0 where there is none after the first token.
 std::int64_t last_special(std::span<const Token> prompt, const Tokenizer& tokenizer) {
   std::int64_t last = std::ssize(prompt) - 1;
   while (last > 0 && !tokenizer.token_bytes(prompt[static_cast<std::size_t>(last)]).empty()) --last;
   return last;
 }
 
-// The places of the token at `last` before it, the first left out: it begins the first message.
+// Earlier positions of the token at `last`, without the first one, which begins the first message.
 std::vector<std::int64_t> message_ends(std::span<const Token> prompt, std::int64_t last) {
   std::vector<std::int64_t> ends;
   const Token begins = prompt[static_cast<std::size_t>(last)];

@@ -7,17 +7,17 @@
 namespace leq {
 namespace {
 
-// Of the last value in a moving mean. A busy machine makes steps longer, never shorter: what is
-// less than the mean tells more.
+// Weights of the last value in a moving mean. Other load makes steps slower, never faster, so lower
+// values have more weight.
 constexpr double kLessShare = 0.3;
 constexpr double kMoreShare = 0.05;
-constexpr double kOutlier = 4;  // a step that the machine was busy during
-// With each step of another size a cost is believed less: it shrinks until steps of its size are
-// taken, and it is measured, again.
+constexpr double kOutlier = 4;  // slower because of other load
+// Factor on the belief in a cost for each step of another size: the believed cost falls until steps
+// of that size are tried and measured again.
 constexpr double kFades = 0.999;
-constexpr double kForgotten = 0.5;  // then it is learned anew
-constexpr std::int64_t kSure = 3;   // times seen before outliers are left out
-// Somebody waits for a token in a mixed step: too long is as bad as too short.
+constexpr double kForgotten = 0.5;  // below this the measurements start anew
+constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
+// Weight for mixed steps, in which requests wait for a token: errors up and down are equally bad.
 constexpr double kMixedShare = 0.25;
 
 }  // namespace
@@ -27,7 +27,7 @@ void StepCosts::Seen::add(double value) {
   belief = 1;
   if (times >= kSure && value > kOutlier * seconds) value = kOutlier * seconds;
   ++times;
-  // The first steps of a size touch memory for the first time.
+  // The first steps of a size include page faults: a faster one replaces the mean.
   const double usual = value < seconds ? kLessShare : kMoreShare;
   const double share = times <= kSure && value < seconds ? 1 : usual;
   if (times == 1) seconds = value;
@@ -36,7 +36,7 @@ void StepCosts::Seen::add(double value) {
 
 namespace {
 
-// The size class of a number of rows, and the rows that it stands for.
+// Size class of a number of rows, and the largest number of rows of a class.
 std::size_t size_of(std::int64_t rows) {
   return static_cast<std::size_t>(
       std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(rows, 1) - 1)));
@@ -54,7 +54,7 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
     }
     return;
   }
-  // Small additions drown in the noise of the step.
+  // Few prompt tokens cost less than the measurement noise of a step.
   if (outputs == 0 || prompt_tokens < kFewest / 2) return;
   const double each = std::max(0.0, seconds - seconds_without_prompts(outputs)) /
                       static_cast<double>(prompt_tokens);
@@ -71,7 +71,7 @@ double StepCosts::seconds_without_prompts(std::int64_t outputs) const {
 double StepCosts::seconds(std::int64_t outputs) const {
   const std::size_t size = std::min(size_of(outputs), kSizes - 1);
   if (of_size_[size].times > 0) {
-    // A step of fewer rows takes no longer than one of more.
+    // A step takes at most the time of one with more rows.
     double least = of_size_[size].believed();
     for (std::size_t above = size + 1; above < kSizes; ++above) {
       if (of_size_[above].times > 0) least = std::min(least, of_size_[above].believed());

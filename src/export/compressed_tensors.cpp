@@ -21,7 +21,7 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Linears of one scheme: a group of quantization_config.
+// Linears with the same scheme: one group of quantization_config.
 struct LinearScheme {
   int bits = 8;
   int group = 0;  // 0: a scale for a row
@@ -55,7 +55,7 @@ LinearScheme scheme_of(const StoredTensor& tensor, bool quantized_inputs) {
   return kind;
 }
 
-// 8 / bits codes, each plus 2^(bits - 1), to a word, the first in the low bits.
+// Packs 32 / bits codes per word, each plus 2^(bits - 1), the first in the low bits.
 std::vector<std::int32_t> packed_words(const WeightCodes& codes) {
   const int each = 32 / codes.bits;
   const std::int64_t words = (codes.columns + each - 1) / each;

@@ -1,5 +1,5 @@
-// A model's linears as the package compressed-tensors stores them: int-quantized (W8A8, W8A16) and
-// pack-quantized (4 bits in groups).
+// A model's linears in the formats of the package compressed-tensors: int-quantized (W8A8, W8A16)
+// and pack-quantized (4 bits in groups).
 #pragma once
 
 #include <vector>
@@ -16,9 +16,9 @@ struct CompressedTensors {
   Json config;  // quantization_config of config.json
 };
 
-// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, a
-// scale for each row; else f32. Throws Error naming the first linear whose codes or inputs the
-// formats do not hold, and what to quantize instead. `model` outlives the tensors.
+// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, with a
+// scale per row; else f32. Throws Error naming the first linear whose codes or inputs the formats
+// do not support, and what to quantize instead. `model` must outlive the tensors.
 CompressedTensors compressed_tensors(const Model& model, const Family& family,
                                      bool quantized_inputs);
 

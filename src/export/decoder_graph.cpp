@@ -48,7 +48,7 @@ void DecoderGraph::add_inputs() {
     const OnnxDim total = options_.past ? OnnxDim("total_sequence_length") : tokens;
     shared_.ids = graph_.input("input_ids", OnnxType::i64, {batch, tokens});
     shared_.attention_mask = graph_.input("attention_mask", OnnxType::i64, {batch, total});
-    // The operator of com.microsoft turns by its own count of positions.
+    // The attention operator of com.microsoft applies RoPE at positions that it counts itself.
     if (!target_.contrib || config_.learned_positions) {
       shared_.positions = graph_.input("position_ids", OnnxType::i64, {batch, tokens});
     }
@@ -57,7 +57,7 @@ void DecoderGraph::add_inputs() {
   if (config_.has_rope()) add_rotary();
 }
 
-// x [B, S, W] f32
+// Token embeddings, x [B, S, W] f32
 Value DecoderGraph::embedding() {
   const Value tokens = linears_.lookup("token_embedding", shared_.ids);
   if (!config_.learned_positions) return tokens;
@@ -71,7 +71,7 @@ Value DecoderGraph::embedding() {
                                                   {1, options_.tokens, config_.width}, rows)});
 }
 
-// Into the rotated stream, or back: signs, and Hadamard matrices of blocks (docs/numerics.md).
+// Rotates into the residual stream's basis, or back: signs and blockwise Hadamard matrices.
 Value DecoderGraph::rotated(Value x, bool back) {
   const std::int64_t block = config_.rotation.block, width = config_.width;
   if (!graph_.has_tensor("rotation.signs")) {
@@ -95,7 +95,7 @@ Value DecoderGraph::rotated(Value x, bool back) {
   return back ? graph_.add("Mul", {x, "rotation.signs"}) : x;
 }
 
-// Over the last axis. In the operators that every target has.
+// Normalizes the last axis, with operators that every target supports.
 Value DecoderGraph::norm(const Value& x, const std::string& name, NormKind kind) {
   Value centred = x;
   if (kind == NormKind::layer) {

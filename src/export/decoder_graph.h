@@ -1,5 +1,5 @@
-// A decoder as an ONNX graph: model/decoder.h in the operators of ai.onnx, or, for
-// onnxruntime-genai, with those of com.microsoft.
+// A decoder as an ONNX graph: model/decoder.h expressed in operators of ai.onnx, or, for
+// onnxruntime-genai, also those of com.microsoft.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace leq {
 struct GraphOptions {
   bool past = true;               // keys and values of earlier positions are inputs and outputs
   bool quantized_inputs = false;  // inputs of linears are quantized as the file says
-  std::int64_t tokens = 0;        // of a graph of fixed shape
-  std::int64_t context = 0;       // positions that the rotary frequencies are made for
+  std::int64_t tokens = 0;        // sequence length of a graph of fixed shape
+  std::int64_t context = 0;       // positions covered by the rotary frequencies
 };
 
 // Inputs: input_ids [B, S], attention_mask [B, P + S] (1: a token, 0: padding), position_ids
@@ -32,7 +32,7 @@ class DecoderGraph {
   void build();
 
  private:
-  // What all layers read.
+  // Values shared by all layers.
   struct Shared {
     Value ids, positions, attention_mask;
     Value cosines, sines;                 // [B or 1, 1, S, d/2]; contrib: tables [context, d/2]

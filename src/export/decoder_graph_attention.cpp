@@ -1,5 +1,5 @@
-// Positions, masks and attention of the exported graph. No tensor has more than four axes, which
-// some targets end at.
+// Positions, masks and attention of the exported graph. No tensor has more than four axes, the
+// limit of some targets.
 #include <limits>
 
 #include "export/decoder_graph.h"
@@ -44,7 +44,7 @@ void DecoderGraph::add_rotary() {
   shared_.sines = graph_.add("Mul", {shared_.sines, factor});
 }
 
-// Tables of positions 0 to `rows` - 1, in the arithmetic of docs/numerics.md.
+// Rotary tables of positions 0 to `rows` - 1, in the arithmetic of docs/numerics.md.
 void DecoderGraph::add_fixed_rotary(const std::vector<float>& inv_freq, float factor,
                                     std::int64_t rows) {
   std::vector<float> cosines, sines;
@@ -61,7 +61,7 @@ void DecoderGraph::add_fixed_rotary(const std::vector<float>& inv_freq, float fa
   shared_.sines = graph_.floats("rotary.sines", dims, sines);
 }
 
-// What GroupQueryAttention wants: the last position of each sequence, and the longest length.
+// Inputs of GroupQueryAttention: the last position of each sequence, and the total length.
 void DecoderGraph::add_lengths() {
   const Value counts = graph_.add("ReduceSum", {shared_.attention_mask, graph_.integers({1})},
                                   {{"keepdims", std::int64_t{0}}});
@@ -72,7 +72,7 @@ void DecoderGraph::add_lengths() {
   shared_.total_length = graph_.add("Cast", {total}, to_type(OnnxType::i32));
 }
 
-// Query i of position P + i sees key j where P + i - window < j <= P + i and j is no padding.
+// Query i at position P + i attends to key j if P + i - window < j <= P + i and j is no padding.
 Value DecoderGraph::mask_of(std::int32_t window) {
   if (const auto known = shared_.masks.find(window); known != shared_.masks.end()) {
     return known->second;
@@ -101,7 +101,7 @@ Value DecoderGraph::mask_of(std::int32_t window) {
   return shared_.masks[window] = grouped_mask(mask);
 }
 
-// Once for each of the G queries that share a key.
+// Repeats the mask for each of the G query heads that share a key head.
 Value DecoderGraph::grouped_mask(const Value& mask) {
   const auto group = static_cast<std::size_t>(config_.heads / config_.kv_heads);
   if (group == 1) return mask;
@@ -121,13 +121,13 @@ Value DecoderGraph::fixed_mask(std::int32_t window) {
   return graph_.floats("mask." + std::to_string(window), {1, 1, group * tokens, tokens}, mask);
 }
 
-// [B, S, heads d] -> [B, heads, S, d]
+// Splits heads: [B, S, heads d] -> [B, heads, S, d]
 Value DecoderGraph::heads_of(const Value& x, std::int64_t heads) {
   const Value cut = graph_.add("Reshape", {x, graph_.integers({0, 0, heads, config_.head_dim})});
   return graph_.add("Transpose", {cut}, kHeadsFirst);
 }
 
-// RoPE of [B, heads, S, d]: pairs (i, i + d/2).
+// RoPE on [B, heads, S, d], rotating the pairs (i, i + d/2).
 Value DecoderGraph::roped(const Value& x) {
   const auto halves = graph_.add_many(
       "Split", {x}, 2, {{"axis", std::int64_t{-1}}, {"num_outputs", std::int64_t{2}}});
@@ -144,7 +144,7 @@ void DecoderGraph::add_past_input(std::int64_t layer, const char* part) {
                {"batch_size", config_.kv_heads, "past_sequence_length", config_.head_dim});
 }
 
-// Keys or values of the past in front of x, [B, H_kv, P + S, d]; also an output.
+// Past keys or values concatenated with x, [B, H_kv, P + S, d]; also a graph output.
 Value DecoderGraph::with_past(std::int64_t layer, const char* part, const Value& x) {
   if (!options_.past) return x;
   add_past_input(layer, part);
@@ -173,7 +173,7 @@ Value DecoderGraph::attention(std::int64_t layer, Value q, Value k, Value v, std
   return graph_.add("Reshape", {out, graph_.integers({0, 0, config_.heads * d})});
 }
 
-// Attention with RoPE and cache as one operator; norms of heads come before it.
+// Attention with RoPE and cache as one operator; per-head norms are applied before it.
 Value DecoderGraph::contrib_attention(std::int64_t layer, const std::vector<Value>& qkv,
                                       const AttentionConfig& attention) {
   Value q = qkv[0], k = qkv[1];

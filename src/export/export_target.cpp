@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// What the NNAPI execution provider of ONNX Runtime takes, of what decoders need.
+// Of the operators that decoders use, those that ONNX Runtime's NNAPI provider supports.
 const std::vector<std::string_view> kNnapiOperators = {
     "Add",     "Concat",         "Div",        "DequantizeLinear",
     "Gather",  "Identity",       "MatMul",     "Max",
@@ -42,7 +42,7 @@ const std::array<ExportTarget, 4>& targets() {
   return table;
 }
 
-// One layer's linear, by the rules of the target that do not look at its codes.
+// Checks a layer's linear against those rules of the target that do not depend on its codes.
 void check_scheme(const StoredTensor& tensor, const ExportTarget& target) {
   const QuantScheme& scheme = tensor.view.scheme;
   const std::string type = scheme_name(scheme);
@@ -88,7 +88,7 @@ void check_inputs(const StoredTensor& tensor, const ExportTarget& target) {
        target.static_inputs_only ? "" : ", or export with inputs in f32");
 }
 
-// Whether DecoderGraph has the layer's computation.
+// Whether DecoderGraph implements the layer's computation.
 bool in_graphs(const LayerConfig& layer) {
   const AttentionConfig* attention = layer.attention();
   return attention != nullptr && layer.dense_mlp() != nullptr && !attention->output_gate &&

@@ -1,4 +1,4 @@
-// genai_config.json, by which onnxruntime-genai finds its way in a folder.
+// genai_config.json, which describes an exported folder to onnxruntime-genai.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Builds an ONNX graph node by node: each call gives back the name of a value.
+// Builds an ONNX graph node by node: each call returns the name of a value.
 #pragma once
 
 #include <cstddef>
@@ -14,30 +14,30 @@
 
 namespace leq {
 
-// A value of the graph by its name.
+// The name of a value of the graph.
 using Value = std::string;
 
 class GraphBuilder {
  public:
-  // Tensors of more than a kilobyte go to `data`, which outlives the builder.
+  // Tensors larger than a kilobyte are written to `data`, which must outlive the builder.
   GraphBuilder(OnnxModel& model, AtomicFile& data) : model_(model), data_(data) {}
 
-  // In front of the names of all nodes from now on: "layers.3.".
+  // Sets the prefix of all following nodes' names: "layers.3.".
   void scope(std::string prefix) { prefix_ = std::move(prefix); }
 
-  // A node with one output.
+  // Adds a node with one output.
   Value add(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes = {});
-  // One of com.microsoft.
+  // Adds a node of com.microsoft with one output.
   Value add_contrib(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes);
-  // With several outputs, of ai.onnx or of `domain`.
+  // Adds a node with several outputs, of ai.onnx or of `domain`.
   std::vector<Value> add_many(const std::string& op, std::vector<Value> inputs, std::size_t outputs,
                               OnnxAttributes attributes, const std::string& domain = "");
-  // The value under another name, one of the graph's outputs.
+  // Makes a value an output of the graph, under another name.
   void output(const Value& value, const std::string& name, OnnxType type,
               std::vector<OnnxDim> dims);
   Value input(const std::string& name, OnnxType type, std::vector<OnnxDim> dims);
 
-  // Tensors; their bytes are written at once. Alike constants are one tensor.
+  // Adds tensors; their bytes are written at once. Equal constants share one tensor.
   Value tensor(const std::string& name, OnnxType type, std::vector<std::int64_t> dims,
                std::span<const std::byte> bytes);
   Value floats(const std::string& name, std::vector<std::int64_t> dims,

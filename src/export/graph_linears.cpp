@@ -27,11 +27,11 @@ std::span<const std::byte> plane_of(const WeightView& view, std::uint64_t bytes)
   return {view.codes, static_cast<std::size_t>(bytes)};
 }
 
-// MatMulNBits' accuracy_level at which its inputs are int8, a scale for each block.
+// MatMulNBits' accuracy_level for int8 inputs with a scale per block.
 constexpr std::int64_t kInt8Inputs = 4;
 
-// The largest block that divides a row with one scale; a row that none divides ends in a shorter
-// one.
+// The block size for rows with one scale: the largest that divides the row; if none does, the last
+// block is shorter.
 std::int64_t block_of_row(std::int64_t columns) {
   for (const std::int64_t block : {128, 64, 32}) {
     if (columns % block == 0) return block;
@@ -39,8 +39,8 @@ std::int64_t block_of_row(std::int64_t columns) {
   return 32;
 }
 
-// A weight as MatMulNBits has it: unsigned codes [N][blocks][block], the last block filled up with
-// codes of value 0; leq's own codes and scales, those of a row repeated for its blocks.
+// A weight in MatMulNBits' layout: unsigned codes [N][blocks][block], the last block padded with
+// codes of value 0; leq's own codes and scales, with row scales repeated for each block.
 struct NbitsBlocks {
   std::vector<std::int16_t> codes;
   std::vector<float> scales;     // [N][blocks]
@@ -105,7 +105,7 @@ Value GraphLinears::logits(Value x, bool tied) {
   return output(multiplied(input(x, weight), weight, tied), weight.view.rows);
 }
 
-// Smoothed and quantized; of a fixed shape a matrix, as some targets want it.
+// Smooths and quantizes; in a graph of fixed shape a matrix, as some targets require.
 Value GraphLinears::input(Value x, const StoredTensor& first) {
   if (tokens_ > 0) x = graph_.add("Reshape", {x, graph_.integers({tokens_, first.view.columns})});
   const Value smooth = vector(inv_smooth_tensor(first.name));
@@ -118,7 +118,7 @@ Value GraphLinears::output(const Value& y, std::int64_t outputs) {
   return graph_.add("Reshape", {y, graph_.integers({1, tokens_, outputs})});
 }
 
-// x as its linears read it: codes and back, by the act of the file.
+// Quantizes x and dequantizes it again, by the file's input format (act).
 Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   const ActKind act = first.view.act;
   if (!quantized_inputs_ || !is_coded(act) || target_.contrib) return x;
@@ -127,7 +127,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
     if (!target_.dynamic_inputs) return x;  // the head alone: check_export_target
     return dynamically_quantized(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
-  // QuantizeLinear ends at -128, leq's codes at -127.
+  // QuantizeLinear clamps at -128, leq at -127.
   const Value cut = graph_.add("Max", {x, graph_.scalar(-127.0f * first.act_scale)});
   const Value scale = graph_.scalar(first.act_scale);
   const std::int8_t none = 0;
@@ -140,7 +140,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   return graph_.add("DequantizeLinear", {codes, scale, zero});
 }
 
-// Scales of `group` columns of each row, from the largest |x| of each: max / 127.
+// Quantizes with a scale per `group` columns of each row: max |x| / 127.
 Value GraphLinears::dynamically_quantized(const Value& x, std::int64_t columns,
                                           std::int64_t group) {
   const std::int64_t groups = (columns + group - 1) / group;
@@ -166,7 +166,7 @@ Value GraphLinears::dynamically_quantized(const Value& x, std::int64_t columns,
   return graph_.add("DequantizeLinear", {codes, scale}, blocks);
 }
 
-// `is_table`: the weight is that of the embedding too, [V][W] as it is stored there.
+// `is_table`: the weight is also the embedding's, stored as [V][W].
 Value GraphLinears::multiplied(const Value& x, const StoredTensor& weight, bool is_table) {
   if (target_.contrib && has_weight_codes(weight.view)) return matmul_nbits(x, weight);
   Value matrix = dequantized(weight, is_table);
@@ -182,7 +182,7 @@ Value GraphLinears::as_f32(const Value& x, const WeightView& stored) {
   return graph_.add("Cast", {x}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}});
 }
 
-// Floats as they are stored; other formats without plain codes as f32. [K][N], or [V][W] of a
+// Float weights as stored; formats without plain codes as f32. [K][N], or [V][W] for a
 // table.
 Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
   const WeightView& view = weight.view;
@@ -201,12 +201,12 @@ Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
                 view);
 }
 
-// The numbers of a weight as f32: [K][N], or [V][W] of a table.
+// The dequantized f32 values of a weight: [K][N], or [V][W] for a table.
 Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   const bool as_floats = is_table && target_.float_embedding;
   if (as_floats || !has_weight_codes(weight.view)) return float_matrix(weight, is_table);
   const WeightCodes codes = weight_codes(weight.view);
-  // The head, whose inputs need not be quantized; linears of layers are refused before.
+  // Only the head gets here, whose inputs may be floats; linears of layers are refused before.
   if (target_.one_scale && !codes.one_scale()) return float_matrix(weight, is_table);
   if (is_table) return dequantized_table(weight, codes);
   const auto columns_first = [&](const auto& values, std::int64_t columns) {
@@ -228,7 +228,7 @@ Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   return graph_.add("DequantizeLinear", inputs, attributes);
 }
 
-// [V][W] of a table that is looked up too; its scales are [V][blocks].
+// [V][W] of a head that is also the lookup table; its scales are [V][blocks].
 Value GraphLinears::dequantized_table(const StoredTensor& table, const WeightCodes& codes) {
   std::vector<Value> inputs = {codes_of_table(table), table.name + ".scales"};
   if (!codes.is_signed) inputs.push_back(table.name + ".zeros");
@@ -242,8 +242,8 @@ Value GraphLinears::dequantized_table(const StoredTensor& table, const WeightCod
                     {{"axis", std::int64_t{1}}, {"block_size", codes.block}});
 }
 
-// A table [V][W]: codes of 8 bits beside NAME.scales [V][blocks] (and NAME.zeros), or floats.
-// Lookups among codes of 4 bits are not known to runtimes.
+// A table [V][W]: 8-bit codes with NAME.scales [V][blocks] (and NAME.zeros), or floats. Runtimes do
+// not support lookups in 4-bit codes.
 Value GraphLinears::codes_of_table(const StoredTensor& table) {
   const WeightView& view = table.view;
   if (graph_.has_tensor(table.name)) return table.name;

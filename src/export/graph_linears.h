@@ -16,8 +16,8 @@ namespace leq {
 
 class GraphLinears {
  public:
-  // `quantized_inputs`: inputs are quantized as the file says; else they are f32. `tokens`: of a
-  // graph of fixed shape, whose linears multiply matrices [tokens, K]; 0: sizes are open.
+  // `quantized_inputs`: inputs are quantized as in the file; else f32. `tokens`: the length of a
+  // graph of fixed shape, whose linears multiply matrices [tokens, K]; 0: dynamic sizes.
   GraphLinears(const LeqReader& file, GraphBuilder& graph, const ExportTarget& target,
                bool quantized_inputs, std::int64_t tokens)
       : file_(file),
@@ -26,15 +26,15 @@ class GraphLinears {
         quantized_inputs_(quantized_inputs),
         tokens_(tokens) {}
 
-  // x [.., K] -> [.., N] of each linear `prefix + name`, in the order of `names`. They read one
-  // input: smoothed and quantized once.
+  // x [.., K] -> [.., N] for each linear `prefix + name`, in the order of `names`. They share one
+  // input, smoothed and quantized once.
   std::vector<Value> outputs(const std::string& prefix, const std::vector<std::string>& names,
                              Value x);
-  // The head, whose weight may be that of the embedding.
+  // The logits; the head's weight may be that of the embedding.
   Value logits(Value x, bool tied);
-  // Rows of a table: ids [..] -> [.., W] f32.
+  // Looks up rows of a table: ids [..] -> [.., W] f32.
   Value lookup(const std::string& table, const Value& ids);
-  // A vector of the file, by its name; "" where it has none.
+  // A vector of the file, by its name; "" where the file has none.
   Value vector(const std::string& name);
 
  private:

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// What all layers of a kind have in common; a family of transformers has one of each.
+// The common configuration of all layers of each kind; transformers allows one per kind.
 struct LayerKinds {
   AttentionConfig attention = {};
   std::optional<DeltaNetConfig> delta = {};
@@ -50,7 +50,7 @@ LayerKinds common_layers(const ModelConfig& config) {
   return common;
 }
 
-// The family with this name, which model_type need not be; throws Error for others.
+// The family with this name (not model_type); throws Error where there is none.
 const Family& named_family(const std::string& name) {
   const auto found =
       std::ranges::find(families(), name, [](const Family* family) { return family->name; });

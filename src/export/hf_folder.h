@@ -1,4 +1,4 @@
-// A .leq file as a folder of Hugging Face: config.json, model.safetensors, tokenizer files.
+// Exports a .leq file as a Hugging Face folder: config.json, model.safetensors, tokenizer files.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 namespace leq {
 
 enum class HfWeights : std::uint8_t {
-  floats,      // the numbers that the file's codes stand for, f32
+  floats,      // the dequantized values of the file's codes, f32
   compressed,  // its codes and scales, in the formats of the package compressed-tensors
 };
 
-// Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme
-// those formats do not hold. config.json is written last. `inputs`: of compressed linears.
+// Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme the
+// formats do not support. config.json is written last. `inputs`: of compressed linears.
 ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs inputs,
                          const std::filesystem::path& folder);
 

@@ -25,12 +25,12 @@ std::pair<std::string, std::vector<std::string>> pattern_of(const std::string& n
   return found;
 }
 
-// Where one tensor of leq's lies in one of transformers'.
+// The location of one of leq's tensors within a tensor of transformers.
 struct Placed {
   std::string tensor;
   TensorRule rule = {};
-  std::int64_t expert = 0;  // of a stacked one
-  std::string source;       // the name there
+  std::int64_t expert = 0;  // index in a stacked tensor
+  std::string source;       // name in transformers
 };
 
 Placed placed(const Family& family, const std::string& tensor) {
@@ -46,7 +46,7 @@ Placed placed(const Family& family, const std::string& tensor) {
   return {tensor, *found, expert, std::string(family.prefixes.front()) + source};
 }
 
-// The linear whose smoothing vector a linear's inputs are multiplied by: the first of its site.
+// The linear whose smoothing vector applies to a linear's inputs: the first of its site.
 std::string smoothed_by(const ModelConfig& config, const std::string& tensor) {
   const auto numbers = pattern_of(tensor).second;
   if (numbers.empty()) return tensor;
@@ -77,7 +77,7 @@ std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The tensors of leq that one of transformers is made of, and how they lie in it.
+// The tensors of leq that form one tensor of transformers, and their layout in it.
 struct Joined {
   std::vector<Placed> members;
   Shape shape;            // in transformers
@@ -85,7 +85,7 @@ struct Joined {
   std::int64_t columns = 1;
 };
 
-// The numbers of all members [rows][columns], each row where transformers has it.
+// The values of all members [rows][columns], with rows in transformers' order.
 std::vector<float> joined_rows(const Model& model, const Joined& joined) {
   std::vector<float> values(static_cast<std::size_t>(joined.rows * joined.columns));
   for (const Placed& member : joined.members) {
@@ -104,7 +104,7 @@ std::vector<float> joined_rows(const Model& model, const Joined& joined) {
   return values;
 }
 
-// `shape`: of each member.
+// `shape`: the shape of each member.
 Joined joined_of(const ModelConfig& config, std::vector<Placed> members, const Shape& shape) {
   Joined joined = {std::move(members), shape};
   const TensorRule& rule = joined.members.front().rule;

@@ -33,7 +33,7 @@ bool quantizes_inputs(const Model& model, const OnnxOptions& options, const Expo
   return options.inputs == ExportedInputs::file;
 }
 
-// What the graph would hold for each position, or each pair of them.
+// The size limit of tables with an entry per position, or per pair of positions.
 constexpr std::int64_t kMostTableNumbers = 1 << 28;
 
 void check_tables(const ModelConfig& config, const GraphOptions& graph, bool contrib) {
@@ -70,7 +70,7 @@ GraphOptions graph_options(const Model& model, const OnnxOptions& options,
   return graph;
 }
 
-// Tensors of layers that come out as f32 though they are stored smaller, by type.
+// Notes how many tensors of each type are exported as f32 though they are stored smaller.
 void note_floats(const Model& model, std::vector<std::string>& notes) {
   std::map<std::string, int> counts;
   for (const StoredTensor& tensor : model.file().tensors()) {
@@ -84,7 +84,7 @@ void note_floats(const Model& model, std::vector<std::string>& notes) {
   }
 }
 
-// The files for onnxruntime-genai beside the model.
+// The files beside the model that onnxruntime-genai needs.
 std::vector<TextFile> genai_files(const Model& model, std::int64_t context,
                                   std::vector<std::string>& notes) {
   std::vector<TextFile> files = {

@@ -1,4 +1,4 @@
-// An ONNX model as plain data, and its bytes. Names are ONNX's (onnx/onnx.proto).
+// An ONNX model as plain data, and its serialization. Names are ONNX's (onnx/onnx.proto).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ enum class OnnxType : std::uint8_t {
   u4 = 21,  // two to a byte, the first in the low bits; since opset 21
   i4 = 22,
 };
-// Bytes of so many elements.
+// Bytes of `elements` elements.
 std::uint64_t onnx_bytes(OnnxType type, std::int64_t elements);
 
 using OnnxAttribute = std::variant<std::int64_t, float, std::string, std::vector<std::int64_t>>;
@@ -72,8 +72,8 @@ inline constexpr std::string_view kContribDomain = "com.microsoft";
 inline constexpr std::int64_t kFirstOpset = 21;
 inline constexpr std::int64_t kLastOpset = 24;
 
-// The bytes of a ModelProto. `data_file`: the name of the file of external data, in the folder of
-// the model.
+// Serializes a ModelProto. `data_file`: the name of the file of external data, in the model's
+// folder.
 std::string encode_onnx(const OnnxModel& model, const std::string& data_file);
 
 }  // namespace leq

@@ -1,6 +1,6 @@
 // Writes protocol buffer messages, the wire format of ONNX files: tagged fields one after another.
-// protobuf.dev/programming-guides/encoding is the specification. A library would bring a run-time
-// dependency of some megabytes and generated code for what takes a page.
+// Specification: protobuf.dev/programming-guides/encoding. A library would add a run-time
+// dependency of some megabytes and generated code to replace a page of code.
 #pragma once
 
 #include <cstdint>

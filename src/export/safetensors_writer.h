@@ -18,10 +18,10 @@ struct SafeTensor {
   std::function<std::vector<std::byte>()> bytes;  // called once, when they are written
 };
 
-// Bytes of a tensor by its dtype and shape.
+// The size in bytes of a tensor, by its dtype and shape.
 std::uint64_t safetensor_bytes(const SafeTensor& tensor);
 
-// Returns the size of the file, which appears complete or not at all.
+// Writes the file atomically; returns its size.
 std::uint64_t write_safetensors(const std::filesystem::path& path,
                                 const std::vector<SafeTensor>& tensors);
 

@@ -1,4 +1,4 @@
-// The files of an exported folder that are made in memory.
+// Text files of an exported folder, which are made in memory.
 #pragma once
 
 #include <filesystem>
@@ -12,11 +12,11 @@ struct TextFile {
   std::string text;
 };
 
-// Throws Error naming the folder where it is something else, or cannot be made.
+// Throws Error naming the folder where it is another kind of file, or cannot be created.
 void make_export_folder(const std::filesystem::path& folder);
-// The file of an earlier export that tells that a folder is complete, where there is one.
+// Removes an earlier export's last written file, which marks a folder as complete, if it exists.
 void remove_exported(const std::filesystem::path& file);
-// In their order, each complete or not at all.
+// Writes the files in order, each atomically.
 void write_text_files(const std::filesystem::path& folder, const std::vector<TextFile>& files);
 
 }  // namespace leq

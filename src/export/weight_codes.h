@@ -1,5 +1,5 @@
-// The integers of a stored weight and their scales, out of the panels of the file: what exported
-// formats hold.
+// The integer codes of a stored weight and their scales, unpacked from the file's panels for
+// export.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ struct WeightCodes {
   bool one_scale() const;  // all scales are equal
 };
 
-// Whether weight_codes can be asked: int and uint types, by rows or groups.
+// Whether weight_codes supports a weight: int and uint types, scaled by rows or groups.
 bool has_weight_codes(const WeightView& weight);
 WeightCodes weight_codes(const WeightView& weight);
-// All numbers as f32 [N][K].
+// All dequantized values as f32 [N][K].
 std::vector<float> weight_floats(const WeightView& weight);
 
-// [rows][columns] -> [columns][rows]
+// Transposes [rows][columns] -> [columns][rows]
 template <class T>
 std::vector<T> transposed(const std::vector<T>& values, std::int64_t rows, std::int64_t columns) {
   constexpr std::int64_t kTile = 64;
@@ -48,7 +48,7 @@ std::vector<T> transposed(const std::vector<T>& values, std::int64_t rows, std::
   return out;
 }
 
-// Codes as bytes; of 4 bits two to a byte, the first in the low half.
+// Codes as bytes; 4-bit codes two to a byte, the first in the low half.
 std::vector<std::byte> code_bytes(const std::vector<std::int16_t>& codes, int bits);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// The one thread that steps an engine, and the way to it from all others: requests go in as values,
-// what they become comes back through a mailbox.
+// The thread that runs an engine, and its interface to all other threads: requests are passed in by
+// value, results come back through a mailbox.
 #pragma once
 
 #include <atomic>
@@ -22,22 +22,22 @@
 
 namespace leq {
 
-// What one step added to one of a call's replies.
+// What one step added to one reply of a call.
 struct ReplyNews {
-  std::size_t reply = 0;  // which of the call's
+  std::size_t reply = 0;  // index of the call's reply
   std::string text;
-  std::vector<TokenLogprobs> logprobs;  // of the tokens, where they were asked for
+  std::vector<TokenLogprobs> logprobs;  // of the tokens, if requested
   std::vector<Token> tokens;
-  std::vector<std::uint64_t> digests;  // of all its logits, where it ended and they were asked for
+  std::vector<std::uint64_t> digests;  // of all its logits, at its end, if requested
   std::optional<EngineReply> end;
 };
 
-// From the engine's thread to the one that waits for a call's replies.
+// Queue from the engine's thread to the thread that waits for a call's replies.
 class Mailbox {
  public:
-  // Throws std::bad_alloc, and then `news` is as it was.
+  // Throws std::bad_alloc and leaves `news` unchanged then.
   void put(ReplyNews&& news);
-  // All that came since the last call; waits up to `seconds` for something.
+  // Takes all news since the last call; waits up to `seconds` if there are none.
   std::vector<ReplyNews> take(double seconds);
 
  private:
@@ -46,17 +46,17 @@ class Mailbox {
   std::vector<ReplyNews> news_;
 };
 
-// What a call asks for: its replies are told apart by their place in `requests`.
+// A call of several requests; a reply is identified by its index in `requests`.
 struct EngineCall {
-  std::vector<EngineRequest> requests;   // their sinks are set by EngineThread
-  std::optional<int> top_logprobs = {};  // of each token; nullopt: none are wanted
+  std::vector<EngineRequest> requests;   // their callbacks are set by EngineThread
+  std::optional<int> top_logprobs = {};  // per token; nullopt: not requested
   bool digests = false;                  // of the logits, for receipts (engine/receipt.h)
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
-  // The slot that has the replies' texts in the end; nullopt: of the sequence of each.
+  // The slot that keeps the replies' text at the end; nullopt: the one of each reply's sequence.
   std::optional<std::size_t> slot = {};
 };
 
-// A request in work or waiting, for people.
+// A running or queued request, for status displays.
 struct RunningRequest {
   RequestId id = 0;
   std::int64_t prompt_tokens = 0;
@@ -71,18 +71,18 @@ struct EngineStatus {
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
   double prompt_seconds = 0, reply_seconds = 0;                       // of replies that ended
   std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in that time
-  TimeHistogram first_token;                                          // from the request on
-  TimeHistogram next_token;   // of each token but the first; those of one step share its time
-  TimeHistogram whole_reply;  // from the request to the end
+  TimeHistogram first_token;                                          // since the request
+  TimeHistogram next_token;   // of later tokens; those of one step share its time
+  TimeHistogram whole_reply;  // from request to end
   std::vector<RunningRequest> in_work;
 };
 
-// Too many are waiting: the caller may come again later.
+// The queue is full: the caller may try again later.
 class Busy : public Error {
  public:
   Busy(const std::string& text, bool shutting_down)
       : Error(text, ErrorKind::interrupted), shutting_down_(shutting_down) {}
-  // Later will not do: the server ends.
+  // The server is stopping: trying again is of no use.
   bool shutting_down() const { return shutting_down_; }
 
  private:
@@ -91,37 +91,37 @@ class Busy : public Error {
 
 class EngineThread {
  public:
-  // All must outlive it. `most_requests`: replies in work or waiting.
+  // All references must outlive it. `most_requests`: limit on replies running or queued.
   EngineThread(Session& session, const Tokenizer& tokenizer, const EngineOptions& options,
                std::size_t most_requests);
-  // Ends what is in work, as interrupted.
+  // Ends running requests as interrupted.
   ~EngineThread();
 
-  // Once it returns, the mailbox gets news of each reply up to its end. Throws Error as
-  // Engine::submit does, and Busy; none of the call's replies is written then.
+  // On return the requests are queued, and the mailbox receives news of each reply until its end.
+  // Throws Error as Engine::submit does, and Busy; then none of the requests is queued.
   std::vector<RequestId> submit(EngineCall call);
   void cancel(const std::vector<RequestId>& ids);
   void cancel_all();
-  // Calls `work` between two steps and returns when it has ended; what it throws comes out here.
+  // Calls `work` between two steps, waits for its end and passes on its exception.
   void between_steps(const std::function<void(Engine&)>& work);
-  // The same once a sequence is idle, before a request that waits takes it.
+  // The same once a sequence is idle, before a queued request takes it.
   void with_idle_sequence(const std::function<void(Engine&)>& work);
-  // The last text, prompt and reply, of each sequence; for work between two steps alone.
+  // The last text (prompt and reply) of each slot; to be used between two steps only.
   std::vector<std::vector<Token>>& slot_texts() { return slot_texts_; }
 
   EngineStatus status() const;
   std::int64_t context() const { return context_; }
-  // What ended the thread before it was told to, null while all is well. No request is taken then.
+  // Why the thread ended unexpectedly; nullopt while it runs. After it no request is accepted.
   std::optional<std::string> failure() const;
-  bool draining() const;  // no request is taken any more
+  bool draining() const;  // no request is accepted any more
 
-  // No request is taken from now on. Waits until all have ended, at most so long; false where some
-  // had not.
+  // Accepts no more requests. Waits up to `seconds` until all have ended; false where some have
+  // not.
   bool drain(double seconds);
 
  private:
   struct Task;
-  struct Writing;  // a request, as its status has it
+  struct Writing;  // state of a request
 
   void run(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
   void loop(Engine& engine);
@@ -143,8 +143,8 @@ class EngineThread {
   std::deque<std::shared_ptr<Task>> tasks_;
   bool stopping_ = false, draining_ = false;
   std::optional<std::string> failure_;
-  EngineStatus status_;  // as of the last step
-  // Of the engine's thread alone:
+  EngineStatus status_;  // after the last step
+  // Used by the engine's thread only:
   Session* session_ = nullptr;
   EngineStatus totals_;
   std::map<RequestId, std::shared_ptr<Writing>> writing_;
@@ -153,7 +153,7 @@ class EngineThread {
     std::shared_ptr<Mailbox> mailbox;
     ReplyNews news;
   };
-  std::deque<Letter> outbox_;  // of the step in work
+  std::deque<Letter> outbox_;  // of the current step
   std::thread thread_;
 };
 

@@ -1,5 +1,5 @@
-// Where ranks compute: threads of this process with their parts of its cores or their own GPUs, or
-// processes that mpirun started.
+// Placement of ranks: threads of this process, each with a part of its cores or a GPU of its own,
+// or processes started by mpirun.
 #pragma once
 
 #include <memory>
@@ -12,12 +12,12 @@
 namespace leq {
 
 // Whether mpirun started the ranks as processes. Throws Error where it started another number, and
-// where they are to compute on emulated GPUs.
+// where the device is an emulated GPU.
 bool ranks_are_processes(int ranks, std::string_view device);
 
-// Of one of `ranks` ranks; the device's threads are its own.
+// The backend of one of `ranks` ranks; `device.threads` is its own number of threads.
 std::unique_ptr<Backend> rank_backend(const DeviceOptions& device, int rank, int ranks);
-// Of the ranks beside the leader, as threads; the device's threads are those of all ranks.
+// Backends of all ranks but the leader, as threads; `device.threads` counts those of all ranks.
 std::vector<std::unique_ptr<Backend>> follower_backends(const DeviceOptions& device, int ranks,
                                                         bool record_steps);
 ThreadRankOptions thread_rank_options(int threads, int ranks);

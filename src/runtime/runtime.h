@@ -1,5 +1,5 @@
-// A model ready to run: the backends of its ranks, its file, a session with memory that fits, and
-// a draft model beside it. Tools, server and C API open models by it.
+// A model ready to run: the backends of its ranks, its file, a session whose memory fits, and an
+// optional draft model. Tools, server and C API open models with it.
 #pragma once
 
 #include <cstdint>
@@ -17,41 +17,41 @@ namespace leq {
 
 struct RuntimeOptions {
   std::filesystem::path file;
-  std::shared_ptr<const Model> model;          // or one that is open already
+  std::shared_ptr<const Model> model;          // or a model that is open already
   std::optional<std::filesystem::path> draft;  // the file of a draft model
-  DeviceOptions device;      // its threads are those of all ranks of this process; 0: usable cores
-  bool record_steps = true;  // of a GPU
-  int ranks = 1;             // threads of this process, or the processes that mpirun started
-  // With LoadMode::automatic a file is mapped for a GPU, else read where memory is there for it and
-  // for what the run needs beside it.
+  DeviceOptions device;      // threads: of all ranks of this process; 0: usable cores
+  bool record_steps = true;  // GPUs only
+  int ranks = 1;             // threads of this process, or processes started by mpirun
+  // LoadMode::automatic maps the file for a GPU; else it may read it where memory suffices for the
+  // file and the rest of the run.
   LoadOptions load;
-  // What is wanted of a model's session, once the model is known.
+  // The requested limits of a session, computed once the model is open.
   std::function<RunLimits(const Model&)> limits = [](const Model&) { return RunLimits(); };
-  // Whether the model's head of multi-token prediction drafts; not beside a draft model.
+  // Whether the model's head of multi-token prediction drafts; unused with a draft model.
   std::function<bool(const Model&)> drafts_by_mtp = [](const Model&) { return false; };
 };
 
-// Sessions end before what they run on.
+// Member order: sessions are destroyed before the objects they refer to.
 struct Runtime {
   int threads = 1;
   std::unique_ptr<Backend> backend;
   std::shared_ptr<const Model> model;
-  // The ranks that the session leads, where there are any: threads, or processes.
+  // Other ranks, led by the session: threads, or processes.
   std::unique_ptr<ThreadFollowers> followers;
   std::unique_ptr<Communicator> processes;
   std::unique_ptr<Session> session;
   std::unique_ptr<Model> draft_model;
-  std::unique_ptr<Session> draft_session;  // of the draft model, or of the model's own head
-  // For people: the context was cut to what a GPU holds, or is not what the file was made for; else
-  // empty. For spelled().
+  std::unique_ptr<Session> draft_session;  // of the draft model or the model's own MTP head
+  // Message for the user: the context was cut to fit a GPU's memory, or is not what the file was
+  // made for; else empty. To be passed to spelled().
   std::string note;
 };
 
-// This process was a rank that another one led, and its work is done.
+// Thrown when the leader has ended this process's work as a follower.
 struct FollowerDone {};
 
-// Memory is planned for the model and its draft model before either is loaded. Throws Error naming
-// the setting or the file. Under mpirun only the process that leads returns; the others throw
+// Plans memory for the model and its draft model before either is loaded. Throws Error naming the
+// setting or the file. Under mpirun only the leader's process returns; the others throw
 // FollowerDone.
 Runtime open_runtime(const RuntimeOptions& options);
 
@@ -60,8 +60,8 @@ struct RuntimePlan {
   MemoryPlan memory;
 };
 
-// What a session with these limits would take on one rank, of the file's header alone; the device
-// need not be here. `most`: bytes of a GPU's memory, to which a default context is cut.
+// Memory of a session with these limits on one rank, from the file's header alone; the device need
+// not be present. `most`: bytes of a GPU's memory, to which a default context is cut.
 RuntimePlan plan_runtime(const Model& model, const RunLimits& wanted, const DeviceOptions& device,
                          std::optional<std::uint64_t> most = {});
 

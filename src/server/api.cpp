@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kSlotPath = "/slots/ID";
 
-// Headers that the reply to a page of an allowed site has too.
+// Adds the CORS headers to each reply.
 class SiteExchange : public HttpExchange {
  public:
   SiteExchange(HttpExchange& inner, HttpHeaders headers)
@@ -48,7 +48,7 @@ class SiteExchange : public HttpExchange {
 
 }  // namespace
 
-// Answered by the server, or with the model that the request names.
+// Answered by the server itself, or with the model that the request names.
 struct Api::Route {
   constexpr Route(std::string_view how, std::string_view where,
                   void (Api::*answers)(HttpExchange&) const, bool key = true)
@@ -99,7 +99,7 @@ std::span<const Api::Route> Api::routes() {
   return kRoutes;
 }
 
-// The path as the table of routes has it.
+// The path in the form that the table of routes uses.
 std::string_view Api::pattern_of(const HttpRequest& request) {
   if (request.path.starts_with("/v1/models/")) return "/v1/models/NAME";
   if (request.path.starts_with("/slots/")) return kSlotPath;
@@ -132,8 +132,8 @@ const Api::Route& Api::route_of(const HttpRequest& request) const {
 
 namespace {
 
-// What a large request took goes back to the system: each worker has an arena of its own, which
-// would keep it.
+// Returns the memory of a large request to the system: each worker has a malloc arena of its own,
+// which would keep it.
 class MemoryReturned {
  public:
   explicit MemoryReturned(std::size_t body_bytes) : body_bytes_(body_bytes) {}
@@ -186,7 +186,7 @@ void Api::answer_checked(HttpExchange& exchange) const {
   (this->*route.answer)(exchange);
 }
 
-// As the body or "?model=NAME" says; empty: the default model.
+// The model that the body or "?model=NAME" names; empty: the default model.
 std::string Api::wanted_model(const HttpRequest& request, JsonNode body) const {
   if (models_.has_one_model()) return "";
   if (std::string name = request.query_value("model"); !name.empty()) return name;

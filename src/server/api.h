@@ -1,4 +1,4 @@
-// What the server answers: a table of paths, each with its function (docs/server.md).
+// The server's HTTP API: a table of paths, each with its function (docs/server.md).
 #pragma once
 
 #include <optional>
@@ -16,8 +16,8 @@ namespace leq {
 
 struct ApiOptions {
   AccessRules access;
-  std::optional<double> most_seconds;  // that a reply may take
-  double ping_seconds = 15;            // in which a stream's client hears something
+  std::optional<double> most_seconds;  // time limit of a reply
+  double ping_seconds = 15;            // longest silence of a stream
   bool with_page = true;
   bool with_metrics = true;
   bool with_slots = true;
@@ -28,9 +28,9 @@ class Api {
   // `models` must outlive it.
   Api(ModelPool& models, const ApiOptions& options) : models_(models), options_(options) {}
 
-  // The handler of an HttpServer: answers, whatever is asked. Thread-safe.
+  // The handler of an HttpServer: answers every request, also with errors. Thread-safe.
   void answer(HttpExchange& exchange) const;
-  // The HttpHeadCheck of an HttpServer: who may not ask is told before the body comes.
+  // The HttpHeadCheck of an HttpServer: rejects unauthorized requests before their body is read.
   std::optional<HttpReply> check_head(const HttpRequest& request) const;
 
  private:
@@ -55,7 +55,7 @@ class Api {
   ApiOptions options_;
 };
 
-// For what is no request: the same JSON as for what is a bad one.
+// The reply to a malformed HTTP request: the same JSON as for a bad request.
 HttpReply api_fault_reply(const HttpFault& fault);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// What is answered about the server and all its models: health, lists of models and slots, metrics.
+// Endpoints about the server and all its models: health, lists of models and slots, metrics.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -32,7 +32,7 @@ Json status_json(const ModelStatus& status) {
   return json;
 }
 
-// `hosted`: null where it is not loaded.
+// `hosted`: null where the model is not loaded.
 Json model_json(const ModelStatus& status, HostedModel* hosted) {
   Json one = {{"id", status.file.name},
               {"object", "model"},

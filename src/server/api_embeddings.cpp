@@ -1,4 +1,4 @@
-// Texts as vectors, and documents in the order in which they are like a query.
+// Endpoints for embeddings of texts, and for ranking documents by similarity to a query.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::size_t kMostInputs = 2048;
 
-// Little-endian f32 numbers, as clients of the OpenAI API ask for them.
+// Base64 of little-endian f32 numbers, the "base64" encoding of the OpenAI API.
 std::string base64_numbers(std::span<const float> numbers) {
   static_assert(std::endian::native == std::endian::little);
   return base64_of({reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()});
 }
 
-// Scaled to a length of 1; zeros stay zeros.
+// Scales to a length of 1; zeros stay zeros.
 void normalize(std::vector<float>& numbers) {
   double sum = 0;
   for (const float x : numbers) sum += double{x} * double{x};
@@ -66,7 +66,7 @@ std::vector<float> ModelApi::embed(const std::vector<Token>& tokens,
   return std::move(text.mean);
 }
 
-// The first `dimensions` numbers, where so many are asked for, scaled to a length of 1.
+// Embeddings are cut to the first `dimensions` numbers, if given, and scaled to a length of 1.
 void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
   const std::string format = text_field(body, "encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
@@ -94,7 +94,7 @@ void ModelApi::embeddings(HttpExchange& exchange, JsonNode body) const {
                        {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}});
 }
 
-// By the cosine between embeddings of query and document.
+// Ranks by the cosine between the embeddings of query and document.
 void ModelApi::rerank(HttpExchange& exchange, JsonNode body) const {
   const JsonNode documents = given_field(body, "documents");
   const auto query = text_field(body, "query");

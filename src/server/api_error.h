@@ -1,5 +1,5 @@
-// Errors as clients of the OpenAI API know them: a status, and {"error": {"message", "type",
-// "param", "code"}}.
+// Errors in the format of the OpenAI API: a status, and {"error": {"message", "type", "param",
+// "code"}}.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// What is wrong with a request beside its body: no key, no such path, too many at once.
+// An error outside a request's body: no key, unknown path, too many requests.
 class ApiError : public Error {
  public:
   ApiError(int status, const std::string& text, std::string code, HttpHeaders headers = {})
@@ -30,14 +30,14 @@ class ApiError : public Error {
 // {"error": ...} alone, for a stream that has begun; `code`, `param` may be empty.
 std::string error_json(int status, std::string_view message, std::string_view param,
                        std::string_view code);
-// {"type": "error", "error": {...}} as clients of /v1/messages know it.
+// {"type": "error", "error": {...}}, the format of /v1/messages.
 std::string anthropic_error_json(int status, std::string_view message);
-// The same as a reply. 503 asks to come again.
+// The same as a reply. 503 has a Retry-After header.
 HttpReply error_reply(int status, std::string_view message, std::string_view param,
                       std::string_view code);
-// Of what a handler threw: an Error by its kind and setting, anything else as 500.
+// The reply to an exception of a handler: an Error by its kind and setting, any other as 500.
 HttpReply error_reply(const std::exception& error);
-// The reply's error in the form of /v1/messages.
+// Converts the reply's error to the format of /v1/messages.
 HttpReply anthropic_form(HttpReply reply);
 
 }  // namespace leq

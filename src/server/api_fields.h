@@ -1,5 +1,5 @@
-// The members of a request's JSON object, each with its type and range: what is not as it should be
-// is an error that names the member. null is as good as absent.
+// Reads members of a request's JSON object, each with a type and a range: anything else is an error
+// that names the member. null counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace leq {
 
-// Most bytes and values of a body's JSON: beside what HTTP allows, what it may take of memory.
+// Limits on a body's JSON: beside HTTP's limits they bound the memory that it takes.
 inline constexpr JsonLimits kBodyLimits = {.bytes = 64 << 20, .values = 300'000};
 
-// A request's body. Throws Error where it is not JSON.
+// Parses a request's body. Throws Error where it is not JSON.
 JsonTree parse_request_body(std::string_view body);
-// The same, and where it is not an object.
+// The same; throws Error also where it is not an object.
 JsonTree parse_request_object(std::string_view body);
 
-// Throw Error where the member is there and is no such value.
+// Throw Error where the member is present but not such a value.
 std::optional<double> number_field(JsonNode object, std::string_view name);
 std::optional<std::int64_t> whole_field(JsonNode object, std::string_view name, std::int64_t least,
                                         std::int64_t most);
@@ -33,7 +33,7 @@ JsonNode given_field(JsonNode object, std::string_view name);
 // An object or nothing.
 JsonNode object_field(JsonNode object, std::string_view name);
 
-// A member's name for the beginning of an error's text, which is about it then.
+// Marks a member's name at the start of an error's text, so that the error names that member.
 std::string marked_field(std::string_view name);
 
 // Throws the error of a member: "max_tokens: expected ..., found ...".

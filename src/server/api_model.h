@@ -1,4 +1,4 @@
-// What requests to a model are read against, as its file alone has it.
+// The facts of a model that its requests are read against, from its file alone.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace leq {
 
-// "folder/story.leq" -> "story"; the same of a GGUF file.
+// "folder/story.leq" -> "story"; the same for a GGUF file.
 std::string model_name_of(const std::string& path);
 
-// The format of this name, or the model's own template where there is none. A model whose template
-// cannot be used still completes texts; `error` says why it does not chat.
+// The format of this name; without one, the model's own template. A model whose template is
+// unusable can still complete texts; `error` says why it cannot chat.
 std::optional<ChatTemplate> chat_template_of(const Model& model, const std::string& name,
                                              std::string& error);
 
-// Tokenizer, name, replies' style and ends, template. `own_template`: `chat` is the model's, not a
-// named format. Sampling, slots and grammars are for the caller to set. Throws Error where the file
-// has no tokenizer.
+// Sets tokenizer, name, reply style, end tokens and template. `own_template`: `chat` is the model's
+// own, not a named format. The caller sets sampling, slots and grammars. Throws Error where the
+// file has no tokenizer.
 ApiModel api_model_of(const Model& model, const ChatTemplate* chat, const std::string& chat_error,
                       bool own_template);
 

@@ -1,5 +1,5 @@
-// Texts of slots in files, as llama-server's clients save and restore them. Here a slot is no more
-// than the text that was written there last: its pages lie in the cache that all requests share.
+// Saves texts of slots to files and restores them, compatible with llama-server. Here a slot is
+// only the last text generated in it: its pages are in the cache that all requests share.
 #include <filesystem>
 #include <utility>
 

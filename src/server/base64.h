@@ -1,4 +1,4 @@
-// Bytes as base64 text (RFC 4648, with padding).
+// Base64 encoding of bytes (RFC 4648, with padding).
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What the reply of a call may be: grammars of "response_format", "json_schema", "grammar", "tools"
-// and "tool_choice", after the model's thoughts.
+// Constraints on a call's reply: grammars from "response_format", "json_schema", "grammar", "tools"
+// and "tool_choice", applied after the model's thoughts.
 #pragma once
 
 #include <string_view>
@@ -10,11 +10,11 @@
 
 namespace leq {
 
-// The form that a request wants of an answer.
+// Requested format of an answer.
 struct AnswerFormat {
   enum class Kind : std::uint8_t { any, schema, object, gbnf };
   Kind kind = Kind::any;
-  std::string_view member = {};  // of the body, in errors
+  std::string_view member = {};  // member of the body, for errors
   JsonNode schema = {};
   bool strict = false;
   std::string gbnf = {};
@@ -23,10 +23,10 @@ struct AnswerFormat {
 // Throws Error naming the member at fault.
 AnswerFormat read_answer_format(JsonNode body);
 
-// Of calls that are no chats: the prompt's end says nothing of thoughts.
+// For completions: there the end of the prompt does not decide whether thoughts follow.
 void set_text_grammar(const AnswerFormat& format, const ApiModel& model, GenerationCall& call);
-// Sets grammar, use, tools and notes of a chat, whose prompt is there. Throws Error naming the
-// member at fault.
+// Sets grammar, use, tools and notes of a chat whose prompt is rendered already. Throws Error
+// naming the member at fault.
 void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoice& choice,
                       const ApiModel& model, GenerationCall& call);
 

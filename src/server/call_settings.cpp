@@ -16,7 +16,7 @@ constexpr std::size_t kMostStops = 32;
 constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::size_t kMostBiases = 1024;
 
-// Names that clients of other servers have for a knob, beside its own and its models' name.
+// Names of a sampling setting in other servers' APIs, accepted beside our own.
 struct KnobAlias {
   std::string_view alias, name;
 };
@@ -38,7 +38,7 @@ void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
   sampling.penalties_when_greedy |= knob.role == KnobRole::penalty;
 }
 
-// {"15043": -100}, or as llama-server has it [[15043, -1.5], [29905, false]].
+// {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
 std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
   constexpr std::string_view kName = "logit_bias";
   const JsonNode found = given_field(body, kName);
@@ -74,7 +74,7 @@ struct Effort {
   std::string_view name;
   std::int64_t tokens;
 };
-// Maximum tokens of thoughts; none: the model does not think.
+// Reasoning efforts as most tokens of thoughts; "none" switches thinking off.
 constexpr std::array kEfforts = {
     Effort{"none", 0},  Effort{"minimal", 256}, Effort{"low", 1024}, Effort{"medium", 4096},
     Effort{"high", -1}, Effort{"xhigh", -1},    Effort{"max", -1}};
@@ -166,7 +166,7 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
   for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
     if (const auto most = whole_field(body, name, -1, kMostTokensAsked)) thinking.tokens = *most;
   }
-  // Without thoughts there is nothing to bound, unless the template begins them all the same.
+  // Without thinking the limit is 0, for templates that open a thought all the same.
   if (thinking.enabled == false) thinking.tokens = 0;
   return thinking;
 }

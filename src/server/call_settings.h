@@ -1,4 +1,4 @@
-// How a call's replies are drawn and what ends them, from the members of its body.
+// Reads sampling settings and stop rules of a call's replies from the members of its body.
 #pragma once
 
 #include "base/json_tree.h"
@@ -11,19 +11,19 @@ inline constexpr std::int64_t kMostTokensAsked = 0x7fffffff;
 // All throw Error naming the member at fault.
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
 StopRules read_stop(JsonNode body, const ApiModel& model);
-// The number of tokens in "logprobs" (completions, "n_probs"), or "top_logprobs" beside a true
-// "logprobs" (chats); below 0 where none are wanted.
+// Number of top tokens from "logprobs" (completions, "n_probs"), or from "top_logprobs" with
+// "logprobs" true (chats); negative where no log probabilities are requested.
 int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model);
 
-// How much a model may think before it answers.
+// Limits on a model's thoughts before its answer.
 struct ThinkingSettings {
-  std::optional<bool> enabled = {};  // nullopt: as the server was started
+  std::optional<bool> enabled = {};  // nullopt: the server's setting
   std::int64_t tokens = -1;          // most tokens of thoughts; -1: any number
-  std::string effort = {};           // as templates may ask for it; empty: not said
+  std::string effort = {};           // for templates with such a variable; empty: not given
 };
 ThinkingSettings read_thinking(JsonNode body, const ApiModel& model);
 
-// Refuses what would change the reply and is not done here.
+// Rejects unsupported members that would change the reply.
 void refuse_members(CallStyle style, JsonNode body);
 
 }  // namespace leq

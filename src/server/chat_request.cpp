@@ -1,4 +1,4 @@
-// A conversation of a request as the text that the model reads.
+// Renders the conversation of a request as the prompt's text.
 
 #include <algorithm>
 #include <array>
@@ -16,11 +16,11 @@
 namespace leq {
 namespace {
 
-// As vLLM has them. The reply goes on from the last message, or a next one is asked for, unless
-// that is false.
+// vLLM's names. The first: the reply continues the last message. The second: the prompt ends with
+// the start of a new reply; true unless given.
 constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
 
-// Whether the reply goes on from the last message. Throws Error where it cannot.
+// Whether the reply continues the last message. Throws Error where it cannot.
 bool continues_last_message(JsonNode body, JsonNode messages) {
   if (!flag_field(body, kGoesOn)) return false;
   if (flag_field(body, kAsks)) {
@@ -33,7 +33,7 @@ bool continues_last_message(JsonNode body, JsonNode messages) {
   return true;
 }
 
-// What the server itself says to templates.
+// Template variables that the server itself sets.
 constexpr std::array<std::string_view, 8> kOwnVariables = {
     "messages",        "tools",       "documents",
     "bos_token",       "eos_token",   "add_generation_prompt",
@@ -49,7 +49,7 @@ JsonNode template_variables(JsonNode body) {
   return variables;
 }
 
-// The variables with the effort of thoughts, as some templates ask for it.
+// The variables with "reasoning_effort" added, which some templates read.
 std::string with_effort(JsonNode variables, const std::string& effort) {
   JsonObjectText text;
   bool is_there = false;
@@ -61,7 +61,7 @@ std::string with_effort(JsonNode variables, const std::string& effort) {
   return std::move(text).finish();
 }
 
-// Messages with the role "developer" as those of the system, which the template knows.
+// Replaces the role "developer" by "system", which every template supports.
 std::string with_known_roles(JsonNode messages) {
   std::string text = "[";
   for (JsonNode message = messages.first(); message; message = message.next()) {
@@ -101,8 +101,8 @@ JsonTree first_messages(JsonNode messages, std::size_t count) {
   return parse_json_tree(text + "]", "messages", kBodyLimits);
 }
 
-// What fails says where: the first message with which the conversation fails so. nullopt where that
-// cannot be told.
+// The first message up to which rendering fails with the same error (binary search); nullopt where
+// no such message is found.
 std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
                                             const ChatOptions& options, const std::string& error) {
   const auto fails = [&](std::size_t count) {

@@ -24,7 +24,7 @@ std::string tls_error() {
 }
 
 constexpr std::uint64_t kMostPemBytes = 1 << 20;
-constexpr int kMostAtOnce = 1 << 20;  // bytes of one call of OpenSSL, which counts in int
+constexpr int kMostAtOnce = 1 << 20;  // bytes per call of OpenSSL, whose sizes are int
 
 }  // namespace
 
@@ -40,7 +40,7 @@ TlsContext::TlsContext(const std::filesystem::path& certificate, const std::file
   SSL_CTX_set_min_proto_version(state_->context, TLS1_2_VERSION);
   SSL_CTX_set_mode(state_->context,
                    SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-  // Refuses pipes, at which OpenSSL would wait, and what has no end.
+  // Rejects pipes, on which OpenSSL would block, and endless files.
   for (const auto& path : {certificate, key}) (void)read_file(path, kMostPemBytes);
   require(SSL_CTX_use_certificate_chain_file(state_->context, certificate.c_str()) == 1,
           certificate.string(), ": expected a certificate in PEM format (", tls_error(), ")");

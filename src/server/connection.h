@@ -1,4 +1,4 @@
-// A client's socket, with TLS or without; it never blocks where it is not told how long it may.
+// A client's socket, with or without TLS; non-blocking except for calls with a time limit.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace leq {
 
-// Certificate and key for all connections.
+// Certificate and private key of all connections.
 class TlsContext {
  public:
-  // PEM files. Throws Error naming the file that cannot be read, or where the key is another's.
+  // PEM files. Throws Error naming a file that cannot be read, or where the key does not match.
   TlsContext(const std::filesystem::path& certificate, const std::filesystem::path& key);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -36,25 +36,25 @@ class Connection {
 
   enum class Outcome : std::uint8_t {
     some,        // bytes were moved
-    wait_read,   // nothing can be done until there is something to read
-    wait_write,  // ... until something can be written
-    ended,       // by the other side, or by an error
+    wait_read,   // no progress until there is something to read
+    wait_write,  // no progress until something can be written
+    ended,       // closed by the peer, or an error
   };
   struct Moved {
     Outcome outcome = Outcome::ended;
     std::size_t bytes = 0;
   };
-  // At once, what can be done without waiting.
+  // Reads or writes as much as is possible without blocking.
   Moved read(char* to, std::size_t size);
   Moved write(std::string_view text);
 
-  // Waits as long as something moves at least every `patience` seconds; false where it does not, or
-  // the other side is gone.
+  // Blocks as long as some bytes are sent at least every `patience` seconds; false on a timeout or
+  // a closed connection.
   bool write_all(std::string_view text, double patience);
 
-  // False once the other side has closed its end.
+  // False once the peer has closed its end.
   bool is_open() const;
-  // No more bytes from this side; what the other side still sends can be read.
+  // Shuts down the sending side; data of the peer can still be read.
   void end_writing();
 
  private:

@@ -1,4 +1,4 @@
-// Requests of other chat APIs as bodies of /v1/chat/completions, which all that follows reads.
+// Converts requests of other chat APIs to bodies of /v1/chat/completions.
 #pragma once
 
 #include <span>
@@ -13,29 +13,29 @@ namespace leq {
 
 struct ForeignChat {
   JsonTree body;
-  std::vector<std::string> notes;  // what was left out
+  std::vector<std::string> notes;  // members that were ignored
 };
 
-// Of /v1/responses, as OpenAI has it: stateless, so that requests which refer to earlier responses
-// are refused. Throws Error naming the member at fault.
+// OpenAI's /v1/responses, stateless: requests that refer to earlier responses are rejected. Throws
+// Error naming the member at fault.
 ForeignChat chat_of_responses(JsonNode body);
-// Of /v1/messages, as Anthropic has it.
+// Anthropic's /v1/messages.
 ForeignChat chat_of_messages(JsonNode body);
 
-// A member of a request, and its name in a chat's.
+// A member's name in the request, and its name in a chat request.
 struct CopiedMember {
   std::string_view name, as;
 };
-// Those that are given.
+// Copies the members that are present.
 void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
-// {"type": "function", "function": {...}} with some of a tool's or a choice's members.
+// {"type": "function", "function": {...}} with the given members of a tool or a tool choice.
 std::string function_of(JsonNode tool, std::span<const CopiedMember> members);
-// {"type": "function", "function": {"name": ...}}, which a choice of tools says.
+// {"type": "function", "function": {"name": ...}} for a tool choice with a name.
 std::string chosen_function(JsonNode choice);
 
-// Puts a conversation together: what the assistant thinks, says and calls in a row is one message,
-// so is what the user says in a row, and what the system says before all others. Many templates
-// refuse two messages of one role.
+// Builds a conversation: adjacent thoughts, texts and calls of the assistant become one message, as
+// do adjacent texts of the user, and the system texts before all others. Many templates reject two
+// successive messages of one role.
 class ChatText {
  public:
   void system(std::string_view text);
@@ -51,7 +51,7 @@ class ChatText {
   void end_turn();
   void add(std::string_view message);
   std::string messages_;
-  std::string lead_;  // of the system, before all others
+  std::string lead_;  // system text before all messages
   bool has_lead_ = false, has_turn_ = false, has_user_ = false;
   std::string thoughts_, said_, calls_, user_;
 };

@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// How often a thread that waits for a reply looks whether somebody waits for it.
+// Interval at which a thread that waits for tokens checks whether the client is still connected.
 constexpr double kLookSeconds = 0.1;
 
 std::uint64_t random_bits() {
@@ -24,7 +24,7 @@ std::uint64_t random_bits() {
 
 constexpr std::size_t kMostWarningBytes = 1000;
 
-// Notes as a header may hold them: a line of ASCII.
+// Notes as a header value: one line of ASCII.
 std::string warning_header(const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
@@ -33,7 +33,7 @@ std::string warning_header(const std::vector<std::string>& notes) {
   return line;
 }
 
-// One call's replies while they are written.
+// The replies of one call while they are generated.
 class Generation {
  public:
   Generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
@@ -73,8 +73,8 @@ class Generation {
   Stopwatch since_write_;
   bool is_heard_ = false;
   std::vector<Choice> choices_;
-  std::vector<ReplyReader> readers_;  // one for each choice of a chat
-  std::vector<std::string> held_;     // texts of forced calls, whole at their ends
+  std::vector<ReplyReader> readers_;  // one per choice of a chat
+  std::vector<std::string> held_;     // texts of forced calls, parsed at their ends
   std::size_t ended_ = 0;
   std::optional<Error> error_;
 };
@@ -147,7 +147,7 @@ void Generation::answer(const ReplyTimes& times) {
   exchange_.end_stream();
 }
 
-// Until all replies have ended, one has failed, or the client has gone.
+// Runs until all replies have ended, one has failed, or the client has disconnected.
 void Generation::write_all(const ReplyTimes& times, Mailbox& mailbox) {
   is_heard_ = (!call_.stream || begin_stream()) && echo();
   while (is_heard_ && ended_ < choices_.size() && !error_) {
@@ -175,8 +175,8 @@ bool Generation::begin_stream() {
   return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
 }
 
-// The prompts in front of their replies, with the probabilities of their tokens where these are
-// asked for.
+// Puts the prompts before their replies, with the log probabilities of their tokens if
+// requested.
 bool Generation::echo() {
   if (!call_.echo) return true;
   std::vector<TokenLogprobs> logprobs;
@@ -191,7 +191,7 @@ bool Generation::echo() {
   });
 }
 
-// The first token follows nothing: its probability is not a number.
+// The first token has no context: its log probability is NaN.
 std::vector<TokenLogprobs> Generation::prompt_logprobs(const std::vector<Token>& prompt) {
   EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
   engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
@@ -223,7 +223,7 @@ bool Generation::take(ReplyNews news) {
   return finish(choice);
 }
 
-// What a step's text adds, in the parts that clients are told.
+// Splits a step's text into content, thoughts and calls.
 ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
   ChoicePiece piece;
   piece.logprobs = news.logprobs;
@@ -243,7 +243,7 @@ ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
   return piece;
 }
 
-// To the choice, and to who reads a stream.
+// Adds the piece to the choice and sends it to the client of a stream.
 bool Generation::add(Choice& choice, const ChoicePiece& piece) {
   choice.thoughts += piece.thoughts;
   choice.content += piece.content;
@@ -286,7 +286,7 @@ bool Generation::finish(Choice& choice) {
   return !call_.stream || write(writer_->end(choice));
 }
 
-// One that broke off is content, so that nothing is lost.
+// A truncated call becomes content, so that nothing is lost.
 void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
   const std::string& text = held_[choice.index];
   try {

@@ -1,4 +1,4 @@
-// Answers a call for replies: hands it to the engine and writes what comes, as one JSON object or
+// Answers a generation request: submits it to the engine and sends the result as one JSON object or
 // as a stream of server-sent events.
 #pragma once
 
@@ -9,12 +9,12 @@
 namespace leq {
 
 struct ReplyTimes {
-  std::optional<double> most_seconds = {};  // that a reply may take
-  double ping_seconds = 15;                 // in which a stream's client hears something
+  std::optional<double> most_seconds = {};  // time limit of a reply
+  double ping_seconds = 15;                 // longest silence of a stream
 };
 
-// Returns when the reply is sent, or the client has gone; the engine cancels the request then.
-// Throws Error, and Busy, as long as nothing was sent.
+// Returns when the reply is sent or the client has disconnected, which cancels the requests. Throws
+// Error, and Busy, only before anything was sent.
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
                        EngineThread& engine, const ReplyTimes& times);
 

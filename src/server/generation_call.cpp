@@ -19,7 +19,7 @@ std::optional<Token> token_id(JsonNode node, const ApiModel& model) {
   return static_cast<Token>(*id);
 }
 
-// One prompt: a text, or a list of ids and texts.
+// Reads one prompt: a text, or a list of ids and texts.
 std::vector<Token> read_prompt(JsonNode node, std::string_view name, const ApiModel& model,
                                bool with_bos) {
   const bool bos = with_bos && model.tokenizer.add_bos();
@@ -72,7 +72,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
     is_list |= one.is_array();
     has_ids |= one.is_number();
   }
-  // Texts alone are prompts; texts and ids together are one.
+  // An array of texts is several prompts; one of texts and ids is a single prompt.
   if (found.is_string() || has_ids) return {read_prompt(found, name, model, with_bos)};
   if (found.size() > most) {
     field_error(name, "at most " + std::to_string(most) + " prompts, found " +

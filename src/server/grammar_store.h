@@ -1,5 +1,5 @@
-// Grammars that clients' schemas became: a request with the text of an earlier one gets the same
-// object, and so the masks that the engine has found for it.
+// Cache of compiled grammars: a request with the same schema text as an earlier one gets the same
+// grammar object, and with it the token masks that the engine has computed for it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// A grammar, and what it does not hold of the schemas that it was made of.
+// A grammar, and notes on the parts of its schemas that it does not enforce.
 struct CompiledGrammar {
   std::shared_ptr<const Grammar> grammar;
   SchemaNotes notes = {};
@@ -23,12 +23,12 @@ class GrammarStore {
  public:
   using Compile = std::function<CompiledGrammar()>;
 
-  // The grammar that is kept under this text, or what `compile` makes of it: in the thread that
-  // asks, without stopping others. What it throws comes out and is not kept.
+  // The cached grammar of this text, or the result of `compile`, called in the caller's thread
+  // without blocking others. An exception of it is passed on and not cached.
   CompiledGrammar get(const std::string& text, const Compile& compile);
 
   static constexpr std::size_t kMostGrammars = 32;
-  static constexpr std::size_t kMostBytes = 1 << 20;  // of a text that is kept
+  static constexpr std::size_t kMostBytes = 1 << 20;  // of a cached text
 
  private:
   struct Known {
@@ -38,7 +38,7 @@ class GrammarStore {
   const CompiledGrammar* find(const std::string& text);
 
   std::mutex mutex_;
-  std::list<Known> known_;  // the one used last first
+  std::list<Known> known_;  // most recently used first
 };
 
 }  // namespace leq

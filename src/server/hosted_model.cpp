@@ -61,7 +61,7 @@ void HostedModel::end(double seconds) {
   write_kept();
 }
 
-// What is kept only saves time: without it the model starts and ends as well.
+// Kept texts only save time: without them the model starts and stops normally.
 void HostedModel::read_kept() {
   if (!slot_files_) return;
   const std::filesystem::path path = slot_files_->kept_texts();

@@ -1,5 +1,5 @@
-// A loaded model as the server answers with it: its engine, its chat template, what clients see of
-// it, and the texts that are kept for its next start.
+// A loaded model that the server answers with: its engine, chat template, facts for clients, and
+// the texts of its prefix cache that are kept for the next start.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,22 @@
 
 namespace leq {
 
-// How a model is served.
+// Settings with which a model is served.
 struct HostOptions {
   EngineOptions engine;
-  std::string name;  // of the model, for clients; empty: that of its file
-  // For requests that say nothing of it:
+  std::string name;  // model name for clients; empty: that of its file
+  // Defaults of requests:
   SamplingSettings sampling;
   std::optional<std::uint64_t> seed;
   std::int64_t max_tokens = -1;
   std::string chat_template;  // the name of a format; empty: the model's own template
   bool enable_thinking = true;
   std::int64_t thought_tokens = -1;  // most tokens of thoughts; -1: any number
-  std::string thought_words = std::string(kThoughtWords);  // said where they end for that
-  std::size_t most_waiting = 64;  // replies, beside those in work; more are refused
-  // A folder for what slots save, and for the texts that are kept from one run to the next.
+  std::string thought_words = std::string(kThoughtWords);  // inserted where they are cut off
+  std::size_t most_waiting = 64;  // queued replies beside those running; more are rejected
+  // Folder of saved slots, and of the texts of the prefix cache that are kept between runs.
   std::optional<std::filesystem::path> slot_folder;
-  // Lines for people: what of these texts was read and written, marked as errors are.
+  // Log lines about the kept texts that were read and written, with errors marked as such.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
@@ -48,12 +48,12 @@ class HostedModel {
   const RunLimits& limits() const { return limits_; }
   EngineThread& engine() { return engine_; }
   const std::optional<SlotFiles>& slot_files() const { return slot_files_; }
-  const std::string& template_text() const { return template_text_; }  // or its name
-  // Why the model cannot be asked for chats; empty where it can.
+  const std::string& template_text() const { return template_text_; }  // or the format's name
+  // Why the model cannot chat; empty where it can.
   const std::string& chat_error() const { return chat_error_; }
 
-  // Takes no more requests. Those in work are written to their ends, for at most so many seconds;
-  // then they are interrupted. The texts that are kept go to the slots' folder, where there is one.
+  // Stops accepting requests. Running replies may finish within so many seconds and are interrupted
+  // then. The prefix cache's texts are written to the slot folder, if there is one.
   void end(double seconds);
 
  private:
@@ -65,7 +65,7 @@ class HostedModel {
   RunLimits limits_;
   std::function<void(const std::string&)> say_;
   std::optional<SlotFiles> slot_files_;
-  bool keeps_texts_;  // until they are written
+  bool keeps_texts_;  // false once they are written
   std::string template_text_, chat_error_;
   std::optional<ChatTemplate> chat_;
   GrammarStore grammars_;
@@ -73,7 +73,7 @@ class HostedModel {
   EngineThread engine_;
 };
 
-// Replies of one model in work or waiting.
+// Most replies of one model, running or queued.
 std::size_t most_requests(const RunLimits& limits, const HostOptions& options);
 
 }  // namespace leq

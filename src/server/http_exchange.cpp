@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kTogetherBytes = 64 << 10;  // of a body that is sent with its head
+constexpr std::size_t kTogetherBytes = 64 << 10;  // largest body that is sent with its head
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void SocketExchange::reply(const HttpReply& reply) {
   }
   if (!has_body || request_.method == "HEAD") return;
   if (text.empty()) {
-    send(reply.body);  // no copy of a large one
+    send(reply.body);  // avoids a copy of a large body
   } else {
     send(text + reply.body);
   }

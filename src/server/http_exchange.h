@@ -1,4 +1,4 @@
-// A request that is being answered on its connection.
+// One request on its connection, and its reply.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// A reply's headers with its type and the date.
+// The reply's headers plus Content-Type and Date.
 HttpHeaders sent_headers(const HttpReply& reply);
 
 class SocketExchange : public HttpExchange {
@@ -28,11 +28,11 @@ class SocketExchange : public HttpExchange {
   bool end_stream() override;
   bool client_is_there() override { return is_sound_ && connection_.is_open(); }
 
-  // From now on the connection is not for another request.
+  // The connection is closed after this reply.
   void close_after() { keep_alive_ = false; }
 
   bool begun() const { return begun_; }
-  // All of the reply was sent, and another request may follow.
+  // The whole reply was sent, and the connection stays open for another request.
   bool may_go_on() const { return ended_ && is_sound_ && keep_alive_; }
   bool is_sound() const { return is_sound_; }
 

@@ -19,7 +19,7 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-// Letters of header names and methods, as RFC 9110 has tokens.
+// Whether the text is a token of RFC 9110: a header name or a method.
 bool is_token(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
     return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') ||
@@ -42,7 +42,7 @@ std::optional<Number> whole_number(std::string_view text, int base) {
   return number;
 }
 
-// %41 becomes A; what is no escape stays as it is.
+// Percent decoding: %41 becomes A; anything that is not an escape is unchanged.
 std::string without_percents(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,5 +1,5 @@
-// HTTP/1.1 as a server reads and writes it: requests out of bytes that come in any pieces, and the
-// heads of replies. Nothing here waits or knows a socket.
+// HTTP/1.1 messages of a server: an incremental parser of requests and a writer of response heads.
+// Does no I/O and knows no sockets.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;   // "GET"
-  std::string path;     // percent signs resolved, without what a question mark begins
-  std::string query;    // what stands after the question mark, as it was sent
+  std::string path;     // percent-decoded, without the query
+  std::string query;    // after the question mark, not decoded
   HttpHeaders headers;  // names in lower case
   std::string body;     // chunks joined
   bool keep_alive = true;
-  bool takes_chunks = true;  // false: HTTP/1.0, where the end of the connection ends a stream
+  bool takes_chunks = true;  // false: HTTP/1.0, where closing the connection ends a stream
 
-  // The first one's value; empty where there is none. `name` in lower case.
+  // Value of the first such header; empty where there is none. `name` in lower case.
   std::string_view header(std::string_view name) const;
-  // Of "?name=value", percent signs resolved; empty where there is none.
+  // Value of "?name=value", percent-decoded; empty where there is none.
   std::string query_value(std::string_view name) const;
 };
 
@@ -35,31 +35,31 @@ struct HttpLimits {
   std::size_t body_bytes = 16 << 20;
 };
 
-// What is wrong with a request: a status and a sentence.
+// Why a request is malformed: a status and a sentence.
 struct HttpFault {
   int status = 400;
   std::string text;
 };
 
-// One request out of bytes. How they are cut into pieces changes nothing.
+// Parses one request from bytes in pieces of any size.
 class HttpReader {
  public:
   explicit HttpReader(const HttpLimits& limits) : limits_(limits) {}
 
-  // Takes bytes up to the request's end and returns how many; what is left is the next request's.
-  // Once it is complete or at fault it takes no more.
+  // Consumes bytes up to the end of the request and returns their number; the rest belongs to the
+  // next request. Consumes nothing once the request is complete or malformed.
   std::size_t push(std::string_view bytes);
 
   bool started() const { return bytes_ > 0; }
   bool complete() const { return part_ == Part::complete; }
-  // Request line and headers are there.
+  // Whether request line and headers are parsed.
   bool head_complete() const { return part_ != Part::request_line && part_ != Part::header; }
   const HttpRequest& request() const { return request_; }
   const std::optional<HttpFault>& fault() const { return fault_; }
-  // The client waits for "100 Continue" before it sends its body. True once.
+  // Whether the client waits for "100 Continue" before it sends its body; true only once.
   bool take_wish_to_continue();
   std::size_t held_bytes() const { return line_.size() + request_.body.size(); }
-  // The request, complete, or what is known of it.
+  // The complete request, or the part parsed so far.
   HttpRequest take() { return std::move(request_); }
 
  private:
@@ -86,30 +86,30 @@ class HttpReader {
   HttpRequest request_;
   Part part_ = Part::request_line;
   std::string line_;
-  std::size_t bytes_ = 0;       // of everything
-  std::size_t head_bytes_ = 0;  // of lines
-  std::uint64_t left_ = 0;      // of the body, or of the chunk
+  std::size_t bytes_ = 0;       // bytes of the whole request
+  std::size_t head_bytes_ = 0;  // bytes of lines
+  std::uint64_t left_ = 0;      // remaining bytes of the body or chunk
   bool wants_continue_ = false;
   std::optional<HttpFault> fault_;
 };
 
-// "Thu, 26 Nov 2026 05:07:45 GMT", of seconds since 1970.
+// Formats seconds since 1970 as "Thu, 26 Nov 2026 05:07:45 GMT".
 std::string http_date(std::int64_t seconds);
 
-// "Not Found"; "" of a status that has no name here.
+// "Not Found" for 404; "" for a status not listed here.
 std::string_view status_name(int status);
 
-// How a reply's body is told from what follows it.
+// How the end of a reply's body is marked.
 struct HttpBody {
   enum class Framing : std::uint8_t { length, chunks, none };  // none: no body, or until the end
   Framing framing = Framing::length;
   std::size_t bytes = 0;
 };
 
-// Status line and headers with the empty line after them.
+// Status line, headers and the empty line.
 std::string response_head(int status, const HttpHeaders& headers, const HttpBody& body,
                           bool keep_alive);
-// A piece of a body that comes in chunks; an empty one ends it.
+// One chunk of a chunked body; an empty one ends the body.
 std::string http_chunk(std::string_view text);
 
 }  // namespace leq

@@ -30,12 +30,12 @@
 namespace leq {
 namespace {
 
-constexpr int kTickMilliseconds = 200;  // how often deadlines are looked at
-constexpr double kLingerSeconds = 2;    // for a client to take its last reply
-constexpr double kLastSeconds = 0.3;    // the same where the server ends
-constexpr int kMostReads = 16;          // of one connection at a time
+constexpr int kTickMilliseconds = 200;  // interval of checks for deadlines
+constexpr double kLingerSeconds = 2;    // time for a client to read its last reply
+constexpr double kLastSeconds = 0.3;    // the same while the server is stopping
+constexpr int kMostReads = 16;          // per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
-constexpr std::size_t kAlwaysHeld = 64 << 10;  // of a request, whatever others hold
+constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes of a request that are always accepted
 
 struct Descriptor {
   int number = -1;
@@ -95,21 +95,21 @@ class HttpServer::EventLoop {
   Counts counts() const { return {connections_.load(), waiting_.load(), answering_.load()}; }
 
  private:
-  // Who waits in the event loop.
+  // A connection that waits in the event loop.
   struct Client {
     std::unique_ptr<Connection> connection;
     HttpReader reader;
-    Stopwatch since = {};     // it came, was answered, or began its request
-    bool is_new = true;       // has sent no whole request yet
-    bool is_leaving = false;  // was told why; what it still sends is not read
-    bool is_checked = false;  // its request's head
-    std::uint64_t held = 0;   // bytes of its request
+    Stopwatch since = {};     // its accept, last reply or first byte
+    bool is_new = true;       // no complete request yet
+    bool is_leaving = false;  // a last reply was sent; input is discarded
+    bool is_checked = false;  // the head of its request
+    std::uint64_t held = 0;   // bytes buffered for its request
   };
-  // On the way between event loop and workers.
+  // Passed between event loop and workers.
   struct Exchange {
     std::unique_ptr<Connection> connection;
     HttpRequest request;
-    std::string rest;  // came after the request
+    std::string rest;  // bytes received after the request
     bool is_leaving = false;
   };
   using Clients = std::map<int, Client>;
@@ -143,7 +143,7 @@ class HttpServer::EventLoop {
   HttpHeadCheck head_check_;
   std::optional<TlsContext> tls_;
   Descriptor listening_, epoll_, wakener_;
-  Clients clients_;  // of the event loop's thread alone, as held_
+  Clients clients_;  // used by the event loop's thread alone, like held_
   std::uint64_t held_ = 0;
   std::atomic<std::int64_t> connections_{0}, waiting_{0}, answering_{0};
   std::atomic<bool> stopping_{false}, ending_{false};
@@ -151,8 +151,8 @@ class HttpServer::EventLoop {
   std::condition_variable is_ready_;
   std::deque<Exchange> ready_, returned_;
   std::thread thread_;
-  // Under the mutex, as the number of those that wait for a request. One for each request that was
-  // answered at the same time as others.
+  // Guarded by the mutex, like idle_workers_. As many threads as requests were ever answered at the
+  // same time.
   std::vector<std::thread> workers_;
   std::size_t idle_workers_ = 0;
 };
@@ -201,7 +201,7 @@ void HttpServer::EventLoop::stop() {
   }
   wake();
   is_ready_.notify_all();
-  for (std::thread& worker : workers_) worker.join();  // none is added once it stops
+  for (std::thread& worker : workers_) worker.join();  // no worker is added while stopping
   workers_.clear();
   ending_ = true;
   wake();
@@ -210,11 +210,11 @@ void HttpServer::EventLoop::stop() {
 
 void HttpServer::EventLoop::wake() const {
   const std::uint64_t one = 1;
-  // Full is as good: it wakes all the same.
+  // A full counter may be ignored: the event loop wakes up either way.
   (void)!write(wakener_.number, &one, sizeof one);
 }
 
-// False where the system has no room for one more.
+// False where the system's limit on epoll watches is reached.
 bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how) {
   epoll_event event = {};
   event.events = events;
@@ -222,7 +222,7 @@ bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how)
   return epoll_ctl(epoll_.number, how, descriptor, &event) == 0;
 }
 
-// Where there is no memory for a client it goes, and all others stay.
+// Where memory for a client runs out, only its connection is closed.
 void HttpServer::EventLoop::attend(int descriptor) {
   try {
     if (descriptor == listening_.number) {
@@ -264,7 +264,7 @@ void HttpServer::EventLoop::accept_all() {
       accept_one(accepted);
       continue;
     }
-    // No descriptors left: somebody who waits gives one up.
+    // Out of descriptors: closes the connection that has waited longest.
     const bool full = errno == EMFILE || errno == ENFILE;
     if (full && !drop_oldest()) usleep(kTickMilliseconds * 100);
     if (!full) return;
@@ -287,7 +287,7 @@ void HttpServer::EventLoop::accept_one(int descriptor) {
 }
 
 void HttpServer::EventLoop::take_returned() {
-  std::deque<Exchange> back;  // takes memory: before the call to come here is taken for heard
+  std::deque<Exchange> back;  // allocated first: a failure must not consume the wake-up
   std::uint64_t count = 0;
   (void)!read(wakener_.number, &count, sizeof count);
   {
@@ -305,7 +305,7 @@ void HttpServer::EventLoop::take_returned() {
   }
 }
 
-// Back from a worker. What came with the request before is looked at first; TLS may hold more.
+// Takes a connection back from a worker. Its buffered bytes are parsed first; TLS may hold more.
 void HttpServer::EventLoop::welcome(Exchange visit) {
   const int descriptor = visit.connection->descriptor();
   Client back = {std::move(visit.connection), HttpReader(options_.limits)};
@@ -331,7 +331,7 @@ void HttpServer::EventLoop::receive(Clients::iterator client) {
   }
 }
 
-// False where the client is no longer one who sends a request.
+// False once the client is not in the state of sending a request any more.
 bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view bytes) {
   Client& from = client->second;
   if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
@@ -372,7 +372,7 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
-    // From here on nothing can fail.
+    // Nothing below can throw.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
     const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
@@ -392,13 +392,13 @@ void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpFault& fa
 void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpReply& reply) {
   Client& refused = client->second;
   const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
-  // One try: who does not take it at once does without.
+  // A single non-blocking write: a client that cannot take it at once does not get it.
   refused.connection->write(response_head(reply.status, sent_headers(reply), body, false) +
                             reply.body);
   linger(refused);
 }
 
-// Closing at once would take back what was sent, where the client sent more than was read.
+// Closing at once with unread input would reset the connection and could discard the reply.
 void HttpServer::EventLoop::linger(Client& client) {
   client.connection->end_writing();
   client.is_leaving = true;
@@ -409,7 +409,7 @@ void HttpServer::EventLoop::linger(Client& client) {
 
 void HttpServer::EventLoop::drop(Clients::iterator client) {
   held_ -= client->second.held;
-  clients_.erase(client);  // its descriptor leaves epoll as it is closed
+  clients_.erase(client);  // closing its descriptor removes it from epoll
   --connections_;
 }
 
@@ -442,7 +442,7 @@ void HttpServer::EventLoop::add_worker() {
   workers_.emplace_back([this] { work(); });
 }
 
-// Where the system has no thread left, those that are there answer.
+// Where no thread can be started, the existing workers answer all requests.
 void HttpServer::EventLoop::try_add_worker() try { add_worker(); } catch (const std::exception&) {
 }
 
@@ -461,7 +461,7 @@ void HttpServer::EventLoop::work() {
     ++answering_;
     try {
       answer(visit);
-    } catch (const std::exception&) {  // no memory, not even for an error
+    } catch (const std::exception&) {  // out of memory, even for an error reply
       visit.connection.reset();
       --connections_;
     }
@@ -469,7 +469,7 @@ void HttpServer::EventLoop::work() {
   }
 }
 
-// The connection goes back to the event loop, or ends with the visit.
+// Returns the connection to the event loop or closes it.
 void HttpServer::EventLoop::answer(Exchange& visit) {
   SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
   if (stopping_) exchange.close_after();

@@ -1,5 +1,5 @@
-// JSON objects and arrays put together as texts, members in the order in which they are added: what
-// a model is shown of a request keeps its order.
+// Builds JSON objects and arrays as texts with members in the order of their addition: the order in
+// which a template shows them to the model.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class JsonObjectText {
     text_ += (text_.size() > 1 ? "," : "") + Json(name).dump_any() + ":" + std::string(json);
   }
   void add(std::string_view name, JsonNode value) { add_raw(name, value.dump()); }
-  // Nothing where there is no such value.
+  // No effect where there is no value.
   void add_given(std::string_view name, JsonNode value) {
     if (value && !value.is_null()) add(name, value);
   }

@@ -1,4 +1,4 @@
-// A request of /v1/messages as one of /v1/chat/completions.
+// Converts a request of /v1/messages to one of /v1/chat/completions.
 #include <array>
 #include <utility>
 
@@ -35,8 +35,8 @@ constexpr std::array kKeptOfTool = {
                           " is not supported: the model reads texts");
 }
 
-// The text of a block, nullopt of other kinds. cache_control says nothing here: beginnings that
-// were read before are found by themselves.
+// The text of a text block, nullopt for other kinds. cache_control is ignored: cached prefixes are
+// found automatically.
 std::optional<std::string> block_text(JsonNode block, const std::string& type) {
   if (type == "text") return text_field(block, "text").value_or("");
   if (type != "document") return std::nullopt;
@@ -50,13 +50,13 @@ std::string type_of_block(JsonNode block, std::string_view member) {
   return text_field(block, "type").value_or("text");
 }
 
-// A block that Claude Code puts in front of the system prompt: no text for the model, and other for
-// each request, so that no beginning would have been read before.
+// A block that Claude Code puts before the system prompt: it is not meant for the model, and
+// differs in each request, so that no cached prefix would match.
 bool is_billing_header(std::string_view text) {
   return text.starts_with("x-anthropic-billing-header:");
 }
 
-// A text, or blocks of texts, a line end between them.
+// A text, or texts of blocks, joined with newlines.
 std::string texts_of(JsonNode content, std::string_view member) {
   if (!content || content.is_null()) return "";
   if (content.is_string()) return content.text();
@@ -112,7 +112,7 @@ class MessagesReader {
     chat_.add_raw("messages", std::move(messages_).finish());
   }
 
-  // Results of tools first, then what the user says.
+  // Tool results come first, then the user's text.
   void read_user(JsonNode content) {
     if (!content.is_array()) return messages_.user(texts_of(content, "messages"));
     std::string said;

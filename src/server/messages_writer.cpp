@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// null while the reply is being written.
+// null while the reply is being generated.
 Json stop_reason(const Choice& choice) {
   switch (choice.end.stopped) {
     case StopReason::none:
@@ -28,7 +28,7 @@ Json stop_sequence(const Choice& choice) {
   return choice.end.stop_string.empty() ? Json() : Json(choice.end.stop_string);
 }
 
-// Calls have Anthropic's form of ids.
+// Anthropic's form of the id of a call.
 std::string tool_use_id(const Choice::Call& call) {
   return "toolu_" + call.id.substr(call.id.find('_') + 1);
 }
@@ -55,7 +55,7 @@ Json MessagesWriter::message_json(const Choice& choice, Json content) const {
   return json;
 }
 
-// Of the prompt, tokens that were found in the KV cache are told apart.
+// Prompt tokens found in the KV cache are counted separately.
 Json MessagesWriter::usage_json(const std::vector<Choice>& choices) const {
   const TokenCounts counts = count_tokens(call_, choices);
   return {{"input_tokens", counts.prompt - counts.cached},
@@ -151,7 +151,7 @@ std::string MessagesWriter::whole(const std::vector<Choice>& choices) {
     Json input = Json::object();
     try {
       input = parse_json(call.arguments, "the call");
-    } catch (const Error&) {  // it broke off
+    } catch (const Error&) {  // a truncated call
     }
     content.push_back({{"type", "tool_use"},
                        {"id", tool_use_id(call)},

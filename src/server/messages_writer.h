@@ -1,4 +1,4 @@
-// Replies of /v1/messages: blocks (thinking, text, tool_use) and the events that they come in.
+// Writes replies of /v1/messages: blocks (thinking, text, tool_use) and their stream events.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class MessagesWriter : public ReplyWriter {
   const GenerationCall& call_;
   const ApiModel& model_;
   std::string id_;
-  Kind kind_ = Kind::none;  // of the block that is being written
-  std::size_t index_ = 0;   // its place
+  Kind kind_ = Kind::none;  // of the current block
+  std::size_t index_ = 0;   // index of the block
   std::size_t call_index_ = 0;
 };
 

@@ -71,7 +71,7 @@ constexpr Metric kMetrics[] = {
      [](const EngineStatus& s) { return whole(s.waiting); }},
 };
 
-// vLLM's names, which dashboards know.
+// Histograms under vLLM's names, which existing dashboards use.
 struct HistogramMetric {
   std::string_view name, help;
   TimeHistogram EngineStatus::*value;
@@ -91,7 +91,7 @@ std::string head(std::string_view name, std::string_view type, std::string_view 
          '\n';
 }
 
-// `model="NAME"`, with what Prometheus wants escaped; empty where there is no name.
+// `model="NAME"`, escaped for Prometheus; empty where there is no name.
 std::string label_of(const std::string& model) {
   if (model.empty()) return "";
   return "model=\"" +
@@ -104,7 +104,7 @@ std::string sample(std::string_view name, const std::string& labels, const std::
          '\n';
 }
 
-// Each bound counts all that is below it.
+// Buckets are cumulative: each counts all values up to its bound.
 std::string histogram_samples(std::string_view name, const std::string& labels,
                               const TimeHistogram& histogram) {
   std::string text;

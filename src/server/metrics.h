@@ -1,4 +1,4 @@
-// Numbers of the server as Prometheus reads them, under llama-server's names with a prefix of ours.
+// The server's metrics in Prometheus format, under llama-server's names with a prefix of ours.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@ struct ModelMetrics {
 };
 
 std::string metrics_text(std::span<const ModelMetrics> models);
-// Beside it, of many models.
+// Additional metrics of a server with several models.
 std::string pool_metrics_text(const PoolCounts& counts);
 
 }  // namespace leq

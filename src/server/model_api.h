@@ -1,4 +1,4 @@
-// What is answered with one model: replies, texts as tokens, embeddings, slots.
+// Endpoints of one model: replies, tokenization, embeddings, slots.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class ModelApi {
         hosted_(hosted),
         times_(times) {}
 
-  // Each answers a request; `body`: its JSON object, none where the path takes none. They throw
-  // Error, and Busy, as long as nothing was sent.
+  // Each answers one request; `body`: its JSON object, none where the endpoint has none. They throw
+  // Error, and Busy, only before anything was sent.
   void props(HttpExchange& exchange, JsonNode body) const;
   void slot_action(HttpExchange& exchange, JsonNode body) const;
   void chat(HttpExchange& exchange, JsonNode body) const {
@@ -54,7 +54,7 @@ class ModelApi {
   void count_responses_tokens(HttpExchange& exchange, JsonNode body) const;
   void count_messages_tokens(HttpExchange& exchange, JsonNode body) const;
 
-  // For lists of models and of slots.
+  // JSON for the lists of models and of slots.
   Json facts() const;
   std::vector<Json> slots() const;
 

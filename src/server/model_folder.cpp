@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "story-00001-of-00003": a part of several. `first`: whether it is the first.
+// Whether a name is a part of a split file, as "story-00001-of-00003"; `first`: the first part.
 bool is_part(std::string_view stem, bool& first, std::string& whole) {
   constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
   if (stem.size() <= kTail) return false;

@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A load that has waited so long for memory goes before new requests for models that have some, so
-// that these come to an end.
+// A load that has waited this long for memory has priority over new requests for loaded models, so
+// that these models become idle and can be unloaded.
 constexpr double kFairSeconds = 2;
 
-// Whether the file is another than the one that was read. One that is gone is not.
+// Whether the file was replaced since it was read. A removed file does not count.
 bool is_replaced(const ModelFile& file) {
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(file.path, error);
@@ -59,7 +59,7 @@ ModelPool::ModelPool(const Model& model, Session& session, const HostOptions& op
 
 ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
     : options_(options), loader_(std::move(loader)) {
-  constexpr std::size_t kMostAtOnce = 4;  // whose requests have threads of their own
+  constexpr std::size_t kMostAtOnce = 4;  // models whose requests get threads of their own
   most_requests_ = options_.requests * std::min(options_.models, kMostAtOnce);
   if (options_.file) {
     std::error_code error;
@@ -84,7 +84,7 @@ bool ModelPool::is_in_use(const Entry& entry) {
   return entry.state != ModelState::unloaded && entry.state != ModelState::failed;
 }
 
-// Files that came, went or were replaced; a model that is in use stays what it is.
+// Updates the list of files; a model that is in use keeps its entry.
 void ModelPool::rescan() {
   if (has_one_model()) return;
   std::vector<ModelFile> files = models_in(options_.folder);
@@ -146,7 +146,7 @@ void ModelPool::give_back(Entry& entry) {
   changed_.notify_all();
 }
 
-// Not where a load has waited long for the memory of models like this one.
+// False where another model's load has waited too long for memory.
 bool ModelPool::may_use(const Entry& entry) const {
   return room_queue_.empty() || room_queue_.front()->entry == &entry ||
          room_queue_.front()->since.seconds() < kFairSeconds;

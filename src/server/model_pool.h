@@ -1,6 +1,6 @@
-// The models that one server answers with: one that is there for good, or the files of a folder,
-// each loaded when a request names it and dropped, the one used longest ago first, where another
-// needs its memory. A model is never dropped while a request uses it.
+// The models of one server: a single one that stays loaded, or the files of a folder, each loaded
+// on its first request and unloaded, least recently used first, when another needs its memory. A
+// model is never unloaded while a request uses it.
 #pragma once
 
 #include <condition_variable>
@@ -21,17 +21,17 @@
 
 namespace leq {
 
-// A model that was read from its file, with all that it runs on.
+// A loaded model with its session, ready to run.
 struct RunnableModel {
-  std::shared_ptr<void> owner;  // of both
+  std::shared_ptr<void> owner;  // of model and session
   const Model* model = nullptr;
   Session* session = nullptr;
   HostOptions options;
 };
 
-// What reads the files of models; both may be called from several threads, for different files.
+// Loads model files; both functions may be called from several threads, for different files.
 struct ModelLoader {
-  // Bytes that the loaded model takes: weights, KV cache and scratch. Throws Error where it is no
+  // Bytes of the loaded model: weights, KV cache and scratch. Throws Error where the file is not a
   // model that can run here.
   std::function<std::uint64_t(const std::filesystem::path&)> plan;
   std::function<RunnableModel(const std::filesystem::path&)> load;
@@ -39,7 +39,7 @@ struct ModelLoader {
 
 struct PoolOptions {
   std::filesystem::path folder;
-  std::optional<std::filesystem::path> file;  // of the default model, in no need to lie in it
+  std::optional<std::filesystem::path> file;  // of the default model; may be outside the folder
   std::string file_name;                      // for clients; empty: that of the file
   std::uint64_t memory_bytes = 0;             // of all loaded models together
   std::size_t models = 4;                     // loaded at the same time
@@ -73,35 +73,35 @@ class ModelPool {
     Entry* entry = nullptr;
     void operator()(HostedModel*) const { pool->give_back(*entry); }
   };
-  // A model that stays loaded while it is held.
+  // Keeps a model loaded while it exists.
   using Lease = std::unique_ptr<HostedModel, Release>;
 
-  // One model, by whatever name it is asked for.
+  // Serves one model under any requested name.
   ModelPool(const Model& model, Session& session, const HostOptions& options);
-  // Those of a folder; the default model is loaded at once. Throws Error as models_in does, and
-  // where the default model cannot be loaded.
+  // Serves the models of a folder; the default model is loaded at once. Throws Error as models_in
+  // does, and where the default model cannot be loaded.
   ModelPool(const PoolOptions& options, ModelLoader loader);
   ~ModelPool();
 
-  // By its name, or the default model by an empty one. Loads it where it is not loaded; whoever
-  // asks meanwhile waits for the same. Where its memory is in use by models with requests, it waits
-  // for one of them; nullptr once `is_wanted` says that no client waits for the answer. Throws
-  // ApiError 404 model_not_found, 500 model_load_failed or model_too_large, and Busy.
+  // The model of this name; empty: the default model. Loads it if necessary; concurrent requests
+  // for it wait for the same load. Where models with requests occupy its memory, it waits until one
+  // is idle; nullptr once `is_wanted` says that no client waits any more. Throws ApiError 404
+  // model_not_found, 500 model_load_failed or model_too_large, and Busy.
   Lease lease(std::string_view name, const std::function<bool()>& is_wanted);
-  // Those that are loaded now; to look at them is no use of them.
+  // The models that are loaded now; does not count as their use.
   std::vector<Lease> loaded();
 
   bool has_one_model() const { return !loader_.load; }
-  // All, by name; files that are new in the folder too.
+  // All models by name, also files that are new in the folder.
   std::vector<ModelStatus> list();
   PoolCounts counts();
-  // Requests in work or waiting, of all models that may be loaded together.
+  // Requests running or queued, of all models that may be loaded together.
   std::size_t most_requests() const { return most_requests_; }
-  // What ended the engine of the only model on its own.
+  // Why the engine of the only model ended unexpectedly.
   std::optional<std::string> failure();
 
-  // No request is taken from now on. Those in work are written to their ends, for at most so many
-  // seconds; then they are interrupted.
+  // Accepts no more requests. Running replies may finish within so many seconds and are interrupted
+  // then.
   void stop(double seconds);
   bool stopping();
 
@@ -109,7 +109,7 @@ class ModelPool {
   struct Loaded;  // with its model
 
   using Lock = std::unique_lock<std::mutex>;
-  static bool is_in_use(const Entry& entry);  // loaded, or on the way
+  static bool is_in_use(const Entry& entry);  // loaded, or being loaded or unloaded
   void rescan();
   Entry& entry_of(std::string_view name);
   Lease lease_of(Entry& entry);
@@ -137,8 +137,8 @@ class ModelPool {
   std::list<Entry> entries_;
   Entry* default_ = nullptr;
   struct Waiting;
-  std::deque<Waiting*> room_queue_;  // loads that wait for memory, in the order in which they came
-  std::int64_t uses_ = 0;            // a clock of uses
+  std::deque<Waiting*> room_queue_;  // loads that wait for memory, in order of arrival
+  std::int64_t uses_ = 0;            // counter for the order of uses
   PoolCounts counts_;
   bool stopping_ = false;
 };

@@ -1,4 +1,4 @@
-// What a ModelPool keeps of each model, for its own files.
+// State of a model in a ModelPool; internal to its source files.
 #pragma once
 
 #include <chrono>
@@ -11,10 +11,10 @@
 
 namespace leq {
 
-// How often a thread that waits for a model looks whether somebody waits for its answer.
+// Interval at which a thread that waits for a model checks whether its client is still connected.
 inline constexpr auto kModelLook = std::chrono::milliseconds(100);
 
-// What is served goes before what it runs on.
+// Members are destroyed in reverse order: `hosted` before `runnable`, which it refers to.
 struct ModelPool::Loaded {
   explicit Loaded(RunnableModel read)
       : runnable(std::move(read)), hosted(*runnable.model, *runnable.session, runnable.options) {}
@@ -26,12 +26,12 @@ struct ModelPool::Entry {
   ModelFile file;
   ModelState state = ModelState::unloaded;
   std::unique_ptr<Loaded> loaded = {};
-  std::uint64_t bytes = 0;  // of the plan
-  bool has_place = false;   // its bytes are taken
-  std::size_t users = 0;    // leases
-  std::size_t waiting = 0;  // for a lease
+  std::uint64_t bytes = 0;  // planned memory
+  bool has_place = false;   // the memory is reserved
+  std::size_t users = 0;    // number of leases
+  std::size_t waiting = 0;  // requests waiting for a lease
   std::int64_t last_use = 0;
-  std::string error = {};  // where it failed for good
+  std::string error = {};  // of a permanent failure
   std::string error_code = {};
 };
 

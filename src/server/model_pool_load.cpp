@@ -1,4 +1,4 @@
-// Loading models and unloading others for them.
+// Loading models, and unloading others to free memory for them.
 #include <malloc.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// A failure of which another try with the same file would make the same.
+// Whether another try with the same file would fail in the same way.
 bool is_lasting(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr &&
@@ -32,7 +32,7 @@ int status_of_failure(const std::exception& error) {
 
 }  // namespace
 
-// Where no client waits for the model any more, it stays unloaded.
+// Cancelled, the model stays unloaded, once no client waits for it.
 void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted) {
   entry.state = ModelState::loading;
   const std::filesystem::path path = entry.file.path;
@@ -73,7 +73,7 @@ void ModelPool::set_state(Entry& entry, ModelState state) {
   changed_.notify_all();
 }
 
-// Keeps the reason where the file is at fault, and throws it for the client, without the path.
+// Stores the reason where the file is at fault, and throws it to the client without the path.
 void ModelPool::fail_load(Entry& entry, const std::exception& error) {
   if (dynamic_cast<const Busy*>(&error) != nullptr) {
     set_state(entry, ModelState::unloaded);
@@ -94,8 +94,8 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
   throw ApiError(status_of_failure(error), entry.error, entry.error_code);
 }
 
-// Takes memory for a model: drops others until there is enough, or waits for their requests. False
-// once no client wants it.
+// Reserves memory for a model: unloads others until there is enough, or waits for their requests.
+// False once no client waits for it.
 bool ModelPool::make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
                           const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};
@@ -145,7 +145,7 @@ void ModelPool::drop(Entry& entry, Lock& lock) {
   lock.unlock();
   try {
     loaded->hosted.end(0);
-  } catch (const std::exception&) {  // what is kept only saves time
+  } catch (const std::exception&) {  // kept texts only save time
   }
   loaded.reset();
   malloc_trim(0);

@@ -17,7 +17,7 @@ std::string_view finish_reason(const Choice& choice) {
   return choice.interruption.empty() ? "length" : choice.interruption;
 }
 
-// As llama-server has it.
+// llama-server's names.
 std::string_view stop_type(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   if (reason == StopReason::end_token) return "eos";
@@ -31,7 +31,7 @@ Json tool_call_json(const Choice::Call& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-// A call's first piece says what it is, the others add to its arguments.
+// A call's first piece has its id and name, the others add to its arguments.
 Json tool_piece_json(const ToolCallPiece& piece, const Choice& choice) {
   Json function = Json::object({{"arguments", piece.arguments}});
   Json call = Json::object({{"index", piece.index}});
@@ -50,12 +50,12 @@ Json bytes_json(std::string_view text) {
   return bytes;
 }
 
-// null of a text's first token.
+// null for the first token of a text.
 Json logprob_json(const TokenLogprob& token) {
   return std::isnan(token.logprob) ? Json() : Json(token.logprob);
 }
 
-// A token's text as a JSON string can hold it: bytes that are no text are spelled, as OpenAI does.
+// A token's text as a JSON string; bytes that are not UTF-8 are spelled out, as OpenAI does.
 std::string shown_token(const std::string& bytes) {
   std::string_view rest = bytes;
   while (const std::size_t length = utf8_length(rest)) rest.remove_prefix(length);
@@ -96,7 +96,7 @@ Json OpenAiWriter::token_json(const TokenLogprob& token) const {
   return json;
 }
 
-// Each under a key of its own: two tokens may have one text.
+// Keys are made unique: two tokens may have the same text.
 Json OpenAiWriter::tops_json(const std::vector<TokenLogprob>& top) const {
   Json tops = Json::object();
   for (const TokenLogprob& one : top) {
@@ -144,7 +144,7 @@ Json OpenAiWriter::chunk_of(const Choice& choice, Json content, Json finish) con
   one[chat ? "delta" : "text"] = std::move(content);
   Json json = frame(true);
   json["choices"] = Json::array({std::move(one)});
-  // Only the last chunk of a stream counts tokens; clients expect the name in all.
+  // Only the last chunk of a stream has usage; clients expect the member in all of them.
   if (call_.include_usage) json["usage"] = nullptr;
   return json;
 }

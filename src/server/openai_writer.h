@@ -1,4 +1,4 @@
-// Replies of /v1/chat/completions, /v1/completions and /completion.
+// Writes replies of /v1/chat/completions, /v1/completions and /completion.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The page to chat with: one file of src/server/page, in the program.
+// The chat page of the server: one HTML document from src/server/page, compiled in.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,7 @@
 namespace leq {
 
 std::string_view page_html();
-// Its Content-Security-Policy: nothing but its own script and style, and no other server.
+// The page's Content-Security-Policy: only its own script and style, and no other server.
 std::string_view page_policy();
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Replies as the JSON that clients of an API read, whole or as the events of a stream.
+// Writes replies in the JSON of an API, whole or as the events of a stream.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace leq {
 
-// One reply of a call, as it has come so far.
+// One reply of a call, as far as it is generated.
 struct Choice {
   std::size_t index = 0;
-  std::size_t prompt = 0;  // which of the call's
+  std::size_t prompt = 0;  // index of its prompt in the call
   std::string thoughts, content;
   struct Call {
     std::string id, name, arguments;
@@ -24,13 +24,13 @@ struct Choice {
   std::vector<Call> calls;
   std::vector<TokenLogprobs> logprobs;
   std::vector<Token> tokens;
-  std::int64_t logprob_characters = 0;  // of text, before the next token's
+  std::int64_t logprob_characters = 0;  // characters of text before the next token
   std::int64_t thought_tokens = 0;
-  EngineReply end;                     // once it has ended
-  std::string_view interruption = {};  // what ended it before its time; empty: nothing did
+  EngineReply end;                     // set at its end
+  std::string_view interruption = {};  // why it was interrupted; empty: it was not
 };
 
-// What was added to a choice.
+// An addition to a choice.
 struct ChoicePiece {
   std::string thoughts, content;
   std::vector<ToolCallPiece> calls;
@@ -47,41 +47,41 @@ class ReplyWriter {
  public:
   virtual ~ReplyWriter() = default;
 
-  // Events of a stream, as bytes. `choice` has what is told in it already.
+  // Events of a stream, as bytes. `choice` includes the piece already.
   virtual std::string begin(const std::vector<Choice>& choices) = 0;
   virtual std::string more(const Choice& choice, const ChoicePiece& piece) = 0;
   virtual std::string end(const Choice& choice) = 0;
-  // After the last choice's end.
+  // Called after the end of the last choice.
   virtual std::string finish(const std::vector<Choice>& choices) = 0;
   virtual std::string failed(const Error& error) = 0;
-  // Says that the server is still there.
+  // A keep-alive event.
   virtual std::string ping() const { return ": ping\n\n"; }
 
   // A whole reply.
   virtual std::string whole(const std::vector<Choice>& choices) = 0;
 };
 
-// By the call's style. Both must outlive the writer.
+// Selects the writer by the call's style. Both arguments must outlive it.
 std::unique_ptr<ReplyWriter> make_reply_writer(const GenerationCall& call, const ApiModel& model);
 
-// "event: NAME" where it has one, and its data.
+// A server-sent event: "event: NAME" where there is a name, and its data.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);
-// Letters that are not used twice.
+// A random id of letters and digits.
 std::string random_id();
 
-// Tokens of all prompts, each counted once; of these, found in the KV cache; and of all replies.
+// Tokens of all prompts, each counted once; of these, from the KV cache; tokens of all replies.
 struct TokenCounts {
   std::int64_t prompt = 0, cached = 0, reply = 0, thoughts = 0;
 };
 TokenCounts count_tokens(const GenerationCall& call, const std::vector<Choice>& choices);
-// What a reply does not hold of what was asked for, as a JSON array.
+// The call's notes on features that the reply does not have, as a JSON array.
 Json warnings_json(const GenerationCall& call);
 
-// Characters whose first byte is there.
+// Number of characters that start in these bytes.
 std::int64_t characters_begun(std::string_view bytes);
 
-// Milliseconds and rates of a reply, under the names of llama-server.
+// Times in milliseconds and rates of a reply, under llama-server's names.
 Json timings_json(const EngineReply& reply);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// A request of /v1/responses as one of /v1/chat/completions.
+// Converts a request of /v1/responses to one of /v1/chat/completions.
 #include <array>
 #include <utility>
 
@@ -33,7 +33,7 @@ constexpr std::array kKeptOfFunction = {
     CopiedMember{"parameters", "parameters"},
     CopiedMember{"strict", "strict"},
 };
-// They need what an earlier request left, and nothing is kept here.
+// Members that refer to stored state of earlier requests, which this server does not have.
 constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
                                                        "prompt", "background"};
 
@@ -143,7 +143,7 @@ class ResponsesReader {
     return *found;
   }
 
-  // Functions; tools that only another server can run are left out.
+  // Reads functions; tools of other types are left out with a note.
   void read_tools() {
     const JsonNode tools = given_field(body_, "tools"), choice = given_field(body_, "tool_choice");
     if (tools && !tools.is_array()) field_error("tools", "an array", tools);

@@ -1,4 +1,4 @@
-// Replies of /v1/responses: items (thoughts, a text, calls) and the events that they come in.
+// Writes replies of /v1/responses: items (thoughts, a text, calls) and their stream events.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class ResponsesWriter : public ReplyWriter {
 
  private:
   enum class Kind : std::uint8_t { none, thoughts, text, call };
-  // The item that is being written.
+  // The current item.
   struct Item {
     Kind kind = Kind::none;
     std::string id, text;       // of a call: its arguments
     std::string name, call_id;  // of a call
-    std::size_t call = 0;       // which of the reply's
+    std::size_t call = 0;       // index among the reply's calls
   };
 
   std::string event(const std::string& type, Json members);
@@ -47,7 +47,7 @@ class ResponsesWriter : public ReplyWriter {
   std::int64_t created_;
   std::int64_t events_ = 0;
   Item item_;
-  Json output_ = Json::array();  // items that are whole
+  Json output_ = Json::array();  // completed items
   std::string status_ = "in_progress";
   Json usage_, incomplete_, error_;
 };

@@ -1,4 +1,4 @@
-// Models behind HTTP: engines, paths and connections put together.
+// The HTTP server of models: connects engines, endpoints and connections.
 #pragma once
 
 #include <memory>
@@ -16,29 +16,29 @@ namespace leq {
 struct ServerOptions : HostOptions {
   HttpOptions http;  // `workers` is set by the server
   AccessRules access;
-  std::optional<double> most_seconds;  // that a reply may take
-  double ping_seconds = 15;            // in which a stream's client hears something
+  std::optional<double> most_seconds;  // time limit of a reply
+  double ping_seconds = 15;            // longest silence of a stream
   bool with_page = true, with_metrics = true, with_slots = true;
 };
 
 class Server {
  public:
-  // Listens once it is there. `model` and `session` must outlive it, and no one else may use the
-  // session. Throws Error on settings that make no sense, and where the address is not to be had.
+  // Listens once it is constructed. `model` and `session` must outlive it, and no other object may
+  // use the session. Throws Error on invalid settings, and where the address cannot be bound.
   Server(const Model& model, Session& session, const ServerOptions& options);
-  // The models of a folder; of the options, those of hosts come with each model from the loader.
+  // Serves the models of a folder; the host options in `options` are replaced by the loader's.
   Server(const PoolOptions& models, ModelLoader loader, const ServerOptions& options);
-  // As stop(0).
+  // Calls stop(0).
   ~Server();
 
   int port() const { return http_->port(); }
-  // What ended the engine of the one model on its own, null while all is well.
+  // Why the engine of the only model ended unexpectedly; nullopt while it runs.
   std::optional<std::string> failure() { return models_.failure(); }
   HttpServer::Counts connections() const { return http_->counts(); }
   ModelPool& models() { return models_; }
 
-  // Takes no more requests. Those in work are written to their ends, for at most so many seconds;
-  // then they are interrupted. The texts that are kept go to the slots' folder, where there is one.
+  // Accepts no more requests. Running replies may finish within so many seconds and are interrupted
+  // then. The prefix cache's texts are written to the slot folder, if there is one.
   void stop(double seconds);
 
  private:

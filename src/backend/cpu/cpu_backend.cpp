@@ -28,7 +28,7 @@
 namespace leq {
 namespace {
 
-// Rows of a loop over single rows that one task takes: enough that taking a task costs little.
+// Rows that one task of a loop over rows handles: enough to make the cost of a task small.
 constexpr std::int64_t kRowsPerTask = 4;
 
 std::optional<ThreadPlaces> places_of(const CpuOptions& options) {
@@ -250,7 +250,7 @@ class CpuBackend final : public Backend {
     return {pool_, rows_, matmul_, memory_.scratch(needed).first(needed), fetch_};
   }
 
-  // Mixers have what follows the linears' part of the scratch.
+  // Scratch for attention and the delta net: the part after that of the linears.
   std::span<std::byte> after_linears() {
     const std::span<std::byte> scratch = memory_.scratch(0);
     return scratch.subspan(std::min(scratch.size(), layout_.linear_scratch_bytes()));
@@ -267,7 +267,7 @@ class CpuBackend final : public Backend {
     });
   }
 
-  // One row for each thread: not counted, a few kilobytes.
+  // Grows the one row of each thread: a few kilobytes, not counted as used memory.
   void grow_worker_rows(std::int64_t width) {
     const auto floats = static_cast<std::size_t>(width);
     for (auto& row : worker_rows_) {

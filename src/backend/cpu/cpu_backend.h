@@ -11,10 +11,10 @@ namespace leq {
 
 struct CpuOptions {
   int threads = 0;          // 0 = one for each usable core
-  Isa isa = Isa::portable;  // chosen_isa() for the best
-  // Where threads and weights go on several memory nodes; of one node nothing is asked.
+  Isa isa = Isa::portable;  // chosen_isa() returns the best
+  // Placement of threads and weights on several memory nodes; no effect with a single node.
   NumaMode numa = NumaMode::off;
-  // Weights of a few tokens, ahead of their use: speed alone.
+  // How weights are prefetched for a few tokens; affects the speed only.
   Fetch fetch = best_fetch();
 };
 

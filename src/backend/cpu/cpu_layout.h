@@ -1,4 +1,4 @@
-// Where the CPU backend puts things: no thread is started and nothing is taken to ask it.
+// Layouts and sizes of the CPU backend, computed without starting threads or allocating memory.
 #pragma once
 
 #include "backend/layout.h"
@@ -7,7 +7,7 @@ namespace leq {
 
 class CpuLayout final : public Layout {
  public:
-  // Of a backend with so many threads: 0 = one for each usable core.
+  // For a backend with `threads` threads; 0 = one for each usable core.
   explicit CpuLayout(int threads);
 
   bool runs_experts() const override { return true; }
@@ -17,10 +17,10 @@ class CpuLayout final : public Layout {
                   const RowsFormat& format) const override;
   std::size_t weight_bytes(const WeightView&) const override { return 0; }
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
-  // Of all linears, then of attention.
+  // Bytes for all linears, followed by those for attention.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
-  // Of all linears, then of the delta net.
+  // Bytes for all linears, followed by those for the delta net.
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
   std::size_t linear_scratch_bytes() const;
   void read_kv(const KvHead& head, std::span<const std::byte> page,

@@ -1,5 +1,5 @@
 // The kernels of each instruction set of this processor family: one list in each of cpu/x86,
-// cpu/arm and cpu/generic, of which the build takes one.
+// cpu/arm and cpu/generic; the build compiles one of them.
 #pragma once
 
 #include <span>

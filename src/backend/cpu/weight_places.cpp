@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMostNodes = 1024;
 constexpr std::size_t kWordBits = sizeof(unsigned long) * CHAR_BIT;
 
-// The huge pages whose first byte lies in [first, last).
+// The huge pages that begin in [first, last).
 PagesOfNode pages_between(const std::byte* first, const std::byte* last, std::vector<int> nodes) {
   const auto rounded = [](const std::byte* at) {
     const auto address = reinterpret_cast<std::uintptr_t>(at);

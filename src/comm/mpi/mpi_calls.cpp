@@ -1,4 +1,4 @@
-// libleq-mpi.so: the only file that knows MPI.
+// libleq-mpi.so: the only file that uses MPI.
 #include "comm/mpi/mpi_calls.h"
 
 #include <mpi.h>
@@ -101,7 +101,7 @@ int heard(char* text, int capacity) {
   return kept;
 }
 
-// Who does not take the last one gets no more.
+// No new heartbeat is sent to a rank that has not received the last one.
 int beat() {
   int rank = 0;
   MPI_Comm_rank(lives, &rank);

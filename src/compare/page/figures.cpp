@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// What a candidate measures on one axis, larger is better; 0 where nothing was measured.
+// The median speed of a candidate, larger is better; 0 where it was not measured.
 double median_speed(const Json& results, const std::string& spec, const char* test) {
   if (!results.contains("speed") || !results["speed"].contains(spec)) return 0;
   return results["speed"][spec][test]["tps"].get<double>();
@@ -111,7 +111,7 @@ Figure pareto_figure(const Json& results, double width, double height) {
   for (const std::string& spec : compared_specs(results, false)) {
     const MeanInterval kl = kl_interval(results, "quality", spec);
     const double bytes = *result_number(results, "file", spec, "file_bytes");
-    // A quantized cache leaves the file as it is: nothing to set against KL here.
+    // A candidate that quantizes only the KV cache does not change the file size.
     if (bytes >= *result_number(results, "file", "base", "file_bytes")) continue;
     chart.points.push_back({spec,
                             {bytes / 1e6, kl.mean, kl.interval.low, kl.interval.high},

@@ -67,7 +67,7 @@ class PageWriter {
   }
 
  private:
-  // Charts and tables of a part, or that there are none.
+  // The charts and tables of a part, or "Not measured." where it has none.
   static std::string or_not_measured(const std::string& parts) {
     return parts.empty() ? paragraph("Not measured.") : parts;
   }
@@ -237,7 +237,7 @@ class PageWriter {
     return out + "</dl>\n";
   }
 
-  // The smallest file within a distance that most texts do not show, and how claims fared.
+  // The smallest file with a KL below what most texts can show, and how the claims fared.
   std::string tiles() const {
     std::string nearest, smallest;
     double least = 1e300, bytes = 1e300;

@@ -1,4 +1,4 @@
-// One HTML page that needs nothing beside it: text, figures, tables, style sheet.
+// A self-contained HTML page: text, figures, tables, style sheet.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Figures of what is inside a model: layers, distributions, hidden states, curves.
+// Figures of a model's inside: layers, distributions, hidden states, curves.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Of `specs` those that the group has.
+// The members of `specs` that the group has results for.
 std::vector<std::string> measured(const Json& results, const std::string& group,
                                   std::vector<std::string> specs) {
   std::erase_if(specs, [&](const std::string& spec) {
@@ -104,7 +104,7 @@ Figure weight_figure(const Json& results, const std::string& part) {
   return {chart.title, line_chart(chart), ""};
 }
 
-// Of the middle layer, before quantization and as the quantized linears read them.
+// Inputs in the middle layer, before quantization and as the quantized linears read them.
 Figure input_figure(const Json& results, const std::string& site) {
   LineChart chart;
   chart.title = "Inputs of " + site + ", middle layer";

@@ -1,5 +1,5 @@
-// The paper's tables and figures asked of the model at hand: measured rows only, the paper's own
-// numbers are in reported.cpp.
+// The paper's tables and figures recomputed for the model at hand: measured rows only; the paper's
+// own numbers are in reported.cpp.
 #include <algorithm>
 #include <functional>
 
@@ -28,7 +28,7 @@ Value speed_of(const char* test) {
   };
 }
 
-// With the longest context that was measured.
+// The value of `key` at the longest measured context.
 Value long_of(const char* key) {
   return [=](const Json& results, const std::string& spec) -> std::optional<double> {
     if (!has(results, "contexts", spec) || results["contexts"][spec].empty()) return std::nullopt;
@@ -61,8 +61,8 @@ const std::vector<Measure>& measures() {
   return rows;
 }
 
-// One measure of three methods. `gain`: how far SmoothQuant is ahead of the better of the two
-// others, as a share of its number; nothing where a number is 0.
+// One measure of three methods. `gain`: SmoothQuant's advantage over the better of the two others,
+// relative to that one's value; nullopt where a value is 0.
 struct MatrixRow {
   const Measure* measure = nullptr;
   double gptq = 0, awq = 0, smooth = 0;
@@ -88,7 +88,7 @@ std::vector<MatrixRow> matrix_rows(const Json& results) {
   return rows;
 }
 
-// Nearest first.
+// Candidates by ascending KL divergence.
 std::vector<std::pair<double, std::string>> by_kl(const Json& results) {
   std::vector<std::pair<double, std::string>> order;
   for (const std::string& spec : compared_specs(results, false)) {
@@ -180,7 +180,7 @@ std::string latency_answer(const Json& results) {
   return text + ".";
 }
 
-// KL at the longest context that was measured, of the caches and methods of the curve.
+// The KL divergence of the curve's caches and methods at the longest measured context.
 std::string context_answer(const Json& results) {
   if (!results.contains("contexts")) return "Not measured.";
   std::string text;
@@ -212,7 +212,7 @@ struct Answer {
   std::function<std::string(const Json&)> found;
 };
 
-// The text where the group was measured.
+// Returns the text if the group was measured.
 std::function<std::string(const Json&)> where_measured(const char* group, const char* text) {
   return [=](const Json& results) {
     return std::string(results.contains(group) ? text : "Not measured.");

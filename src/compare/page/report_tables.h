@@ -1,4 +1,4 @@
-// The tables of a report, made from results: what page, CSV files and JSON hold alike.
+// The tables of a report, made from results, shared by the page, the CSV files and the JSON.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct ReportTable {
 
 ReportTable head_to_head_table(const Json& results);
 
-// The paper's own tables asked of this model (paper_tables.cpp); empty where a method is absent.
+// The paper's own tables, measured on this model (paper_tables.cpp); empty if a method is absent.
 ReportTable matrix_table(const Json& results);      // Table 3, SmoothQuant beside GPTQ and AWQ
 ReportTable eight_bits_table(const Json& results);  // Table 4, perplexities of 8 bits
 ReportTable answers_table(const Json& results);     // each table and figure: what is found here
@@ -25,7 +25,7 @@ ReportTable answers_table(const Json& results);     // each table and figure: wh
 // The paper's own numbers, each row marked "reported": Tables 1 to 5.
 std::vector<ReportTable> reported_tables();
 
-// All of the above and the others that have rows.
+// All tables above and the others that have rows.
 std::vector<ReportTable> report_tables(const Json& results);
 
 }  // namespace leq

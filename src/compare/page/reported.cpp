@@ -1,5 +1,5 @@
-// The numbers that the paper reports (arXiv 2406.19657, Tables 1 to 5): quoted, never measured
-// here, and never in a table with what is.
+// The numbers reported in the paper (arXiv 2406.19657, Tables 1 to 5): quoted, never measured here,
+// and never in one table with measured numbers.
 #include "compare/page/report_tables.h"
 
 namespace leq {

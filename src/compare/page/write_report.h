@@ -1,4 +1,4 @@
-// Writes a report: index.html, report.json, a CSV file for each table, and the picture of a README.
+// Writes a report: index.html, report.json, a CSV file for each table, and an image for a README.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct WrittenReport {
   std::string summary;  // the head-to-head table and the claims, for a terminal
 };
 
-// Each file appears complete or not at all. Throws Error where one cannot be written.
+// Writes each file atomically. Throws Error where one cannot be written.
 WrittenReport write_report(const Json& results, const std::filesystem::path& folder);
 
 }  // namespace leq

@@ -18,7 +18,7 @@
 namespace leq::cpu {
 namespace {
 
-// Takes one of what a counter still waits for; true for the last.
+// Decrements a counter of pending tasks; true for the last one.
 bool last_of(std::int32_t& counter) {
   return std::atomic_ref(counter).fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
@@ -57,7 +57,7 @@ class Attention {
   }
 
  private:
-  // A span of a unit, and which of the spans of this wave it is.
+  // One span of a unit; `slot` is its index among the unit's spans of this wave.
   struct SpanTask {
     std::int64_t unit = 0;
     std::int64_t span = 0;
@@ -84,14 +84,14 @@ class Attention {
         head += heads;
       }
     }
-    // A thread takes neighbouring tasks: a head's keys and values stay in its caches. The last rows
-    // see most, so they go first.
+    // Threads take neighbouring tasks, so that a head's keys and values stay in their caches. The
+    // last rows see the most positions, so their tasks run first.
     std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
       return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
     });
   }
 
-  // Neighbouring kv heads from `head` on, at most `most`, that equally many query heads read.
+  // The number of kv heads from `head` on, at most `most`, with equally many query heads.
   int alike(int head, int most) const {
     const int readers = query_heads(shape_, head).count;
     int count = 1;
@@ -129,7 +129,7 @@ class Attention {
     if (!prepare_queries(head, scratch)) bad_.report(head.block.first_row);
   }
 
-  // All spans of a unit, one after another.
+  // Runs all spans of a unit in order.
   void whole(std::int64_t unit, int worker) {
     const HeadBlock head = head_of(unit);
     const WorkerScratch scratch = scratch_of(worker);
@@ -143,8 +143,8 @@ class Attention {
     finish(head, unit, scratch.records);
   }
 
-  // Spans of all units at once, at most wave_spans of each: their records wait for the unit's last
-  // span, which merges them in ascending order.
+  // Runs spans of all units in parallel, at most wave_spans of a unit in each wave. The task that
+  // ends a unit's last pending span merges the records in ascending order.
   void run_waves() {
     for (std::int64_t unit = 0; unit < units(); ++unit) {
       const HeadBlock head = head_of(unit);
@@ -173,7 +173,7 @@ class Attention {
     return tasks;
   }
 
-  // The first of `tasks`; a thread will probably do the second one next.
+  // Runs the first of `tasks`; the second is probably this thread's next one and is prefetched.
   void one_span(std::span<const SpanTask> tasks, std::int64_t wave, int worker) {
     const SpanTask& task = tasks.front();
     const SpanTask& then = tasks.size() > 1 ? tasks[1] : task;
@@ -191,7 +191,7 @@ class Attention {
     if (last == head.last_span()) finish(head, task.unit, totals_of(head));
   }
 
-  // Queries of the units before this one.
+  // The number of queries before those of this unit.
   std::int64_t first_query(const HeadBlock& head) const {
     return head.block.first_row * shape_.heads + head.block.rows * head.readers.first;
   }
@@ -203,7 +203,7 @@ class Attention {
     return shared_.partials + records * plan_.record_floats;
   }
 
-  // counters: [blocks][output groups], then [units] spans that are not done.
+  // counters: [blocks][output groups] of pending kv heads, then [units] of pending spans.
   std::int32_t* pending_spans(std::int64_t unit) const {
     return shared_.counters + plan_.tokens * plan_.output_groups + unit;
   }
@@ -211,8 +211,8 @@ class Attention {
     return shared_.counters + block * plan_.output_groups;
   }
 
-  // A group of columns is quantized when the last kv head that writes to it is done; a row of one
-  // scale, when all are; rows of a common scale at the end of run().
+  // A group of columns is quantized when the last kv head that writes to it is finished; a row with
+  // one scale when all heads are; rows with a common scale at the end of run().
   bool quantizes_here() const {
     const QuantizedUnit unit = quantized_unit(out_.format);
     return unit == QuantizedUnit::columns_128 || unit == QuantizedUnit::row;
@@ -221,7 +221,7 @@ class Attention {
     return quantized_unit(out_.format) == QuantizedUnit::columns_128 ? 128 : width();
   }
 
-  // Columns of the output that the queries of kv heads [first, last) make.
+  // Columns of the output that belong to the queries of kv heads [first, last).
   Slice columns_of(int first, int last) const {
     const QueryHeads begin = query_heads(shape_, first), end = query_heads(shape_, last - 1);
     return {std::int64_t{begin.first} * shape_.head_dim,
@@ -293,7 +293,7 @@ class Attention {
 
 void attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
                const AttentionShape& shape, const KvLayer& kv, const RowsFor& out) {
-  if (shape.heads == 0) return;  // all are other ranks'
+  if (shape.heads == 0) return;  // all heads are on other ranks
   Attention(context, qkv, batch, shape, kv, out).run();
 }
 

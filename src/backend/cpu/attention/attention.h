@@ -22,7 +22,7 @@ struct AttentionContext {
   const AttentionKernels& kernels;
   const PackedKernels& packed;
   std::span<std::byte> scratch;  // attention_scratch_bytes, 64-byte aligned
-  Fetch fetch = Fetch::twice;    // of best_fetch(): numbers that are read in a row
+  Fetch fetch = Fetch::twice;    // of best_fetch(), for sequential reads
 };
 
 // Scratch for batches of at most `tokens` rows at positions below `context`; grows with both.

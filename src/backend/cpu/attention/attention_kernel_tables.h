@@ -1,5 +1,5 @@
-// The attention kernel tables that there are, one for each file of kernels. Call
-// attention_kernels(isa) instead.
+// All attention kernel tables, one for each kernel file. Other code calls
+// attention_kernels(isa).
 #pragma once
 
 #include "backend/cpu/attention/attention_kernels.h"

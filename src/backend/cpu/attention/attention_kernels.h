@@ -14,18 +14,18 @@ namespace leq::cpu {
 
 inline constexpr int kQueryTile = 6;     // most queries of one call: they share each loaded key
 inline constexpr int kSpanTokens = 512;  // positions that share one maximum
-inline constexpr int kKeyBlock = 16;     // keys that lie side by side in a page
+inline constexpr int kKeyBlock = 16;     // keys that are interleaved in a page
 inline constexpr int kLaneCount = 16;    // a sum over positions keeps one lane per position % 16
 inline constexpr float kLargestF16 = 65504.0f;
 
-// Memory that a call should bring nearer while it computes: what will be read next.
+// Memory that a call prefetches while it computes, because it will be read next.
 struct Ahead {
   const std::byte* lines = nullptr;
   std::int64_t count = 0;  // lines of 64 bytes
 };
 
 // Scores of some queries against the keys of one page of one kv head. Columns of keys that are not
-// visible are computed from whatever bytes lie there; the caller drops them.
+// visible are computed from whatever the memory holds; the caller discards them.
 struct ScoreTile {
   int queries = 0;
   int dims = 0;                               // d
@@ -38,7 +38,7 @@ struct ScoreTile {
   const std::uint16_t* minima = nullptr;  // int8: f16 [64]
   int first_block = 0, last_block = 0;    // blocks of 16 keys [first, last)
   Ahead ahead;
-  bool in_order = false;  // read float keys in the order in which they lie, and fetch nothing
+  bool in_order = false;           // read float keys in memory order, and prefetch nothing
   float* scores[kQueryTile] = {};  // [64], this page's columns
 };
 
@@ -50,13 +50,13 @@ struct ValueTile {
   const void* values = nullptr;           // [64][d]
   int first = 0, last = 0;                // positions in the page
   Ahead ahead;
-  bool near = true;             // fetch lines into the first-level cache too
+  bool near = true;             // prefetch lines into the first-level cache too
   float* out[kQueryTile] = {};  // [d]
 };
 
-// Coded values of one page, for queries that see the same columns [first, last): lanes += p * m,
-// weights = p * s. Other columns of the outer blocks of 16 change nothing; their scales are not
-// read.
+// Quantized values of one page, for queries that see the same columns [first, last): lanes += p *
+// m, weights = p * s. Other columns of the outer blocks of 16 have no effect, and their scales are
+// not read.
 struct WeighTile {
   int queries = 0;
   int first = 0, last = 0;
@@ -72,28 +72,28 @@ struct SpanSum {
   float total = 0.0f;  // l
 };
 
-// What a KV scheme has of its own.
+// The kernels that differ by KV scheme.
 struct KvKernels {
   void (*scores)(const ScoreTile& tile) noexcept;
   void (*values)(const ValueTile& tile) noexcept;
   // out = float(number as stored); null where that is f32
   void (*widen)(const void* numbers, std::int64_t n, float* out) noexcept;
-  // A key or value as it is stored, x finite. f16: of x clamped to +-65504, to nearest even. int8:
-  // u8 codes, value = fma(code, scale, minimum). Floats have no scale and minimum.
+  // Converts a key or value, x finite, to its stored form. f16: clamped to +-65504, to nearest
+  // even. int8: u8 codes, value = fma(code, scale, minimum). Floats have no scale and minimum.
   void (*store)(const float* x, std::int64_t n, void* numbers, std::uint16_t* scale,
                 std::uint16_t* minimum) noexcept;
 };
 
 struct AttentionKernels {
-  KvKernels kv[3];  // by KvType
-  // Values of one query are read in the order in which they lie where heads have at most so many
+  KvKernels kv[3];  // indexed by KvType
+  // Values of one query are read sequentially, in memory order, where heads have at most this many
   // columns.
   int columns_in_order = 0;
   // Columns [first, last) of a span of 512: p = exp(s - m) in place. Other columns of the first and
   // the last block of 16 become 0. first < last.
   SpanSum (*softmax)(float* scores, int first, int last) noexcept;
   void (*weigh)(const WeighTile& tile) noexcept;
-  // lanes +8, +4, +2, +1
+  // sum of 16 lanes: adds lanes 8 apart, then 4, 2 and 1 apart
   float (*lane_total)(const float* lanes) noexcept;
   // total = fma(part, b, total * a)
   void (*merge)(const float* part, float a, float b, std::int64_t n, float* total) noexcept;
@@ -105,7 +105,7 @@ struct AttentionKernels {
   void (*rotate)(const float* cosines, const float* sines, std::int64_t half, float* x) noexcept;
 };
 
-// The table of a level that this processor supports.
+// The kernel table of an instruction-set level that this processor supports.
 const AttentionKernels& attention_kernels(Isa isa);
 
 }  // namespace leq::cpu

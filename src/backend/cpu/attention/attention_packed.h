@@ -1,19 +1,19 @@
-// Pages of packed codes in a span (attention_span.h): codes where a block is closed for a query,
-// f16 copies elsewhere, by position alone (KvResidual).
+// Pages of packed codes in a span (attention_span.h): codes are read where a block is closed for a
+// query, f16 copies elsewhere; the position alone decides (KvResidual).
 #pragma once
 
 #include "backend/cpu/attention/attention_work.h"
 
 namespace leq::cpu {
 
-// Before the span's pages: what scores begin with, sums of minima.
+// Called before the span's pages: sets the initial score values and clears the sums of minima.
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
 void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
-// o_c + z of its group, at the span's end.
+// At the span's end: adds to each o_c the sum z of minima of its group.
 void add_packed_minima(const SpanWork& work);
 
-// A head's q, k, v or output times the symmetric Hadamard matrix of schemes that are rotated.
+// Multiplies a head's q, k, v or output by the symmetric Hadamard matrix of rotated schemes.
 void rotate_head(const PackedKernels& kernels, float* head, int head_dim);
 
 }  // namespace leq::cpu

@@ -10,7 +10,7 @@
 
 namespace leq::cpu {
 
-// A record holds what one query has summed so far: o[d], then m and l. l = 0: nothing yet.
+// A record holds one query's partial sums: o[d], then m and l. l = 0: no position summed yet.
 struct AttentionPlan {
   int threads = 0;
   std::int64_t tokens = 0;
@@ -19,7 +19,7 @@ struct AttentionPlan {
   std::int64_t block_queries = 0;  // most queries of a block's kv heads that are read together
   std::int64_t record_floats = 0;  // ceil16(d) + 16
   bool split = false;              // tasks are also cut by spans
-  std::int64_t spans = 0;          // that hold the context
+  std::int64_t spans = 0;          // number of spans of the context
   std::int64_t wave_spans = 0;     // split: spans whose partial records are held at once
   std::int64_t output_groups = 0;  // 128-column groups of the output, at least 1
 
@@ -28,7 +28,7 @@ struct AttentionPlan {
   std::size_t partial_bytes = 0;  // split: [tokens * H][wave_spans] records
   std::size_t total_bytes = 0;    // split: [tokens * H] records
   std::size_t counter_bytes = 0;  // i32 [tokens][output_groups], then split: [tokens * H_kv]
-  std::size_t value_bytes = 0;    // [tokens][H d] f32, for outputs that are kept as codes alone
+  std::size_t value_bytes = 0;    // [tokens][H d] f32, for outputs stored as codes only
 
   std::size_t bytes() const {
     return static_cast<std::size_t>(threads) * worker_bytes + partial_bytes + total_bytes +
@@ -50,8 +50,8 @@ struct SharedScratch {
 
 SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scratch);
 
-// How many neighbouring kv heads a block reads together: enough that their parts of a page, of
-// `part_bytes` each, make a long piece of memory, unless that leaves too few tasks.
+// The number of neighbouring kv heads that a block reads together: enough that their parts of a
+// page, of `part_bytes` each, form a long contiguous piece, unless that leaves too few tasks.
 std::int64_t heads_together(const AttentionPlan& plan, const AttentionShape& shape,
                             std::int64_t blocks, std::int64_t rows, std::int64_t part_bytes);
 
@@ -64,16 +64,16 @@ struct WorkerScratch {
   float* lanes = nullptr;           // [Q][value groups][16]
   float* folded = nullptr;          // [6][2][d] queries times scales of keys
   float* weights = nullptr;         // [6][value groups][64]
-  float* starts = nullptr;          // [Q][16] what scores of a block of the span's keys begin with
+  float* starts = nullptr;          // [Q][16] initial score values of each block of the span's keys
   float* code_scales = nullptr;     // [Q]
   float* code_sums = nullptr;       // [Q]
-  const float** queries = nullptr;  // [Q] where each lies
+  const float** queries = nullptr;  // [Q] addresses of the queries
   std::int32_t* firsts = nullptr;   // [Q] columns [first, last) of the span that a query sees
   std::int32_t* lasts = nullptr;    // [Q]
   std::int8_t* codes = nullptr;     // [Q][ceil4(d)]
 };
 
-// Throws Error where the scratch was reserved for less.
+// Throws Error where the reserved scratch is too small.
 void require_scratch(const AttentionPlan& plan, std::span<const std::byte> scratch);
 
 WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,

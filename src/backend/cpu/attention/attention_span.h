@@ -13,8 +13,8 @@
 
 namespace leq::cpu {
 
-// Heads whose parts of a page are small are read together, page by page, because memory is slow at
-// pieces of 4 KB far apart. Queries are numbered by kv head, then row, then head of the group.
+// Heads whose parts of a page are small are read together, page by page, because reading pieces of
+// 4 KB far apart is slow. Queries are numbered by kv head, then row, then head of the group.
 struct HeadBlock {
   const RowKernels& rows;
   const AttentionKernels& kernels;
@@ -25,9 +25,9 @@ struct HeadBlock {
   const Rows& qkv;
   Fetch fetch;
   RowBlock block;
-  int kv_head = 0;          // the first
-  int heads = 1;            // kv heads
-  QueryHeads readers = {};  // of the first; the others have as many
+  int kv_head = 0;          // first kv head
+  int heads = 1;            // number of kv heads
+  QueryHeads readers = {};  // query heads of the first kv head; the others have as many
 
   int head_queries() const { return static_cast<int>(block.rows) * readers.count; }
   int queries() const { return heads * head_queries(); }
@@ -36,28 +36,28 @@ struct HeadBlock {
   std::int64_t last_span() const;
 };
 
-// Before the first span: finds the queries; int8 keys want int8 queries. Returns false where one is
-// not finite.
+// Called before the first span: locates the queries, and quantizes them where keys are int8.
+// Returns false where a query is not finite.
 bool prepare_queries(const HeadBlock& head, const WorkerScratch& scratch);
 
-// What this thread will probably do after a span: its first keys are fetched meanwhile.
+// The span that this thread will probably run next: its first keys are prefetched during this one.
 struct NextSpan {
-  const HeadBlock* head = nullptr;  // null: nothing
+  const HeadBlock* head = nullptr;  // null: none
   std::int64_t span = 0;
 };
 
-// records[q] = (o, m, l) of query q over the span; l = 0 where it sees nothing there.
+// records[q] = (o, m, l) of query q over the span; l = 0 where it sees no position of the span.
 void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
               const WorkerScratch& scratch, float* records);
 
 // totals[q] = totals[q] merged with records[q], the next span of query q.
 void merge_records(const HeadBlock& head, const float* records, float* totals);
 
-// Rows of the block, these kv heads' columns: o * (1 / l).
+// Writes o * (1 / l) to the block's rows, in the columns of these kv heads.
 void finish_records(const HeadBlock& head, const float* totals, float* values,
                     std::int64_t value_stride);
 
-// Sets records to "nothing yet".
+// Sets records to the empty state, l = 0.
 void clear_records(const HeadBlock& head, float* records);
 
 }  // namespace leq::cpu

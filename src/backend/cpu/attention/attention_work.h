@@ -1,4 +1,4 @@
-// What the parts of one span's work share: which queries see which columns, and where things lie.
+// Helpers shared by the steps of one span: the columns that each query sees, and data addresses.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ struct Columns {
   bool operator==(const Columns&) const = default;
 };
 
-// The part of a span's columns that lies in its page, as the page's columns.
+// The part of a span's columns in one of its pages, as columns of that page.
 inline Columns in_page(Columns columns, int page) {
   const int base = page * kPageTokens;
   return {std::clamp(columns.first - base, 0, kPageTokens),
           std::clamp(columns.last - base, 0, kPageTokens)};
 }
 
-// One of `parts` equal parts of what is left to fetch.
+// Removes and returns one of `parts` equal parts of the lines left to prefetch.
 inline Ahead take_part(Ahead& left, int parts) {
   if (left.count == 0) return {};
   const Ahead part = {left.lines, left.count / parts};
@@ -47,21 +47,21 @@ inline int tile_count(const HeadBlock& head) {
 inline Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
   const int queries = head.head_queries(), tiles = tile_count(head);
   const int first = kv_head * queries;
-  if (tiles == 1) return {first, first + queries};  // most are, and divisions take time
+  if (tiles == 1) return {first, first + queries};  // the usual case, without divisions
   return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
 }
 
-// A span at work: its pages and where they lie.
+// The state of one span: its pages and their addresses.
 struct SpanWork {
   const HeadBlock& head;
   const WorkerScratch& scratch;
   std::int64_t span;
   float* records;
   const NextSpan& next;
-  int first_page = 0, last_page = 0;  // in the span, that some row sees
+  int first_page = 0, last_page = 0;  // pages of the span that some row sees
 
   Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
-  // Columns that any, or that all queries of a tile see.
+  // Columns that at least one query of a tile sees, and columns that all of its queries see.
   Columns any(Tile tile) const {
     return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
   }
@@ -72,7 +72,7 @@ struct SpanWork {
     const std::int64_t first = span * (kSpanTokens / kPageTokens);
     return head.block.pages[static_cast<std::size_t>(first + page)];
   }
-  // Of kv head `kv_head` of the block's heads.
+  // Data of kv head `kv_head`, counted among the block's heads.
   HeadPage keys(int page, int kv_head) const {
     return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
                     head.kv_head + kv_head);
@@ -85,7 +85,7 @@ struct SpanWork {
     return copied_head(head.kv, part, page_index(page), head.shape.kv_heads, head.shape.head_dim,
                        head.kv_head + kv_head);
   }
-  // Of a query's row, and of the first column of a page.
+  // Positions of a query's row, and of the first column of a page.
   std::int64_t position_of(int query) const {
     return head.block.first_position + query % head.head_queries() / head.readers.count;
   }
@@ -98,8 +98,8 @@ struct SpanWork {
   float* record(int query) const { return records + query * head.plan.record_floats; }
 };
 
-// Calls run(some queries, their columns) for what a tile sees of `limit` in a page: queries one by
-// one where they do not see the same columns, together in between. Each query's columns ascend.
+// Calls run(some queries, their columns) for the columns in `limit` of a page that a tile sees: for
+// all queries where they see the same ones, else one by one. A query's columns ascend.
 template <class Run>
 void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
   const auto clipped = [&](Columns columns) {

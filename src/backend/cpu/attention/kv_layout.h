@@ -1,4 +1,4 @@
-// Where one kv head's keys and values lie inside a page of the CPU (docs/kv-cache.md):
+// Layout of one kv head's keys and values inside a page of the CPU (docs/kv-cache.md):
 //   keys [H_kv][4][d][16], int8 [H_kv][4][ceil4(d)/4][16][4]; values [H_kv][64][d];
 //   int8 pages end with f16 scales [H_kv][64] and f16 minima [H_kv][64].
 // Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i holds
@@ -15,7 +15,7 @@
 
 namespace leq::cpu {
 
-// One kv head's part of a page. The scales and minima are there for codes only.
+// One kv head's part of a page. Only codes have scales and minima.
 struct HeadPage {
   std::byte* numbers = nullptr;
   std::uint16_t* scales = nullptr;  // [64]; packed: as above
@@ -33,7 +33,7 @@ inline std::size_t number_bytes(KvType type) {
   return static_cast<std::size_t>(kv_scheme(type).bits) / 8;
 }
 
-// A place in packed codes: which byte, and how far its code is shifted there.
+// The position of a packed code: its byte, and its shift within the byte.
 struct CodePlace {
   std::int64_t byte = 0;
   int shift = 0;
@@ -44,7 +44,7 @@ inline std::int64_t value_row_bytes(int bits, int head_dim) {
   return std::int64_t{(head_dim + 15) / 16} * 2 * bits;
 }
 
-// Dimension c of the key at `slot` of a page, of the value at `slot`.
+// Positions of dimension c of the key at `slot` of a page, and of the value there.
 inline CodePlace key_code_place(int bits, int head_dim, int slot, int c) {
   const int in_unit = slot % (128 / bits);
   const std::int64_t row = std::int64_t{slot / (128 / bits)} * head_dim + c;
@@ -78,12 +78,12 @@ inline std::size_t head_bytes(KvPart part, KvType type, int head_dim) {
   return part == KvPart::keys ? key_head_bytes(type, head_dim) : value_head_bytes(type, head_dim);
 }
 
-// Scales of one head in a page, and as many minima.
+// The number of scales of one head in a page, which is also its number of minima.
 inline std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return kv_scale_count(kv_scheme(type), part, head_dim, kPageTokens);
 }
 
-// With the scales and minima of all heads.
+// Bytes of a whole page, with the scales and minima of all heads.
 inline std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) {
   const std::size_t ends = 2 * end_count(part, type, head_dim) * sizeof(std::uint16_t);
   return static_cast<std::size_t>(kv_heads) * (head_bytes(part, type, head_dim) + ends);
@@ -115,7 +115,7 @@ inline HeadPage value_head(const KvLayer& kv, std::int32_t page, int kv_heads, i
                    kv.value_type, kv_heads, head_dim, head);
 }
 
-// The f16 copy of a page, which has one.
+// One kv head's part of the f16 copy of a page that has one.
 inline HeadPage copied_head(const KvLayer& kv, KvPart part, std::int32_t page, int kv_heads,
                             int head_dim, int head) {
   std::byte* const copies = part == KvPart::keys ? kv.key_copies : kv.value_copies;

@@ -15,7 +15,7 @@ HeadPage page_of(const KvHead& head, std::byte* page) {
   return head_page(page, head.part, head.type, head.kv_heads, head.head_dim, head.head);
 }
 
-// Scales of the head in its page, or minima.
+// Bytes of the head's scales in its page; its minima take as many.
 std::size_t end_bytes(const KvHead& head) {
   return end_count(head.part, head.type, head.head_dim) * sizeof(std::uint16_t);
 }
@@ -31,7 +31,7 @@ void require_sizes(const KvHead& head, std::size_t page, std::size_t bytes) {
   ensure(page == whole, "KV cache: a page holds ", whole, " bytes, ", page, " given");
 }
 
-// Where dimension c of position j lies, in numbers from the head's start.
+// Offset of dimension c of position j, in numbers from the head's start.
 std::size_t place(const KvHead& head, int j, int c) {
   const int d = head.head_dim, block = j / kKeyBlock, lane = j % kKeyBlock;
   int at = j * d + c;
@@ -56,8 +56,8 @@ void each_number(const KvHead& head, Copy copy) {
   }
 }
 
-// Packed codes: copy(place in the page, place in portable order, where a position's codes follow
-// each other from the lowest bit on).
+// Packed codes: copy(position in the page, position in portable order, where a token's codes are
+// contiguous from the lowest bit on).
 template <class Copy>
 void each_code(const KvHead& head, Copy copy) {
   const int bits = kv_scheme(head.type).bits, d = head.head_dim;
@@ -78,8 +78,8 @@ void move_code(int bits, const std::byte* from, CodePlace source, std::byte* to,
   to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
 }
 
-// Scales, or minima: copy(number in the page, number in portable order), where tokens come before
-// their groups.
+// Scales or minima: copy(index in the page, index in portable order). Scales by token are stored
+// token by token in portable order.
 template <class Copy>
 void each_end(const KvHead& head, Copy copy) {
   const auto count = static_cast<std::int64_t>(end_count(head.part, head.type, head.head_dim));

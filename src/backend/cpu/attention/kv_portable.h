@@ -1,4 +1,4 @@
-// Between the CPU's pages and the portable order of saved sequences (Layout::read_kv).
+// Converts between the CPU's pages and the portable order of saved sequences (Layout::read_kv).
 #pragma once
 
 #include <cstddef>

@@ -10,10 +10,10 @@ const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
   return kernels.kv[static_cast<std::size_t>(type)];
 }
 
-// What a side is written as at first.
+// The type in which new keys or values are first stored.
 KvType written_type(KvType type) { return kv_scheme(type).blocked() ? KvType::f16 : type; }
 
-// Dimension c of a float key lies 16 numbers after dimension c - 1.
+// Dimensions of a float key are stored 16 numbers apart.
 template <class Number>
 void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbers) {
   auto* at =
@@ -21,7 +21,7 @@ void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbe
   for (int c = 0; c < dims; ++c) at[c * kKeyBlock] = key[c];
 }
 
-// Dimensions lie in quads, 64 bytes apart.
+// Quads of dimensions are stored 64 bytes apart.
 void spread_key_codes(const std::uint8_t* codes, int dims, std::int64_t slot, std::byte* numbers) {
   const int quads = (dims + 3) / 4;
   auto* at = reinterpret_cast<std::uint8_t*>(numbers) + slot / kKeyBlock * quads * 64 +
@@ -83,7 +83,7 @@ void store_value(const StoreKernels& kernels, KvType type, const float* value, i
   kernels_of(kernels.attention, as).store(value, dims, at, page.scale(slot), page.minimum(slot));
 }
 
-// For each channel the codes of a block, put where the keys of 16 blocks lie side by side.
+// Encodes each channel of a block, and stores the codes in the layout of 16 interleaved keys.
 void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
                    const HeadPage& page, float* wide) {
   const KvScheme& scheme = kv_scheme(work.type);

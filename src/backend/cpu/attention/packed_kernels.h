@@ -8,15 +8,15 @@
 
 namespace leq::cpu {
 
-// Scores of some queries against 16-key blocks of one page of one kv head: for each key the chain
-// f = fma(query[c], float(code of (key, c)), f), c ascending, from f = start. Each half of a page
-// has queries and starts of its own.
+// Scores of some queries against 16-key blocks of one page of one kv head: for each key the chain f
+// = fma(query[c], float(code of (key, c)), f), c ascending, from f = start. The two halves of a
+// page have separate queries and starts.
 struct PackedScoreTile {
   int queries = 0;
   int dims = 0;                            // d
   const float* query[kQueryTile][2] = {};  // [d] for keys 0-31 and 32-63
   float start[kQueryTile][2] = {};
-  const std::uint8_t* keys = nullptr;   // of the head in its page
+  const std::uint8_t* keys = nullptr;   // the head's part of its page
   int first_block = 0, last_block = 0;  // blocks of 16 keys [first, last)
   Ahead ahead;
   float* scores[kQueryTile] = {};  // [64], this page's columns
@@ -29,30 +29,30 @@ struct PackedValueTile {
   int dims = 0;                           // d
   int group = 0;                          // channels that share a weight: a multiple of 16, or d
   const float* weights[kQueryTile] = {};  // [groups][64], this page's columns
-  const std::uint8_t* values = nullptr;   // of the head in its page
+  const std::uint8_t* values = nullptr;   // the head's part of its page
   std::int64_t row_bytes = 0;
   int first = 0, last = 0;  // positions in the page
   Ahead ahead;
   float* out[kQueryTile] = {};  // [d]
 };
 
-inline constexpr int kMostDims = 1024;           // of a head
+inline constexpr int kMostDims = 1024;           // most dimensions of a head
 inline constexpr int kPageColumns = 64;          // positions of a page
-inline constexpr int kSpanBlocks = 16;           // of 32 keys, at most, in a span
-inline constexpr int kMostChains = kSpanBlocks;  // of one call of PackedKernels::chains
+inline constexpr int kSpanBlocks = 16;           // most blocks of 32 keys in a span
+inline constexpr int kMostChains = kSpanBlocks;  // most chains of one call of PackedKernels::chains
 
 // z[q][i] = the chain fma(query[q][c], rows[i][c], z), c ascending from +0.
 struct ChainTile {
   int queries = 0;
   int dims = 0;                                 // d
-  int count = 0;                                // of rows
+  int count = 0;                                // number of rows
   const float* query[kQueryTile] = {};          // [d]
   const std::uint16_t* rows[kMostChains] = {};  // [d] f16
   float* z[kQueryTile] = {};                    // [count]
 };
 
 struct PackedKernels {
-  // By number of bits: packed_index.
+  // Indexed by packed_index(number of bits).
   void (*scores[3])(const PackedScoreTile& tile) noexcept;
   void (*values[3])(const PackedValueTile& tile) noexcept;
   void (*chains)(const ChainTile& tile) noexcept;
@@ -62,7 +62,7 @@ struct PackedKernels {
   void (*rescale)(float* scores, int first, int last, const std::uint16_t* scales,
                   const std::uint16_t* minima, float sum) noexcept;
   // Codes of x[0..n), each below 2^bits: m = min rounded down, s = (max - m) / (2^bits - 1) rounded
-  // up, u = clip(rne((x - m) / s)); the first `skipped` have code 0 and no say in m and s. x
+  // up, u = clip(rne((x - m) / s)); the first `skipped` have code 0 and are left out of m and s. x
   // finite.
   void (*encode)(const float* x, int n, int skipped, int bits, std::uint8_t* codes,
                  std::uint16_t* scale, std::uint16_t* minimum) noexcept;
@@ -71,7 +71,7 @@ struct PackedKernels {
   void (*rotate)(float* x, int count, int n, float root) noexcept;
 };
 
-// The table of a level that this processor supports.
+// The kernel table of an instruction-set level that this processor supports.
 const PackedKernels& packed_kernels(Isa isa);
 
 constexpr int packed_index(int bits) { return bits == 8 ? 0 : bits == 4 ? 1 : 2; }

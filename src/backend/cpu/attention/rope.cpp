@@ -1,5 +1,5 @@
-// The way of q, k and v into attention: norms of heads, rotation, q's factor, and the cache's
-// pages.
+// Prepares q, k and v for attention: norms of heads, rotation and q's factor, and stores keys and
+// values in the cache's pages.
 #include <algorithm>
 #include <cmath>
 #include <compare>
@@ -19,12 +19,12 @@
 namespace leq::cpu {
 namespace {
 
-// Rows that fill whole blocks of 16 keys of a page, so that threads do not share cache lines.
+// Chunks are whole blocks of 16 keys of a page, so that threads do not share cache lines.
 constexpr std::int64_t kChunkRows = 16;
-// Below this many numbers waking other threads costs more than it brings.
+// Below this many numbers, waking other threads costs more time than it saves.
 constexpr std::int64_t kSerialNumbers = 16384;
 
-// What all heads of a position share.
+// The rotation and query factor that all heads of a position share.
 struct HeadRope {
   const AttentionContext& context;
   const AttentionShape& shape;
@@ -40,7 +40,7 @@ struct HeadRope {
   }
 };
 
-// What q is multiplied by at `position`.
+// The factor by which q is multiplied at `position`.
 float query_factor(const RopeTable& rope, const AttentionShape& shape, std::int64_t position) {
   if (!shape.tempered) {
     return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
@@ -82,7 +82,7 @@ bool finite(const RowKernels& rows, const HeadRow& head, int dims) {
          std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
 }
 
-// Where a side's numbers are written: its page, or where codes are made of whole blocks the copy.
+// The page that keys or values are written to: for schemes that quantize whole blocks, the copy.
 HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
                       const AttentionShape& shape, int kv_head) {
   const KvType type = part == KvPart::keys ? kv.key_type : kv.value_type;
@@ -93,7 +93,7 @@ HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
                               : value_head(kv, page, shape.kv_heads, shape.head_dim, kv_head);
 }
 
-// One kv head of one row.
+// Prepares and stores one kv head of one row.
 void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
                  std::int32_t page_index, std::int64_t slot, int kv_head, float* wide) {
   const AttentionShape& shape = rope.shape;
@@ -121,7 +121,7 @@ void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
               written_page(kv, KvPart::values, page_index, shape, kv_head));
 }
 
-// Slots of a page whose blocks become codes.
+// Slots [first, last) of a page, whose blocks are closed and get quantized.
 struct ClosedPage {
   std::int32_t page = 0;
   std::int64_t position = 0;  // of slot 0
@@ -133,7 +133,7 @@ struct ClosedPage {
 
 enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
 
-// Each page once, though several runs may share it; those without copies were coded before.
+// Lists each page once, though runs may share it; pages without copies are quantized already.
 std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, Whole whole) {
   std::vector<ClosedPage> pages;
   for (const SequenceRun& run : batch.runs) {
@@ -164,7 +164,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, 
   return merged;
 }
 
-// One kv head of one layer, keys and values, for good.
+// Writes the final codes of one kv head of one layer, for keys and values.
 void quantize_head(const AttentionContext& context, const ClosedPage& closed,
                    const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
   const StoreKernels kernels = {context.kernels, context.packed};
@@ -210,7 +210,7 @@ void quantize_kv_blocks(const AttentionContext& context, const BatchView& batch,
 
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,
                  const AttentionShape& shape, RopeTable& rope, const KvLayer& kv) {
-  if (shape.kv_heads == 0) return;  // all heads are other ranks'
+  if (shape.kv_heads == 0) return;  // all heads are on other ranks
   check_pages(batch);
   const std::int64_t end = batch.end_position();
   check_query_factors(rope, shape, end);
@@ -222,7 +222,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
   const int dims = shape.head_dim;
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
-  // Codes of keys share bytes over a page.
+  // Packed codes of different keys of a page share bytes, so one task handles the whole page.
   const bool packed = kv_packed(kv.key_type);
   const auto chunks = cut_runs(batch, packed ? kPageTokens : kChunkRows, BlockEnds::aligned);
   FirstBadRow bad;

@@ -1,5 +1,5 @@
-// The tables of Gated DeltaNet's kernels that there are, one for each file of kernels. Call
-// delta_kernels(isa) instead.
+// All tables of Gated DeltaNet kernels, one for each kernel file. Other code calls
+// delta_kernels(isa).
 #pragma once
 
 #include "backend/cpu/delta/delta_kernels.h"

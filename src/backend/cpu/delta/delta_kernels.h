@@ -9,7 +9,7 @@
 
 namespace leq::cpu {
 
-// Some columns of one value head over neighbouring tokens.
+// A block of columns of one value head, over neighbouring tokens.
 struct DeltaBlock {
   const float* query = nullptr;  // [tokens][key_dim]
   const float* key = nullptr;    // [tokens][key_dim]
@@ -19,8 +19,8 @@ struct DeltaBlock {
   const float* from = nullptr;   // S [key_dim][columns] before the first token
   float* to = nullptr;           // S after the last one; may be `from`
   std::int64_t tokens = 0, value_stride = 0;
-  // What the caller reads next, fetched meanwhile: fetch_bytes for each token, fetch_stride floats
-  // apart; null: nothing.
+  // Memory to prefetch, which the caller reads next: fetch_bytes for each token, fetch_stride
+  // floats apart; null: nothing.
   const float* fetch = nullptr;
   std::int64_t fetch_stride = 0;
   int fetch_bytes = 0;
@@ -40,7 +40,7 @@ struct DeltaKernels {
                    std::int64_t n, float* out) noexcept;
 };
 
-// The table of a level that this processor supports.
+// The kernel table of an instruction-set level that this processor supports.
 const DeltaKernels& delta_kernels(Isa isa);
 
 }  // namespace leq::cpu

@@ -1,4 +1,4 @@
-// The one level of processors without kernels of their own.
+// The only level of processor families without optimized kernels.
 #include "backend/cpu/kernel_levels.h"
 
 #include <array>

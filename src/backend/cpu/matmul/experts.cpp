@@ -14,11 +14,11 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kCopiedRows = 4;            // of a loop that copies rows
-constexpr std::int64_t kAddTaskBytes = 64 * 1024;  // that a task of experts_add reads at least
-constexpr std::int64_t kFewestAddTokens = 48;  // of a block, where tokens are cut to share them out
+constexpr std::int64_t kCopiedRows = 4;            // rows for each task of a loop that copies rows
+constexpr std::int64_t kAddTaskBytes = 64 * 1024;  // least bytes that a task of experts_add reads
+constexpr std::int64_t kFewestAddTokens = 48;      // per block where tokens are cut for more tasks
 
-// One expert's linear over its rows. Nothing moves: a job refers to the rest.
+// One expert's linear over its rows. Not movable: the job refers to the other members.
 struct Group {
   Rows in, out_rows;
   RowsFor out;
@@ -71,7 +71,7 @@ Slice rows_of_group(const ExpertRoutes& routes, std::int64_t expert) {
   return {routes.first[e], routes.first[e + 1]};
 }
 
-// All tasks of all groups in one loop.
+// Runs the tasks of all groups in one loop of the pool.
 void run_all(ThreadPool& pool, std::deque<Group>& groups) {
   std::vector<std::int64_t> ends;
   std::int64_t tasks = 0;
@@ -102,7 +102,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
   std::deque<Group> groups;
   for (const std::int32_t expert : routes.experts) {
     const Linear& linear = experts.gate_up(expert);
-    if (linear.outputs == 0) continue;  // all are other ranks'
+    if (linear.outputs == 0) continue;  // all outputs are on other ranks
     const Slice rows = rows_of_group(routes, expert);
     Rows in = one_token  ? slice_tokens(x, {0, 1})
               : in_place ? slice_tokens(x, rows)
@@ -122,7 +122,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
 
 namespace {
 
-// How the outputs and tokens of experts_add are cut: a task has some units of all experts.
+// The cut of experts_add's outputs and tokens: a task has some units of all experts.
 struct AddPlan {
   std::int64_t units = 0, units_per_task = 1, unit_tasks = 0, block_tokens = 0;
 };
@@ -151,7 +151,7 @@ AddPlan plan_add(const LinearContext& context, const ExpertRoutes& routes,
   return add;
 }
 
-// The rows of a group, from its first, whose tokens are in [first, last).
+// Rows of a group, counted from its first one, whose tokens are in [first, last).
 Slice rows_of_tokens(const LinearJob& job, std::int64_t first, std::int64_t last) {
   const std::int32_t* const begin = job.scattered.to;
   const std::int32_t* const end = begin + job.tokens;
@@ -186,7 +186,7 @@ void run_experts_add(const LinearContext& context, const Rows& products, const E
   std::deque<Group> groups;
   for (const std::int32_t expert : routes.experts) {
     const Linear& linear = down(expert);
-    if (linear.outputs == 0) return;  // all are other ranks'
+    if (linear.outputs == 0) return;  // all outputs are on other ranks
     const Slice rows = rows_of_group(routes, expert);
     Group& group =
         groups.emplace_back(context, slice_tokens(products, rows), rows.count(), linear,

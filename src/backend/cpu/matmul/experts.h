@@ -1,5 +1,5 @@
 // Drives the linears of experts on the CPU: the rows of a step in groups by expert, all groups in
-// one loop of the pool. A row's bits are those of run_linear, whatever group it is in.
+// one loop of the pool. Results are bit for bit those of run_linear, for any grouping of the rows.
 #pragma once
 
 #include "backend/cpu/matmul/linear.h"

@@ -1,10 +1,10 @@
 // f32, f16 and bf16 weights times f32 activations, one body for all instruction sets: a chain of
-// sixteen lanes for each output, several tokens and outputs at a time. L is one's wrapper:
-//   Floats, kParts         a register, and how many of them sixteen lanes are
-//   kTokens, kOutputs      of a tile; kOutputsAlone: outputs of one token's
-//   kFetch                 whether one token's weights are fetched so many bytes ahead; 0: no
-//   load, store, fma       load: of f32, F16 and Bf16
-//   total                  a chain's lanes: +8, +4, +2, +1
+// sixteen lanes for each output, several tokens and outputs at a time. L wraps a set's registers:
+//   Floats, kParts         a register, and the number of them that hold sixteen lanes
+//   kTokens, kOutputs      size of a tile; kOutputsAlone: outputs of a tile of one token
+//   kFetch                 prefetch distance in bytes for one token's weights; 0: none
+//   load, store, fma       load: for f32, F16 and Bf16
+//   total                  sum of a chain's lanes: adds lanes 8, 4, 2 and 1 apart
 // Each file has its own copy, in an unnamed namespace.
 #pragma once
 
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
   }
 }
 
-// The columns from k on, fewer than sixteen. Chain by chain: this runs once for each row.
+// The last columns, fewer than sixteen, from k on. Chain by chain: this runs once for each row.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N],
                                                      const float* const (&x)[M], std::int64_t k,
@@ -83,7 +83,7 @@ inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N]
   }
 }
 
-// The end of one chain: on to the next K tile's lanes, or a finished sum.
+// Ends one chain: stores its lanes for the next K tile, or its finished sum.
 template <class L>
 inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::int64_t token,
                                                   std::int64_t output, const Chain<L>& c) {
@@ -108,7 +108,7 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
   }
 #pragma GCC unroll 6
   for (int m = 0; m < M; ++m) x[m] = block.x + (token + m) * block.x_stride;
-  Chain<L> c[M][N];  // every loop over it is unrolled: it lives in registers
+  Chain<L> c[M][N];  // all loops over it are unrolled, so it stays in registers
 #pragma GCC unroll 6
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
@@ -133,13 +133,13 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
 
 using Tile = void (*)(const FloatBlock&, std::int64_t, std::int64_t);
 
-// Tiles of M tokens by their outputs, less one.
+// Tiles of M tokens, indexed by their number of outputs less one.
 template <class L, class Weight, int M, int... N>
 constexpr auto tiles_of(std::integer_sequence<int, N...>) {
   return std::array{Tile{tile<L, Weight, M, N + 1>}...};
 }
 
-// M tokens from `token` on. Their inputs stay in the cache while the weights of the block pass by.
+// M tokens from `token` on. Their inputs stay in the cache for all weights of the block.
 template <class L, class Weight, int M>
 void run_tokens(const FloatBlock& block, std::int64_t token) {
   constexpr int kMost = M == 1 ? L::kOutputsAlone : L::kOutputs;

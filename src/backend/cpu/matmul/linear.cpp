@@ -8,7 +8,7 @@ namespace leq::cpu {
 
 void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens,
                 const Linear& linear, Epilogue epilogue, const RowsFor& out) {
-  if (tokens <= 0 || linear.outputs == 0) return;  // all outputs may be other ranks'
+  if (tokens <= 0 || linear.outputs == 0) return;  // all outputs may be on other ranks
   LinearJob job{context, x, tokens, linear, epilogue, out, out.rows};
   check_job(job);
   plan(job);

@@ -11,7 +11,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kGroupColumns = 128;  // of an activation scale, and of a quantized unit
+constexpr std::int64_t kGroupColumns = 128;  // columns of an activation scale and a quantized unit
 
 // Finished or half-finished values of a unit: [kTileTokens][kTileStride], gate before up. The
 // stride is no power of two, so that a tile's rows do not share cache sets.
@@ -28,8 +28,8 @@ constexpr std::int64_t kTaskBytes = 64 * 1024;
 constexpr std::int64_t kTokensAsReading = 16;
 // Fewer tokens than this are not cut further to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
-// Codes of a block of tokens stay in the L2 cache while panel after panel passes by: about this
-// many bytes, and whole tiles of the tallest kernel.
+// Codes of a block of tokens stay in the L2 cache across all panels: a block has about this many
+// bytes, in whole tiles of the tallest kernel.
 constexpr std::int64_t kInputBytes = 768 * 1024;
 constexpr std::int64_t kTokenUnit = 32;
 
@@ -99,7 +99,7 @@ void plan(LinearJob& job) {
   }
   const std::int64_t fitting = std::max(2 * kTokenUnit, kInputBytes / linear.inputs);
   if (is_coded(linear.act) && job.block_tokens > fitting) {
-    const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // about equal ones
+    const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // of about equal size
     const std::int64_t units = (job.tokens + blocks * kTokenUnit - 1) / (blocks * kTokenUnit);
     job.block_tokens = units * kTokenUnit;
   }
@@ -111,7 +111,7 @@ std::int64_t task_count(const LinearJob& job) {
 
 namespace {
 
-// Tokens [token, token + tokens) of a unit go straight to out.
+// Whether the results of a unit are written straight to out.
 bool goes_straight(const LinearJob& job, const OutputUnit& unit) {
   return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows &&
          job.target.consumer.inv_smooth == nullptr;
@@ -125,7 +125,7 @@ NextPanel panel_of(const LinearJob& job, const OutputUnit::Part& part) {
   return {&job.linear.segments[static_cast<std::size_t>(part.segment)], part.panel};
 }
 
-// One finished row of a unit: values [columns] (swiglu: gate, with up after it) to out.
+// Finishes a row of a unit: writes values [columns] (swiglu: gate, followed by up) to out.
 void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, float* values) {
   const RowKernels& rows = job.context.rows;
   Rows& out = job.out;
@@ -155,8 +155,8 @@ void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, floa
   }
 }
 
-// Sums that `values` of a later row will be added to come from far away, a few lines of each row,
-// so they are fetched this many rows ahead.
+// The sums in out that `values` are added to are only a few lines in each row, far apart, so they
+// are prefetched this many rows ahead.
 constexpr std::int64_t kRowsAhead = 16;
 
 inline __attribute__((always_inline)) void fetch_ahead(const LinearJob& job, const OutputUnit& unit,

@@ -1,5 +1,5 @@
 // A linear over a block of rows as tasks of a thread pool: outputs in units of panels, rows in
-// blocks. What one linear runs alone (linear.h) several experts run together (experts.h).
+// blocks. Used for one linear alone (linear.h) and for several experts together (experts.h).
 #pragma once
 
 #include <array>
@@ -28,20 +28,20 @@ struct OutputUnit {
   std::int64_t columns = 0;  // columns of out
 };
 
-// The panel that a thread will probably multiply after the one at work.
+// The panel that a thread will probably multiply after the current one.
 struct NextPanel {
   const LinearSegment* segment = nullptr;
   std::int64_t panel = 0;
 };
 
-// Where finished rows go that are one expert's of each token: row r is added, times weight[r], to
-// row to[r] of the output.
+// Destination of the finished rows of one expert: row r, times weight[r], is added to row to[r] of
+// the output.
 struct ScatteredRows {
   const std::int32_t* to = nullptr;  // null: row r is row r
   const float* weight = nullptr;
 };
 
-// One linear over some rows: what is asked for and how it is cut into tasks.
+// One linear over some rows: its operands, and how it is cut into tasks.
 struct LinearJob {
   const LinearContext& context;
   const Rows& x;
@@ -49,9 +49,9 @@ struct LinearJob {
   const Linear& linear;
   Epilogue epilogue;
   const RowsFor& target;
-  Rows& out;  // of target
+  Rows& out;  // rows of target
   ScatteredRows scattered = {};
-  NextPanel after = {};  // what follows the last unit; null: the first again
+  NextPanel after = {};  // panel after the last unit; null: the first one again
   FirstBadRow bad_row = {};
   bool pairs = false;  // units of 128 columns
   std::int64_t units = 0;
@@ -63,10 +63,10 @@ struct LinearJob {
 // Cuts the job into units and blocks of rows.
 void plan(LinearJob& job);
 std::int64_t task_count(const LinearJob& job);
-// One of task_count tasks; several threads at once.
+// Runs one of task_count tasks; several threads may run tasks at once.
 void run_task(LinearJob& job, std::int64_t task, int worker);
-// For who makes tasks of its own: unit `index` over rows [row, row + rows), with scratch of the
-// worker's own (worker_scratch).
+// For callers with tasks of their own: unit `index`, and a unit over rows [row, row + rows), with
+// the worker's own scratch (worker_scratch).
 OutputUnit unit_at(const LinearJob& job, std::int64_t index);
 void run_unit(LinearJob& job, const OutputUnit& unit, const NextPanel& next, std::int64_t row,
               std::int64_t rows, std::byte* scratch);

@@ -1,6 +1,6 @@
-// The matmul kernel tables that there are, and the kernels that the tables of an instruction set
-// collect from their files. Those of other processor families are declared and not built. Call
-// matmul_kernels(isa) instead.
+// All matmul kernel tables, and the kernels that a table collects from the files of its instruction
+// set. Those of other processor families are declared but not built. Other code calls
+// matmul_kernels(isa).
 #pragma once
 
 #include "backend/cpu/matmul/matmul_kernels.h"
@@ -18,7 +18,7 @@ const MatmulKernels& matmul_kernels_neon();
 const MatmulKernels& matmul_kernels_dotprod();
 const MatmulKernels& matmul_kernels_i8mm();
 
-// For few tokens: more take matmul_blocks.h.
+// For few tokens; more tokens use the kernels of matmul_blocks.h.
 void int8_rows_avx2(const IntPanel& panel) noexcept;
 void int8_groups_avx2(const IntPanel& panel) noexcept;
 void uint8_rows_avx2(const IntPanel& panel) noexcept;

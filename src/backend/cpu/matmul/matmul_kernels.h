@@ -1,6 +1,6 @@
 // One panel of 64 outputs times a block of tokens, for each instruction set. Results are equal bit
 // for bit across instruction sets, for any number of tokens in a block (docs/numerics.md): integer
-// sums are exact, float chains run over lane k % 16 with k ascending, then lanes +8, +4, +2, +1.
+// sums are exact, float chains use lane k % 16 with k ascending, then add lanes 8, 4, 2, 1 apart.
 // Instruction-set files include this header, so it holds plain data only.
 #pragma once
 
@@ -24,12 +24,12 @@ namespace leq::cpu {
 struct IntPanel {
   // Weights: 64 outputs.
   const std::uint8_t* codes = nullptr;          // of the panel, 64-byte aligned
-  const std::uint8_t* high_codes = nullptr;     // 3 bits: of the panel's plane of the third bit
+  const std::uint8_t* high_codes = nullptr;     // 3 bits: the panel's plane of third bits
   const float* row_scales = nullptr;            // [64], or null where grouped
   const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null where by row
   float scale_mul = 1.0f;                       // times each group scale
   const std::int32_t* row_sums = nullptr;    // [64] sums of 8-bit codes, where nothing is grouped
-  const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where something is
+  const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where a side is grouped
   // Unsigned codes (uint8 and all below 8 bits) count as code - zero point.
   const std::uint8_t* zeros = nullptr;  // [64] for each group, zero_stride apart; or null:
   std::int64_t zero_stride = 0;         // 64, or 0 where a zero point is a row's
@@ -39,10 +39,10 @@ struct IntPanel {
   int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
   int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
 
-  // Codes that will be wanted next, which a kernel may fetch; or null and 0.
+  // Codes that are probably read next, which a kernel may prefetch; or null and 0.
   const std::uint8_t* next_codes = nullptr;
   std::int64_t next_bytes = 0;
-  Fetch fetch = Fetch::twice;  // of best_fetch(): codes of few tokens
+  Fetch fetch = Fetch::twice;  // of best_fetch(), for codes of few tokens
 
   // Tokens.
   std::int64_t tokens = 0;
@@ -93,7 +93,7 @@ struct MatmulKernels {
   const char* float_tile = "";
 };
 
-// The table of a level that this processor supports.
+// The kernel table of an instruction-set level that this processor supports.
 const MatmulKernels& matmul_kernels(Isa isa);
 
 }  // namespace leq::cpu

@@ -13,8 +13,8 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
-// Weight-only matmuls: columns of a panel that are dequantized at once, and tokens whose lanes
-// wait.
+// Weight-only matmuls: columns of a panel that are dequantized at once, and tokens whose lanes are
+// kept in scratch.
 constexpr std::int64_t kDequantColumns = 256;
 constexpr std::int64_t kDequantTokens = 16;
 static_assert(kPanelRows * kDequantColumns * sizeof(float) +
@@ -26,8 +26,8 @@ std::int64_t panel_outputs(const PanelTask& task) {
   return std::min(kPanelRows, task.segment->weight.rows - task.panel * kPanelRows);
 }
 
-// The bias of a panel's 64 outputs, or null: in place, or copied to `buffer` at the end of a
-// weight.
+// The bias of a panel's 64 outputs, or null: in place or, for a partial last panel, copied to
+// `buffer` and padded with 0.
 const float* panel_bias(const PanelTask& task, float (&buffer)[kPanelRows]) {
   if (task.segment->bias == nullptr) return nullptr;
   const float* bias = task.segment->bias + task.panel * kPanelRows;
@@ -57,7 +57,7 @@ std::int64_t int_group(const WeightView& weight) {
   return by_weight == 0 ? by_token : std::min(by_weight, by_token);
 }
 
-// Where the panel's codes and what is taken off unsigned ones lie.
+// Sets the addresses of the panel's codes, and of the sums or zero points that correct them.
 void point_at_codes(const PanelTask& task, IntPanel& panel) {
   const WeightView& weight = task.segment->weight;
   const CodePlanes planes = code_planes(weight);
@@ -93,9 +93,9 @@ void point_at_next(const PanelTask& task, IntPanel& panel) {
   panel.next_bytes = kPanelRows * weight.columns * bits / 8;
 }
 
-// One token passes a panel in a few microseconds, of which one went by waiting at its ends: for
-// sums that it starts from, for scales, and for the lines of its results. (More tokens take longer,
-// and their kernels fetch what they need.)
+// With one token a panel takes a few microseconds, of which one was spent waiting at its ends: for
+// the sums that it starts from, for scales, and for the lines of its results. (More tokens take
+// longer, and their kernels prefetch what they need.)
 void fetch_ends(const PanelTask& task, const IntPanel& panel) {
   if (panel.row_scales != nullptr) prefetch<3>(panel.row_scales, kPanelRows * sizeof(float));
   for (std::int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(panel.y + i, 1);
@@ -221,8 +221,8 @@ float total(const float* chain) {
   return lanes[0];
 }
 
-// Codes times f32 inputs (act none): a float chain over the dequantized weights, whose
-// lanes wait in scratch from one K tile of the columns to the next.
+// Codes times f32 inputs (act none): a float chain over the dequantized weights, whose lanes are
+// kept in scratch from one K tile of the columns to the next.
 void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   auto* const numbers = reinterpret_cast<float*>(task.scratch);

@@ -18,19 +18,19 @@ inline constexpr std::size_t kPanelScratchBytes = kIntScratchBytes;
 struct PanelTask {
   const LinearSegment* segment = nullptr;
   std::int64_t panel = 0;
-  const LinearSegment* next_segment = nullptr;  // the panel that may be fetched meanwhile, or null
+  const LinearSegment* next_segment = nullptr;  // panel to prefetch meanwhile, or null
   std::int64_t next_panel = 0;
-  Fetch fetch = Fetch::twice;  // of IntPanel
+  Fetch fetch = Fetch::twice;  // see IntPanel
   const Rows* x = nullptr;
-  std::int64_t token = 0;  // first
+  std::int64_t token = 0;  // first token
   std::int64_t tokens = 0;
-  float* y = nullptr;  // [tokens][y_stride], 64 columns of room
+  float* y = nullptr;  // [tokens][y_stride], with space for 64 columns
   std::int64_t y_stride = 0;
   std::byte* scratch = nullptr;  // kPanelScratchBytes, 64-byte aligned
 };
 
 // y[t] = x[token + t] W^T + bias for the panel's outputs. Columns past the weight's last row are
-// left alone or hold any number.
+// unchanged or hold arbitrary numbers.
 void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcept;
 
 // Throws Error naming the linear where x does not hold what its weights need.

@@ -45,7 +45,7 @@ inline constexpr std::size_t kSuperScratchBytes = 224 * 1024;
 
 using SuperKernel = void (*)(const SuperPanel& panel) noexcept;
 
-// The kernel of a level that this processor supports.
+// The kernel of an instruction-set level that this processor supports.
 SuperKernel super_kernel(Isa isa);
 
 void super_portable(const SuperPanel& panel) noexcept;

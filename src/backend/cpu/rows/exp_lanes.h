@@ -1,6 +1,6 @@
 // The engine's exp (base/float_math.h, docs/numerics.md) on registers, one body for all instruction
-// sets: F wraps what is not written alike (x86/floats_avx2.h and its like). Everything has a copy
-// in each file, which may be built for instructions that others lack.
+// sets: F wraps the operations that differ (x86/floats_avx2.h and the like). Each file has its own
+// copy, because it may be built for instructions that other processors lack.
 #pragma once
 
 #include "base/float_math.h"

@@ -17,7 +17,7 @@ class FirstBadRow {
     while (row < seen && !row_.compare_exchange_weak(seen, row, std::memory_order_relaxed)) {
     }
   }
-  // After the threads are done: throws the Error of fail_not_finite where one was reported.
+  // To be called after the threads are done: throws fail_not_finite's Error if a row was reported.
   void check(std::string_view site) const {
     const std::int64_t row = row_.load(std::memory_order_relaxed);
     if (row != kNone) fail_not_finite(site, row);

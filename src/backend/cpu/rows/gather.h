@@ -1,4 +1,4 @@
-// Single rows of a stored table as f32: the embedding's side of a weight.
+// Single rows of a stored table as f32, for embeddings.
 #pragma once
 
 #include <cstdint>

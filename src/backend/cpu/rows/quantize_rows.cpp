@@ -14,14 +14,14 @@ namespace leq::cpu {
 namespace {
 
 struct Target {
-  std::uint8_t* codes;  // of the whole row
+  std::uint8_t* codes;  // codes of the whole row
   float* scales;
   std::int32_t* sums;
   int offset;
   int sum_group;
 };
 
-// Codes of x[count] at columns first..., and their sums; first is where a sum begins.
+// Writes codes and sums of x[count] for columns from `first` on, where a sum must begin.
 void store_codes(const RowKernels& kernels, const float* x, std::int64_t first, std::int64_t count,
                  float inv, const Target& target) {
   const std::int64_t group = target.sum_group > 0 ? target.sum_group : count;
@@ -33,7 +33,7 @@ void store_codes(const RowKernels& kernels, const float* x, std::int64_t first, 
   }
 }
 
-// Codes of value 0 in columns [first, last), and the sums that begin there.
+// Writes codes of value 0 to columns [first, last), and 0 to the sums that begin there.
 void store_zeros(std::int64_t first, std::int64_t last, const Target& target) {
   std::memset(target.codes + first, target.offset, static_cast<std::size_t>(last - first));
   if (target.sum_group == 0) return;
@@ -42,7 +42,7 @@ void store_zeros(std::int64_t first, std::int64_t last, const Target& target) {
   if (begin < end) std::fill(target.sums + begin, target.sums + end, 0);
 }
 
-// x[count] at columns first..., with one scale.
+// Quantizes x[count] for columns from `first` on, with one scale.
 bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float& scale, const Target& target) {
   const float largest = kernels.absmax(x, count);
@@ -57,7 +57,7 @@ bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t firs
   return true;
 }
 
-// The same with a scale that is known: s, and inv = 1 / s or 127 / r.
+// The same with a known scale s: inv is 1 / s or 127 / r.
 bool quantize_fixed(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float inv, const Target& target) {
   if (!std::isfinite(kernels.absmax(x, count))) return false;
@@ -70,12 +70,12 @@ Target target_of(const Rows& out, std::int64_t row) {
           out.sums + row * out.sum_stride, out.format.offset_codes ? 128 : 0, out.format.sum_group};
 }
 
-// Pads after the last column.
+// Writes the pads after the last column.
 void store_pads(std::int64_t width, const Target& target) {
   store_zeros(width, (width + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns, target);
 }
 
-// Numbers of the step above the range; rows that hold none are not looked at twice.
+// Counts the step's numbers above the range, only in rows whose largest |x| is above it.
 std::uint64_t count_clipped(ThreadPool& pool, std::int64_t tokens, float range, const Rows& out) {
   std::atomic<std::uint64_t> clipped{0};
   pool.run(tokens, [&](std::int64_t token, int) {
@@ -107,7 +107,7 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
   if (has_stored_scale(act)) {
     const float scale = out.consumer.act_scale;
     if (!quantize_fixed(kernels, x, first, count, 1.0f / scale, target)) return false;
-    // One writer a row; ranks that share the block store the same number at the same time.
+    // One thread writes it; ranks that share the block may store the same number concurrently.
     if (first == 0) std::atomic_ref(*target.scales).store(scale, std::memory_order_relaxed);
   } else {
     const std::int64_t group = scale_columns(act) > 0 ? scale_columns(act) : out.rows.width;
@@ -121,7 +121,7 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
   return true;
 }
 
-// The largest |x| of each row waits where its scale will be.
+// The largest |x| of each row is kept where its scale will be stored.
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
                    std::string_view site, const RowsFor& out) {
   const Rows& rows = out.rows;

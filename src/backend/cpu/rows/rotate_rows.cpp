@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 
-// Lane k % 16 with k ascending, then lanes +8, +4, +2, +1.
+// Sums lanes k % 16 with k ascending, then adds the lanes 8, 4, 2 and 1 apart.
 float row_mean(const float* x, std::int64_t n) {
   std::array<float, kLanes> lanes = {};
   for (std::int64_t k = 0; k < n; ++k) lanes[static_cast<std::size_t>(k % kLanes)] += x[k];

@@ -7,7 +7,7 @@
 
 namespace leq::cpu {
 
-// `row` [W] into the rotated stream or back, in place.
+// Rotates `row` [W] into the rotated stream or back, in place.
 void rotate_row(const RotationTable& rotation, Direction direction, float* row) noexcept;
 
 }  // namespace leq::cpu

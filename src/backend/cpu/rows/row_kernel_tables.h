@@ -1,5 +1,5 @@
-// The row kernel tables that there are, one for each file of kernels. Call row_kernels(isa)
-// instead.
+// All row kernel tables, one for each kernel file. Other code calls
+// row_kernels(isa).
 #pragma once
 
 #include "backend/cpu/rows/row_kernels.h"

@@ -30,12 +30,12 @@ struct RowKernels {
   // max |x|; NaN or infinity where x holds one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
   // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite.
-  // Returns the sum of the codes less offset: who reads them again for it waits for their stores.
+  // Returns the sum of codes less offset: reading codes back at once would stall on the stores.
   std::int32_t (*quantize)(const float* x, std::int64_t n, float inv, int offset,
                            std::uint8_t* codes) noexcept;
 };
 
-// The table of a level that this processor supports.
+// The kernel table of an instruction-set level that this processor supports.
 const RowKernels& row_kernels(Isa isa);
 
 }  // namespace leq::cpu

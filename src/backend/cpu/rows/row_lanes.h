@@ -1,5 +1,5 @@
-// Row kernels over registers of floats, one body for all instruction sets. R is one's wrapper
-// (x86/floats_avx2.h and its like) with what depends on its number of registers:
+// Row kernels over registers of floats, one body for all instruction sets. R wraps the registers of
+// one set (x86/floats_avx2.h and the like) and adds what depends on their number:
 //   norm_sum(x, n, step)  step(sums, their columns, mask of those that exist) over a row in lanes
 //                         k % 256, then lanes +128, +64, ... +1
 //   Words, most_of        lanes as unsigned numbers, and the largest of them
@@ -15,8 +15,8 @@
 namespace leq::cpu {
 namespace {
 
-// How a register meets memory: whole, or in the lanes that exist. (A store under a mask of all
-// lanes costs AMD's processors much more than a plain one.)
+// Loads and stores of a whole register, or of the lanes that a row has. (On AMD processors a masked
+// store with all lanes set costs much more than a plain one.)
 template <class R>
 struct WholeRegister {
   static auto load(const float* from) { return R::load(from); }

@@ -60,7 +60,7 @@ Sixteen channels16(const std::uint8_t* at) {
 // A block of 16 keys, queries [first, first + R).
 template <int bits, int R>
 void score_block(const PackedScoreTile& tile, int block, int first) noexcept {
-  constexpr int kBlocks = 8 / bits;  // of 16 keys, in a row of 16 bytes
+  constexpr int kBlocks = 8 / bits;  // blocks of 16 keys in a row of 16 bytes
   const std::uint8_t* rows = tile.keys + std::int64_t{block / kBlocks} * tile.dims * 16;
   const float* query[R];
   float32x4_t sums[R][4];
@@ -92,7 +92,7 @@ void neon_scores(const PackedScoreTile& tile) noexcept {
   }
 }
 
-// 16 channels from `column` on, which go to `out`, queries [first, first + R).
+// 16 channels from `column` on, written to `out`, queries [first, first + R).
 template <int bits, int R>
 void value_some(const PackedValueTile& tile, int column, int first, float* const* out) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
@@ -113,7 +113,7 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
   }
 }
 
-// The last columns, fewer than 16, lie beside the rows meanwhile.
+// The last columns, where fewer than 16, are added in a buffer.
 template <int bits, int R>
 void value_rows(const PackedValueTile& tile, int first) noexcept {
   for (int column = 0; column < tile.dims; column += 16) {

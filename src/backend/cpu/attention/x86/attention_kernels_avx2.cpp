@@ -26,11 +26,11 @@ __m256 load8(const std::uint8_t* x) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
 }
-// The first n of eight, the others 0.
+// Loads the first n of eight numbers, the others as 0.
 __m256 load_some(const float* x, std::int64_t n) {
   return n >= 8 ? load8(x) : _mm256_maskload_ps(x, low_lanes(n));
 }
-// A mask where none is needed makes stores slow on AMD's processors.
+// Full registers are stored without a mask: masked stores are slow on AMD processors.
 void store_some(float* out, std::int64_t n, __m256 x) {
   if (n >= 8) {
     _mm256_storeu_ps(out, x);
@@ -46,9 +46,9 @@ __m256 load_some(const Number* x, std::int64_t n) {
   return load8(copy);
 }
 
-// sums[r][i] += factor(r) * vector(i), all chains in registers: either the factors wait there for
-// one vector after another, or the vectors, whichever are fewer. With both g++ 12 keeps sums in
-// memory, and each product waits for the store of the last.
+// sums[r][i] += factor(r) * vector(i), all sums in registers. Of factors and vectors the fewer are
+// held in registers, the others are loaded one at a time. With both held, g++ 12 spills the sums to
+// memory, and each product waits for the previous store.
 template <int R, int N, class Factor, class Vector>
 inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Factor factor,
                                                         Vector vector) {
@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Fa
   }
 }
 
-// Few queries have few chains of sums: so many blocks of keys at once hide the latency.
+// Few queries have few chains of sums: this many blocks of keys at once hide the latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
 // Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
@@ -300,7 +300,7 @@ __m256i visible_lanes(int start, int first, int last) {
   return _mm256_andnot_si256(low_lanes(first - start), low_lanes(last - start));
 }
 
-// The largest of columns [first, last); an order is not needed.
+// The largest of columns [first, last), in any order.
 float span_max(const float* scores, int first, int last) {
   const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
   __m256 largest[2] = {lowest, lowest};

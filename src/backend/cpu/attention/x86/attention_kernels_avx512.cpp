@@ -30,9 +30,9 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
 
-// Lines of values go into the first-level cache too, so long before they are read: with both,
-// memory is read faster than with either. After a head's part of a page lies, as a rule, the part
-// that is read next. (Keys of 8 bits, which four streams read at once, are slower with it.)
+// Value lines are also prefetched into the first-level cache, this many lines ahead: with both
+// levels, memory is read faster than with either. The memory behind a head's part of a page is
+// usually the part read next. (8-bit keys, which are read as four streams, are slower with it.)
 constexpr std::int64_t kLinesNear = 16;
 
 inline __attribute__((always_inline)) void fetch_near(const void* line) {
@@ -142,7 +142,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = D == 1 ? load16(out, mask) : load16(out + i * 16);
     }
   }
-  // With many queries f32 values are, as a rule, a page that was just widened.
+  // With many queries, f32 values are usually a page that was just widened, which is in the cache.
   constexpr bool kFetch = sizeof(Value) < sizeof(float) || R <= 3;
   Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
@@ -218,7 +218,7 @@ __mmask16 visible_lanes(int block, int first, int last) {
   return static_cast<__mmask16>(low_lanes(last - block) & ~below);
 }
 
-// The largest of columns [first, last); an order is not needed.
+// The largest of columns [first, last), in any order.
 float span_max(const float* scores, int first, int last) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   __m512 largest[2] = {lowest, lowest};

@@ -26,7 +26,7 @@ void int8_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noex
   const std::int64_t quads = (tile.dims + 3) / 4;
   const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
   const std::int8_t* codes[R];
-  constexpr bool kTwoChains = R * B < 4;  // sums of so few registers wait for themselves
+  constexpr bool kTwoChains = R * B < 4;  // few chains: a second sum hides the latency
   __m512i sums[R][B], odd[R][B];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {

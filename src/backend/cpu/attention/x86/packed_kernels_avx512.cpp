@@ -33,13 +33,13 @@ __m512i bytes16(const std::uint8_t* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, R queries; more than one block begin at an even one, four
-// at the first: blocks share their bytes.
+// Blocks [block, block + B) of 16 keys, R queries. Two blocks begin at an even one, four at the
+// first: blocks in the same bytes share loads.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block) noexcept {
-  constexpr int kBlocks = 8 / bits;                     // of 16 keys, in a row of 16 bytes
-  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // of bytes
-  constexpr bool kWhole = B % kBlocks == 0;             // begin with their row's first block
+  constexpr int kBlocks = 8 / bits;                     // blocks of 16 keys in a row of 16 bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // rows of bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // the blocks fill whole rows of bytes
   const std::int64_t dims = tile.dims;
   const std::uint8_t* rows[kRows];
   const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
@@ -189,7 +189,7 @@ __m512 halves16(const std::uint16_t* at, __mmask16 mask) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, at));
 }
 
-// Rows become columns.
+// Transposes a matrix of 16 x 16 numbers.
 void transpose(__m512 (&x)[16]) {
   __m512 a[16], b[16];
 #pragma GCC unroll 8
@@ -223,7 +223,7 @@ void transpose(__m512 (&x)[16]) {
   }
 }
 
-// A chain in each lane; queries share the rows as columns.
+// A register holds a chain in each lane; queries share the transposed rows.
 template <int R>
 void chain_rows(const ChainTile& tile) noexcept {
   __m512 sums[R];

@@ -1,4 +1,4 @@
-// Brings nearer what attention will read next. For files of kernels: each has its own copy, in an
+// Prefetches the data that attention will read next. For kernel files: each has its own copy, in an
 // unnamed namespace.
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace leq::cpu {
 namespace {
 
-// The share of columns [first, last) of `columns`: a page's columns are read in several passes.
+// The part of the lines for columns [first, last) of `columns`, which are read in several passes.
 inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
                       std::int64_t columns) {
   if (all.count == 0) return {};
@@ -20,14 +20,14 @@ inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
   return {all.lines + begin * 64, end - begin};
 }
 
-// Walks along the keys that a tile's blocks take, `at_once` of them in one walk.
+// The number of passes over the keys of a tile's blocks, with `at_once` blocks in each pass.
 inline std::int64_t turns(const ScoreTile& tile, int at_once) {
   return (tile.last_block - tile.first_block + at_once - 1) / at_once;
 }
 
-// Lines to prefetch evenly over the steps of a loop, into the second-level cache: the first level
-// has too few buffers for what memory can deliver. A step knows its lines by its number: a pointer
-// that moves on went through memory in each of them, and took longer than the products.
+// Spreads prefetches evenly over the steps of a loop, into the second-level cache: the first level
+// has too few fill buffers for the memory's bandwidth. A step finds its lines by its index: a
+// moving pointer was spilled to memory in every step, which took longer than the products.
 class Prefetcher {
  public:
   Prefetcher(const Ahead& ahead, std::int64_t steps)
@@ -39,12 +39,12 @@ class Prefetcher {
   inline __attribute__((always_inline)) void step(std::int64_t index) const {
     const std::int64_t line = index * each_;
     if (line >= count_) return;
-    for (std::int64_t i = 0; i < each_; ++i) {  // the last step may go on for a few
+    for (std::int64_t i = 0; i < each_; ++i) {  // the last step may go past the end
       _mm_prefetch(lines_ + (line + i) * 64, _MM_HINT_T1);
     }
   }
 
-  // What is left after the first `steps`.
+  // The lines that are left after the first `steps` steps.
   Prefetcher after(std::int64_t steps) const {
     Prefetcher rest = *this;
     const std::int64_t gone = steps * each_ < count_ ? steps * each_ : count_;

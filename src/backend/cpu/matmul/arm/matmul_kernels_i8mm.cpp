@@ -1,6 +1,6 @@
 // The table of the i8mm matmul kernels: smmla multiplies the codes of two outputs with the inputs
-// of two tokens, eight columns at once. Fewer than four tokens take the kernels of dotprod, floats
-// those of NEON.
+// of two tokens, eight columns at once. Fewer than four tokens use the dotprod kernels, floats the
+// NEON kernels.
 #include "backend/cpu/matmul/arm/matmul_panel.h"
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
@@ -8,8 +8,8 @@
 namespace leq::cpu {
 namespace {
 
-// The sums of two tokens by two outputs, as smmla keeps them, or of one token by four, as all else
-// does: c[m] and c[m + 1] change places in the middle, which undoes itself.
+// Converts sums of two tokens by two outputs (smmla's layout) to one token by four (the usual one),
+// or back: swaps the upper half of c[m] with the lower half of c[m + 1].
 template <int M, int R>
 inline __attribute__((always_inline)) void exchange(int32x4_t (&c)[M][R]) {
 #pragma GCC unroll 4
@@ -24,7 +24,7 @@ inline __attribute__((always_inline)) void exchange(int32x4_t (&c)[M][R]) {
   }
 }
 
-// The inputs of two tokens in eight columns.
+// Inputs of two tokens, eight columns in a register.
 struct InputPair {
   int8x16_t first, second;  // of sixteen columns
 };
@@ -85,8 +85,8 @@ struct Columns<C, PairStep> {
   }
 };
 
-// Eight tokens x 8 outputs, or four x 16: sixteen accumulators of the 32 registers. Of the larger
-// tile a quarter of the instructions bring codes into order, of the smaller one half as many as
+// Eight tokens x 8 outputs, or four x 16: sixteen accumulators of the 32 registers. In the larger
+// tile a quarter of the instructions reorder codes; in the smaller one half as many reorder as
 // multiply.
 template <Tile kEight, Tile kFour, void (*kFew)(const IntPanel&) noexcept>
 void run_pairs(const IntPanel& panel) noexcept {

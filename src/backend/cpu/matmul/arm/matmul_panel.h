@@ -1,10 +1,10 @@
 // Integer matmuls with 128-bit registers: four outputs to a register, sixteen columns at a time. An
-// instruction set adds its own step from sixteen codes to four sums. All of it is in an unnamed
-// namespace: a file built for one instruction set lends nothing to another.
+// instruction set adds its own step from sixteen codes to four sums. Everything is in an unnamed
+// namespace, so that files built for different instruction sets share no code.
 //
-// Both sides are signed here. int8: the inputs' offset of 128 is taken off again, which flips their
-// top bit, so that no sums of codes are needed. uint8: 128 is taken off the codes in the same way
-// and put back into the zero point. Codes below 8 bits are non-negative as they are.
+// Both sides are signed here. int8: the offset of 128 is removed from the inputs by flipping their
+// top bit, so that no sums of codes are needed. uint8: 128 is subtracted from the codes in the same
+// way and from their zero points. Codes below 8 bits are non-negative already.
 #pragma once
 
 #include <arm_neon.h>
@@ -74,8 +74,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// The columns [first, last), a multiple of sixteen, added to c. An instruction set whose step is of
-// another kind has its own version of this.
+// Adds the columns [first, last), a multiple of sixteen, to c. An instruction set with another kind
+// of step has its own version.
 template <class C, class Step>
 struct Columns {
   template <int M, int R>
@@ -100,7 +100,7 @@ struct Columns {
   }
 };
 
-// Where the sums of four outputs of one token start: - zero point * sum of the token's codes.
+// Start values of the sums of four outputs of one token: - zero point * sum of its codes.
 template <class C>
 inline int32x4_t start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                        std::int64_t group) {
@@ -186,8 +186,8 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-// Four tokens x 16 outputs, or one token x 64, whose codes are read in the order they lie in:
-// sixteen accumulators of the 32 registers.
+// Four tokens x 16 outputs, or one token x 64, whose codes are read in memory order: sixteen
+// accumulators of the 32 registers.
 constexpr int kTokens = 4;
 using Tile = void (*)(const IntPanel&, std::int64_t);
 

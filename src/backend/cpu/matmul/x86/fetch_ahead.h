@@ -1,5 +1,5 @@
-// How far ahead one token's weights are fetched, a panel being read in a row (past its end lies the
-// next one, as a rule).
+// Prefetch distances for one token's weights: a panel is read sequentially, and the next one
+// usually follows it in memory.
 #pragma once
 
 #include <immintrin.h>
@@ -11,14 +11,14 @@
 namespace leq::cpu {
 namespace {
 
-// Bytes ahead of those in use, into the second cache and into the first. The first alone has too
-// few buffers for what memory can deliver.
+// Distances in bytes for prefetches into the second-level and the first-level cache. The first
+// level alone has too few fill buffers for the memory's bandwidth.
 constexpr int kFarBytes = 8192;
 constexpr int kNearBytes = 4096;
-// Fetch::once.
+// Distance for Fetch::once.
 constexpr int kOnceBytes = 8192;
 
-// Brings lines nearer that follow the line at `bytes`.
+// Prefetches lines at these distances from `bytes`.
 template <Fetch kFetch>
 inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const std::uint8_t* bytes) {
   if constexpr (kFetch == Fetch::once) {
@@ -29,7 +29,7 @@ inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const st
   }
 }
 
-// Scales of a panel's groups further on than `group`, which lie apart from the codes: f16
+// Prefetches scales of a panel's groups after `group`, which are stored apart from the codes: f16
 // [groups][64], or null.
 inline __attribute__((always_inline)) void fetch_scales(const std::uint16_t* scales,
                                                         std::int64_t group) {

@@ -1,4 +1,4 @@
-// A register of 256 bits as the tiles of blocks take it (the argument Lanes of matmul_blocks.h).
+// 256-bit registers for the tiles of blocks (the argument Lanes of matmul_blocks.h).
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@ namespace {
 struct Lanes256 {
   using Ints = __m256i;
   using Floats = __m256;
-  static constexpr int kOutputs = 8;  // of 32 bits
+  static constexpr int kOutputs = 8;  // 32-bit lanes
   static constexpr int kBytes = 32;
 
   using Quad = int __attribute__((may_alias, aligned(1)));  // four bytes of input
@@ -23,14 +23,14 @@ struct Lanes256 {
   static inline Ints repeat8(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
   static inline Ints repeat16(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
   static inline Ints repeat32(int x) { return _mm256_set1_epi32(x); }
-  // Four bytes in every lane; a load, so it takes no port of the arithmetic.
+  // Broadcasts four bytes to all lanes with a load, which uses no arithmetic port.
   static inline Ints repeat_quad(const void* from) {
     return _mm256_set1_epi32(*static_cast<const Quad*>(from));
   }
 
   static inline Ints both(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   static inline Ints either(Ints a, Ints b) { return _mm256_or_si256(a, b); }
-  template <int kPlaces>  // in lanes of 16 bits, to the left, or where negative to the right
+  template <int kPlaces>  // shift in 16-bit lanes, to the left or, where negative, right
   static inline Ints shifted(Ints x) {
     if constexpr (kPlaces == 0) return x;
     return kPlaces > 0 ? _mm256_slli_epi16(x, kPlaces > 0 ? kPlaces : 0)
@@ -46,9 +46,9 @@ struct Lanes256 {
   static inline Ints mul32(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
   static inline Ints times_128(Ints x) { return _mm256_slli_epi32(x, 7); }
   static inline Ints products16(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
-  // Products of two registers of codes with four bytes of input in every lane, added to c0 and c1.
-  // Assembly, because g++ 12 moves and spills the sums around the intrinsics.
-  // 16-bit pairs to 32 bits.
+  // Adds products of two registers of codes with four bytes of input in every lane to c0 and c1.
+  // Assembly, because g++ 12 moves and spills the sums around the intrinsics. This one adds pairs
+  // of 16-bit products to 32 bits.
   static inline __attribute__((always_inline)) void add_words(Ints& c0, Ints& c1, Ints w0, Ints w1,
                                                               const void* quad) {
     Ints input, product;
@@ -72,7 +72,7 @@ struct Lanes256 {
         : [c0] "+x"(c0), [c1] "+x"(c1), [input] "=&x"(input), [product] "=&x"(product)
         : [w0] "x"(w0), [w1] "x"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // The same without a sum to begin with.
+  // The same, with sums that begin with these products.
   static inline __attribute__((always_inline)) void begin_bytes(Ints& c0, Ints& c1, Ints w0,
                                                                 Ints w1, const void* quad) {
     asm("vpbroadcastd %[quad], %[c1]\n"
@@ -99,8 +99,8 @@ struct Lanes256 {
   static inline Floats load_floats(const float* from) { return _mm256_loadu_ps(from); }
   static inline void store_floats(float* to, Floats x) { _mm256_storeu_ps(to, x); }
   static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
-  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f), of one register, which `sum` does
-  // not outlive. Assembly, because g++ 12 keeps the f of a tile on the stack as well.
+  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f) for one register; overwrites `sum`.
+  // Assembly, because g++ 12 keeps the f of a tile on the stack as well.
   using Line = float __attribute__((vector_size(32), may_alias));
   static inline __attribute__((always_inline)) void add_scaled(float* f, Ints& sum, Floats a,
                                                                Floats b) {

@@ -1,4 +1,4 @@
-// A register of 512 bits as the tiles of blocks take it (the argument Lanes of matmul_blocks.h).
+// 512-bit registers for the tiles of blocks (the argument Lanes of matmul_blocks.h).
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@ namespace {
 struct Lanes512 {
   using Ints = __m512i;
   using Floats = __m512;
-  static constexpr int kOutputs = 16;  // of 32 bits
+  static constexpr int kOutputs = 16;  // 32-bit lanes
   static constexpr int kBytes = 64;
 
   using Quad = int __attribute__((may_alias, aligned(1)));  // four bytes of input
@@ -23,14 +23,14 @@ struct Lanes512 {
   static inline Ints repeat8(int x) { return _mm512_set1_epi8(static_cast<char>(x)); }
   static inline Ints repeat16(int x) { return _mm512_set1_epi16(static_cast<short>(x)); }
   static inline Ints repeat32(int x) { return _mm512_set1_epi32(x); }
-  // Four bytes in every lane; a load, so it takes no port of the arithmetic.
+  // Broadcasts four bytes to all lanes with a load, which uses no arithmetic port.
   static inline Ints repeat_quad(const void* from) {
     return _mm512_set1_epi32(*static_cast<const Quad*>(from));
   }
 
   static inline Ints both(Ints a, Ints b) { return _mm512_and_si512(a, b); }
   static inline Ints either(Ints a, Ints b) { return _mm512_or_si512(a, b); }
-  template <int kPlaces>  // in lanes of 16 bits, to the left, or where negative to the right
+  template <int kPlaces>  // shift in 16-bit lanes, to the left or, where negative, right
   static inline Ints shifted(Ints x) {
     if constexpr (kPlaces == 0) return x;
     return kPlaces > 0 ? _mm512_slli_epi16(x, kPlaces > 0 ? kPlaces : 0)
@@ -46,9 +46,9 @@ struct Lanes512 {
   static inline Ints mul32(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
   static inline Ints times_128(Ints x) { return _mm512_slli_epi32(x, 7); }
   static inline Ints products16(Ints a, Ints b) { return _mm512_madd_epi16(a, b); }
-  // Products of two registers of codes with four bytes of input in every lane, added to c0 and c1.
-  // Assembly, because g++ 12 moves and spills the sums around the intrinsics.
-  // 16-bit pairs to 32 bits.
+  // Adds products of two registers of codes with four bytes of input in every lane to c0 and c1.
+  // Assembly, because g++ 12 moves and spills the sums around the intrinsics. This one adds pairs
+  // of 16-bit products to 32 bits.
   static inline __attribute__((always_inline)) void add_words(Ints& c0, Ints& c1, Ints w0, Ints w1,
                                                               const void* quad) {
     Ints input, product;
@@ -72,7 +72,7 @@ struct Lanes512 {
         : [c0] "+v"(c0), [c1] "+v"(c1), [input] "=&v"(input), [product] "=&v"(product)
         : [w0] "v"(w0), [w1] "v"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // The same without a sum to begin with.
+  // The same, with sums that begin with these products.
   static inline __attribute__((always_inline)) void begin_bytes(Ints& c0, Ints& c1, Ints w0,
                                                                 Ints w1, const void* quad) {
     asm("vpbroadcastd %[quad], %[c1]\n"
@@ -97,7 +97,7 @@ struct Lanes512 {
   static inline Floats load_floats(const float* from) { return _mm512_loadu_ps(from); }
   static inline void store_floats(float* to, Floats x) { _mm512_storeu_ps(to, x); }
   static inline Floats to_floats(Ints x) { return _mm512_cvtepi32_ps(x); }
-  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f), of one register.
+  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f) for one register.
   static inline void add_scaled(float* f, Ints sum, Floats a, Floats b) {
     add_scaled(f, sum, mul(a, b));
   }

@@ -1,4 +1,4 @@
-// What the AVX2 matmul files share: the end of a group and of a row, eight outputs at a time.
+// Shared by the AVX2 matmul files: the end of a group and of a row, eight outputs at a time.
 #pragma once
 
 #include <immintrin.h>
@@ -15,9 +15,9 @@ inline __m256i load_bytes(const std::uint8_t* bytes) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes));
 }
 
-// The panel that this thread will probably multiply next is fetched into the second cache while
-// this one is multiplied, which passes over its bytes more than once: the first tokens' passes
-// fetch a part each. Fetched in the first pass alone, memory stood still in the others.
+// Prefetches the panel that this thread will probably multiply next into the second-level cache,
+// spread over the passes of the first tokens over this panel: prefetched in the first pass alone,
+// memory was idle during the other passes.
 class NextPanel {
  public:
   NextPanel(const IntPanel& panel, std::int64_t token) {
@@ -35,7 +35,7 @@ class NextPanel {
  private:
   const std::uint8_t* line_;
   const std::uint8_t* end_;
-  // 64, or 0 for the same line again. With a fixed step g++ 12 unrolls the loop: 4 bits and one
+  // 64, or 0 to repeat the same line. With a constant step g++ 12 unrolls the loop: 4 bits and one
   // token then take 10 % more time.
   std::int64_t step_;
 };
@@ -46,8 +46,8 @@ inline int load_quad(const std::uint8_t* codes) {
   return quad;
 }
 
-// Where the sum of a group of unsigned codes starts, for 8 outputs of one token: - zero point * sum
-// of the token's codes.
+// Start value of the sum of a group of unsigned codes, for 8 outputs of one token: - zero point *
+// sum of the token's codes.
 inline __m256i unsigned_start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                               std::int64_t group) {
   const int sum = panel.token_sums[token * panel.token_sum_stride + group];

@@ -1,5 +1,5 @@
-// What the AVX-512 VNNI matmul files share: the dot-product instruction, broadcasts by the load
-// port, the last step of a row, and how a block of tokens is cut into tiles.
+// Shared by the AVX-512 VNNI matmul files: the dot-product instruction, broadcasts by the load
+// port, the last step of a row, and the cut of a block of tokens into tiles.
 #pragma once
 
 #include <immintrin.h>
@@ -12,17 +12,17 @@
 
 namespace leq::cpu {
 
-// The panel that this thread will probably multiply next: each tile of many tokens fetches a part
-// of it into the second cache, because the first tile of a panel otherwise waits for memory.
+// The panel that this thread will probably multiply next: each tile of many tokens prefetches a
+// part of it into L2, because the first tile of a panel otherwise waits for memory.
 struct NextPanel {
-  const std::uint8_t* at = nullptr;  // what is not fetched yet
+  const std::uint8_t* at = nullptr;  // not prefetched yet
   const std::uint8_t* end = nullptr;
   const std::uint8_t* here = nullptr;
 };
 
 namespace {
 
-// Where many tokens use a line, the second fetch costs 2 % and gains nothing.
+// Prefetch distance for many tokens, once: a second prefetch costs 2 % and gains nothing.
 constexpr int kTallBytes = 2048;
 
 // c += u8 x s8 quads. One instruction of inline assembly, because g++ 12 moves and spills the
@@ -31,7 +31,7 @@ inline __attribute__((always_inline)) void dot(__m512i& c, __m512i u8, __m512i s
   asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(u8), "v"(s8));
 }
 
-// Four codes of one token in every lane; a load, so it takes no vector port.
+// Broadcasts four codes of one token to all lanes with a load, which uses no vector port.
 inline __attribute__((always_inline)) __m512i broadcast_quad(const std::uint8_t* codes) {
   int quad;
   __builtin_memcpy(&quad, codes, sizeof quad);
@@ -42,15 +42,15 @@ inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* by
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
 }
 
-// How often a tile of `tokens` that takes all 64 outputs of 8 bits fetches lines of codes, where
-// `best` is best_fetch(). One fetch (Zen 5) was measured for one token alone; never (Zen 4) is a
-// loss for one token, and half as fast again for more.
+// The number of prefetches of a code line by a tile of `tokens` x all 64 outputs of 8 bits, where
+// `best` is best_fetch(). Fetch::once (Zen 5) was measured only for one token; Fetch::never (Zen 4)
+// is slower for one token, and 1.5 times as fast for more.
 constexpr Fetch wide_tile_fetch(Fetch best, int tokens) {
   const Fetch other = tokens == 1 ? Fetch::never : Fetch::once;
   return best == other ? Fetch::twice : best;
 }
 
-// Four columns of 16 J outputs. Where these are all 64, the panel is read in a row.
+// Loads four columns of 16 J outputs. Where these are all 64, the panel is read sequentially.
 template <Fetch kFetch, int J>
 inline __attribute__((always_inline)) void load_weights(const std::uint8_t* w,
                                                         __m512i (&weights)[J]) {
@@ -69,14 +69,14 @@ inline NextPanel next_panel(const IntPanel& panel) {
   return {panel.next_codes, panel.next_codes + panel.next_bytes, panel.codes};
 }
 
-// `bytes` to fetch: of the next panel, or where that is done, lines that are here already.
+// Takes `bytes` of the next panel to prefetch or, at its end, returns lines already in the cache.
 inline const std::uint8_t* take_ahead(NextPanel& next, std::int64_t bytes) {
   if (next.end - next.at < bytes) return next.here;
   next.at += bytes;
   return next.at - bytes;
 }
 
-// The lines that M tokens x 32 outputs will be stored to.
+// Prefetches the lines that M tokens x 32 outputs will be stored to.
 template <int M>
 inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel, std::int64_t token,
                                                          int output) {
@@ -88,7 +88,7 @@ inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel, 
   }
 }
 
-// -128 times sums of 8-bit codes: what the offset of the unsigned side adds too much.
+// -128 times sums of 8-bit codes, which cancels the offset of the unsigned side.
 inline __attribute__((always_inline)) __m512i start_value(__m512i sums) {
   return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7));
 }
@@ -116,9 +116,9 @@ inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::in
   _mm512_storeu_ps(panel.y + token * panel.y_stride + output, f);
 }
 
-// Few tokens wait for the weights, which are read fastest in the order in which they lie: tiles of
-// at most 6 tokens (24 accumulators) x all 64 outputs. Of 16 tokens two tiles of 8 x 32 and two of
-// the other outputs read 15 GB/s, three wide ones 18. More tokens are cut into tiles of 12 x 32.
+// Few tokens are limited by reading the weights, which is fastest in memory order: tiles of at most
+// 6 tokens (24 accumulators) x all 64 outputs. With 16 tokens, two tiles of 8 for each 32 outputs
+// read 15 GB/s, three wide ones 18. More tokens are cut into tiles of 12 x 32.
 constexpr std::int64_t kFewTokens = 32;
 constexpr std::int64_t kWideTokens = 6;
 constexpr std::int64_t kTallTokens = 12;

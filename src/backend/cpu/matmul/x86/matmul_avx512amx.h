@@ -1,6 +1,6 @@
-// What the AMX matmul files share: how the eight tiles are used, and how a block of tokens is cut.
-// A panel lies in memory as the tiles of its weights want it: 16 outputs x 4 columns to a line of
-// 64 bytes, 256 bytes from one quad of columns to the next.
+// Shared by the AMX matmul files: the use of the eight tiles, and the cut of a block of tokens. A
+// panel is stored in the layout of tiles of weights: 16 outputs x 4 columns to a line of 64 bytes,
+// 256 bytes from one quad of columns to the next.
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_avx512.h"
@@ -11,21 +11,21 @@ namespace {
 // Fewer tokens do not fill a tile.
 constexpr std::int64_t kTileTokens = 16;
 // Half a unit of work is 32 tokens x 32 outputs in tiles 0 to 3, of which 0 and 1 have the first
-// tokens, 0 and 2 the first outputs; 4 and 5 hold its inputs, 6 and 7 its weights. Its sums lie in
-// memory tile by tile, [4][16 tokens][16 outputs]: a load waits for all stores before it whose
-// addresses end in the same 12 bits, and the sums of a half are 4 KB, so each tile must keep away
-// from those that were stored just before.
+// tokens, 0 and 2 the first outputs; 4 and 5 hold its inputs, 6 and 7 its weights. Its sums are
+// stored tile by tile, [4][16 tokens][16 outputs]: a load waits for all earlier stores whose
+// addresses have the same low 12 bits, and the sums of a half are 4 KB, so a tile's address must
+// differ in these bits from those stored just before.
 constexpr std::int64_t kUnitTokens = 32;
 constexpr std::int64_t kUnitOutputs = 32;
 constexpr std::int64_t kTileNumbers = 256;
 constexpr std::int64_t kHalfNumbers = 4 * kTileNumbers;
-constexpr std::int64_t kBlockTokens = 256;  // whose sums lie in scratch
-// Columns that all tokens of a block pass through before the next: their weights and the inputs of
-// one unit stay in the L1 cache.
+constexpr std::int64_t kBlockTokens = 256;  // tokens whose sums are kept in scratch
+// Columns that are multiplied with all tokens of a block before the next ones: their weights and
+// the inputs of one unit stay in the L1 cache.
 constexpr std::int64_t kKTileColumns = 256;
 
-// The tiles of the calling thread, for as long as the object lives: all have 16 rows, of `columns`
-// bytes in the inputs and of 64 in the rest.
+// Configures the calling thread's tiles for the lifetime of the object: inputs have 16 rows of
+// `columns` bytes, weights columns / 4 rows of 64 bytes, sums 16 rows of 64 bytes.
 class Tiles {
  public:
   explicit Tiles(std::int64_t columns) {
@@ -53,8 +53,8 @@ class Tiles {
   static_assert(sizeof(Layout) == 64);
 };
 
-// Keeps what was stored to memory before the tile loads that follow: g++ 12 does not know that they
-// read memory.
+// Orders earlier stores before the tile loads that follow: g++ 12 does not model that they read
+// memory.
 inline __attribute__((always_inline)) void stored_for_tiles(const void* bytes) {
   asm volatile("" : : "r"(bytes) : "memory");
 }
@@ -109,9 +109,9 @@ inline __attribute__((always_inline)) void multiply_step() {
   }
 }
 
-// The first step of new sums, which start from 0 or from `from`; the tiles' old sums go to `to`.
-// Tile by tile, so that one is stored while the others multiply: 21 instead of 30 ns for a step in
-// two. before(tile) comes before a tile is stored.
+// The first step of new sums, which start from 0 or from `from`; the tiles' old sums are stored to
+// `to`. One tile is stored while the others multiply: 21 instead of 30 ns for every second step.
+// before(tile) is called before a tile is stored.
 template <Signs kSigns, int T, class Before>
 inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Before before) {
   before(0);
@@ -168,8 +168,8 @@ struct TokenBlock {
   // Tiles of tokens in a half: 1 in a block of 16 tokens.
   int tiles() const { return tokens == kTileTokens ? 1 : 2; }
   std::int64_t half_rows() const { return tiles() * kTileTokens; }
-  // First token of a unit's upper and lower tile. What would pass the end begins earlier: those
-  // tokens are computed twice.
+  // First token of a unit's upper or lower tile. A tile that would pass the end begins earlier:
+  // some tokens are computed twice.
   std::int64_t first(std::int64_t unit, int tile) const {
     const std::int64_t wanted = unit * kUnitTokens + tile * kTileTokens;
     return token + (wanted < tokens - kTileTokens ? wanted : tokens - kTileTokens);
@@ -188,7 +188,7 @@ inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, V
   }
 }
 
-// What a panel's finished sums are scaled with, and what is added: one for each of its outputs.
+// Scale and bias of a panel's finished sums, for each of its outputs.
 struct alignas(64) FinishNumbers {
   float scales[64];
   float bias[64];
@@ -198,7 +198,7 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
     _mm512_store_ps(numbers.scales + output, panel.row_scales == nullptr
                                                  ? _mm512_set1_ps(1.0f)
                                                  : _mm512_loadu_ps(panel.row_scales + output));
-    // Adding -0 changes no bit of a product, so that there is one way to finish.
+    // Adding -0 changes no bit of a product, so that outputs without bias need no other code.
     _mm512_store_ps(numbers.bias + output, panel.bias == nullptr
                                                ? _mm512_set1_ps(-0.0f)
                                                : _mm512_loadu_ps(panel.bias + output));
@@ -206,9 +206,9 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
 }
 
 // y = fma(f, weight scale * token scale, bias) for a half unit; value(token, j, at) is f of the
-// half's outputs from 16 j on, the `at`th of its numbers. A loop of its own, with all that it needs
-// in registers: rows finished one by one between the steps took their places in the queue of
-// instructions, so that the tiles waited for the second cache.
+// half's outputs from 16 j on, the `at`th of its numbers. This is a separate loop with its operands
+// in registers: rows finished one by one between the steps filled the processor's instruction
+// queue, so that the tiles waited for the second-level cache.
 template <class Value>
 inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
                                                        const FinishNumbers& numbers,
@@ -243,8 +243,8 @@ inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
   }
 }
 
-// Fetches the weights of the next K tile or panel into the L2 cache, some lines at each step: a
-// burst of all of them would stand still.
+// Prefetches the weights of the next K tile or panel into the L2 cache, some lines in each step: a
+// burst of all lines would stall.
 class FetchAhead {
  public:
   FetchAhead() = default;

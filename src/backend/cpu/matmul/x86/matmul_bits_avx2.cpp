@@ -11,7 +11,7 @@ constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can hol
 // Bytes of the panel's planes at one column of one line of outputs.
 struct Planes {
   const std::uint8_t* low;
-  const std::uint8_t* high;  // 3 bits
+  const std::uint8_t* high;  // 3 bits: the plane of third bits
 };
 
 // Quad kQuad of 32 columns, one code to a byte.
@@ -115,8 +115,8 @@ void two_tokens(const IntPanel& panel, std::int64_t token) {
 }
 
 // sum += pairs of u8 codes times s8 inputs. Assembly, because g++ 12 moves and spills the sums
-// around the intrinsics, and volatile, so that what is fetched between them stays there: all lines
-// fetched together wait for each other.
+// around the intrinsics; volatile, so that prefetches between them stay in place: prefetches that
+// are issued together wait for each other.
 inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes, __m256i input) {
   asm volatile(
       "vpmaddubsw %[input], %[codes], %[codes]\n"
@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes
       : [input] "x"(input));
 }
 
-// Line kLine of 4 that are as far ahead as fetch_ahead goes, to one of both caches in turn.
+// Prefetches line kLine of 4 at the distances of fetch_ahead, into one of both caches in turn.
 template <int kStep>
 inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   constexpr int kLine = kStep / 2 * 64;
@@ -142,7 +142,7 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, _
                                                          __m256i second, __m256i (&narrow)[8]) {
   if constexpr (kFirst < 8) {
     constexpr int kLow = kBits == 3 ? 2 : kBits;
-    constexpr int kPairs = 4 / kLow;  // of quads in a byte
+    constexpr int kPairs = 4 / kLow;  // pairs of quads in a byte
     constexpr int kStep = kFirst + kQuad / 2 % kPairs * 8;
     const Planes line{planes.low + 32 * kFirst, planes.high + (kBits == 3 ? 32 * kFirst : 0)};
     add_pairs(narrow[kFirst], codes_of<kBits, kQuad>(line), first);
@@ -161,7 +161,7 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
                                       _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
 }
 
-// One token and all 64 outputs, which are read once and in the order in which they lie.
+// One token and all 64 outputs: the panel is read once, in memory order.
 template <int kBits, Fetch kFetch>
 void one_token(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
@@ -203,7 +203,7 @@ void run(const IntPanel& panel) {
   std::int64_t token = 0;
   for (; token + 2 <= panel.tokens; token += 2) two_tokens<kBits>(panel, token);
   if (token == panel.tokens) return;
-  // Lines go to one of both caches in turn, which Zen 5 was measured with too.
+  // Fetch::once alternates between both caches too: that was measured on Zen 5 as well.
   (panel.fetch == Fetch::never ? one_token<kBits, Fetch::never>
                                : one_token<kBits, Fetch::twice>)(panel, token);
 }

@@ -1,5 +1,5 @@
-// Group-scaled weights of fewer than 8 bits times int8 activations. A few tokens take the codes
-// straight from the panel; more tokens share a K tile of the panel unpacked to bytes.
+// Group-scaled weights of fewer than 8 bits times int8 activations. A few tokens use the codes as
+// stored in the panel; more tokens share a K tile of the panel unpacked to bytes.
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// M tokens x 64 outputs. Codes of odd quads stay where they lie in their bytes, so their products
-// are 2^kShift times too large, exactly, until the end of the group.
+// M tokens x 64 outputs. Codes of odd quads are not shifted down in their bytes, so their products
+// are exactly 2^kShift times too large until the end of the group.
 template <class Bits, int M, Scales kScales, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;
@@ -69,7 +69,7 @@ void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
 }
 
 constexpr std::int64_t kPackedTokens = 3;
-// One fetch (Zen 5) was measured for one token alone.
+// Fetch::once (Zen 5) was measured only for one token.
 constexpr Fetch packed_fetch(Fetch best, int tokens) {
   return tokens > 1 && best == Fetch::once ? Fetch::twice : best;
 }
@@ -77,7 +77,7 @@ template <class Bits, Scales kScales, Fetch kBest>
 constexpr KTileKernel kPackedTiles[] = {bits_tile<Bits, 1, kScales, packed_fetch(kBest, 1)>,
                                         bits_tile<Bits, 2, kScales, packed_fetch(kBest, 2)>,
                                         bits_tile<Bits, 3, kScales, packed_fetch(kBest, 3)>};
-// [best_fetch()][tokens - 1].
+// Indexed by [best_fetch()][tokens - 1].
 template <class Bits, Scales kScales>
 constexpr const KTileKernel* kPacked[] = {kPackedTiles<Bits, kScales, Fetch::twice>,
                                           kPackedTiles<Bits, kScales, Fetch::once>,
@@ -94,9 +94,9 @@ void run_packed(const IntPanel& panel) {
       panel, k_tile);
 }
 
-// Weights of the first tile of few tokens: it unpacks them while it multiplies, and leaves the
-// bytes in the K tile for the tiles after it, if there are any. Unpacked before, the stores took a
-// quarter of a block of 16 tokens.
+// Weights of the first tile of few tokens: unpacked while it multiplies, and stored as bytes in the
+// K tile if other tiles follow. With unpacking done beforehand, its stores took a quarter of the
+// time of a block of 16 tokens.
 enum class Unpacked { kept, dropped };
 template <class Bits, Unpacked kUnpacked>
 struct PackedColumns {
@@ -121,7 +121,7 @@ struct PackedColumns {
         if constexpr (kUnpacked == Unpacked::kept) {
           _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
         } else {
-          // As a store would: g++ 12 unpacks later quads first, and then keeps sums on the stack.
+          // Orders code as a store would: g++ 12 unpacks later quads first, and then spills sums.
           asm volatile("" ::: "memory");
         }
       }

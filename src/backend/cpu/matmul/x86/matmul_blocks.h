@@ -1,7 +1,7 @@
-// A panel times many tokens for the levels without 512-bit dot products: blocks of tokens pass
-// through K tiles, whose codes and inputs are first written as the tiles' instruction
-// takes them (matmul_products.h). Fewer tokens wait for memory and do not pay for that: all these
-// levels run the kernels of AVX2 for them.
+// A panel times many tokens for the levels without 512-bit dot products: blocks of tokens are
+// multiplied by K tiles, whose codes and inputs are first converted to the form that the tiles'
+// instruction takes (matmul_products.h). Fewer tokens are limited by memory, so conversion would
+// not pay: all these levels use the AVX2 kernels for them.
 #pragma once
 
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
@@ -10,25 +10,25 @@
 namespace leq::cpu {
 namespace {
 
-// Where the int32 sums start: at 0; at -128 * the weights' sums, since the inputs are q + 128; at
-// -zero point * the inputs' sums, with one zero point for all outputs or one for each.
+// Start values of the int32 sums: 0; -128 * the weights' sums, since the inputs are q + 128; -zero
+// point * the inputs' sums, with one zero point for all outputs or one for each.
 enum class Start { none, weights, zero, zeros };
-// Which sides have group scales; rows: neither, and one int32 sum runs over all columns.
+// The sides with group scales; rows: neither, and one int32 sum runs over all columns.
 enum class Scales { rows, weights, tokens, both };
 
-// What the groups of a K tile start from and are scaled by.
+// Start values and scales of the groups of a K tile.
 template <class Products>
 struct GroupTables {
   static constexpr std::int64_t kGroups = Products::kKTileColumns / 32;
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
-  alignas(64) float scales[kGroups][64];         // of the weights
+  alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Of the inputs: in rows these lie too far apart. Sums times -zero for Start::zero.
+  // Copied from the inputs' rows, where they are far apart. For Start::zero, sums times -zero.
   alignas(64) float token_scales[kGroups][kTokens];
   alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };
 
-// What lies in kIntScratchBytes.
+// Layout of the scratch of kIntScratchBytes.
 template <class Products>
 struct BlockScratch {
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
@@ -50,7 +50,7 @@ struct Tile {
   const GroupTables<Products>* tables = nullptr;
 };
 
-// The int32 start values of row sums, which may be too large for the products of 16 bits below.
+// The int32 start values of row sums, which may be too large for the 16-bit products below.
 template <class L, Start kStart>
 inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int output) {
   if constexpr (kStart == Start::none) return L::repeat32(0);
@@ -62,8 +62,8 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
   return L::mul32(L::from_u8(panel.zeros + output), L::repeat32(-sum));
 }
 
-// Where the sums of a group start, for M tokens x a register pair. A zero point lies in the lower
-// half of its lane, negated, so that this multiplies by the lower half of a sum of at most 128 *
+// Start values of a group's sums, for M tokens x a register pair. Zero points are negated, in
+// the lower halves of 32-bit lanes, and multiplied by the lower half of a sum of at most 128 *
 // 127.
 template <Start kStart, class Products, int M>
 inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
@@ -166,7 +166,7 @@ void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t
   }
 }
 
-// M tokens x a register pair over one K tile.
+// Multiplies M tokens x a register pair over one K tile.
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M>
 void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
   Cursor cursor = tile.cursor;
@@ -186,7 +186,7 @@ void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
   }
 }
 
-// The tile of so many tokens; four and more are cut into tiles of at least 3.
+// The kernel of a tile with `tokens` tokens: at least 3, since a block has four or more.
 template <class Products>
 using KTileKernel = void (*)(const IntPanel&, const Tile<Products>&);
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
@@ -243,19 +243,19 @@ void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<P
   }
 }
 
-// Bytes that the tiles of a K tile fetch into the second cache meanwhile: those of the K tile that
-// comes next, of this panel or the next one.
+// Bytes that the tiles of a K tile prefetch into the second-level cache: those of the next K tile,
+// of this panel or the next one.
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;
-  const std::uint8_t* here = nullptr;  // fetched where there is nothing left
+  const std::uint8_t* here = nullptr;  // prefetched where nothing is left
 
   const std::uint8_t* take(std::int64_t bytes) {
     if (end - at < bytes) return here;
     at += bytes;
     return at - bytes;
   }
-  // So many lines: what the steps of few tiles would leave.
+  // Prefetches `lines` lines: those that the steps of few tiles would not cover.
   void fetch(std::int64_t lines) {
     for (; lines > 0 && at < end; --lines, at += 64) {
       _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
@@ -277,7 +277,7 @@ BytesAhead bytes_ahead(const IntPanel& panel, const KTile& k_tile) {
   return {panel.next_codes, panel.next_codes + bytes, here};
 }
 
-// The lines where a tile's results go: fetched while it multiplies.
+// Prefetches the lines of a tile's results while it multiplies.
 template <class Products>
 inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel,
                                                          const Tile<Products>& tile,
@@ -347,7 +347,7 @@ void run_blocks(const IntPanel& panel) {
   }
 }
 
-// Of weights and tokens with any scales but both by row. Fewer than 8 bits always have group
+// For all scales except both by row. Weights of fewer than 8 bits always have group
 // scales.
 template <class Products, Start kStart>
 void run_groups_from(const IntPanel& panel) {
@@ -368,8 +368,8 @@ void run_group_blocks(const IntPanel& panel) {
   run_groups_from<Products, kStart>(panel);
 }
 
-// Tokens that are worth a block: one tile of four is, where it unpacks codes once in the place of
-// twice.
+// The fewest tokens for which a block pays: with fewer than 8 bits, one tile of four, because it
+// unpacks codes once instead of twice.
 constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
           void (*kMany)(const IntPanel&)>
@@ -377,9 +377,9 @@ void few_or_many(const IntPanel& panel) noexcept {
   (panel.tokens < kFewest ? kFew : kMany)(panel);
 }
 
-// The table of a level:
+// The kernel table of a level:
 //   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
-//   kSigned, kBytes              where the sums of the first two start
+//   kSigned, kBytes              start values of the sums of the first two
 template <class Level>
 constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   using Signed = typename Level::Signed;

@@ -1,5 +1,5 @@
-// Weights of fewer than 8 bits as AVX-512 reads them: how codes lie in bytes (the argument Bits of
-// the kernels), and unpacking to bytes.
+// Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the argument Bits of the
+// kernels), and unpacking to bytes.
 //   kLowBits, kThirdPlane   the panel's planes
 //   kShift                  codes of odd quads of columns are 2^kShift times too large
 //   code<quad>(low, third)  the codes of one of eight quads for 16 outputs, one to a byte
@@ -33,12 +33,12 @@ struct Bits3 {
   static constexpr bool kThirdPlane = true;
   static constexpr int kShift = 2;
 
-  // Even quads lie in bits 0 to 2, odd ones in bits 2 to 4.
+  // Codes of even quads are returned in bits 0 to 2, those of odd quads in bits 2 to 4.
   template <int kQuad>
   static inline __attribute__((always_inline)) __m512i code(const std::uint8_t* low,
                                                             const std::uint8_t* third) {
     constexpr int kPlace = kQuad % 2 == 0 ? 0 : 2;
-    constexpr int kLeft = kPlace + 2 - kQuad;  // the third bit's way from bit kQuad
+    constexpr int kLeft = kPlace + 2 - kQuad;  // shift of the third bit from bit kQuad
     __m512i bytes = _mm512_load_si512(low + kQuad / 4 * 256);
     if constexpr (kQuad % 4 >= 2) bytes = _mm512_srli_epi16(bytes, 4);
     __m512i bits = _mm512_load_si512(third);
@@ -67,7 +67,7 @@ struct Bits4 {
 
 constexpr std::int64_t kStepColumns = 32;  // eight quads
 
-// Bytes where a step begins.
+// Addresses of a step's first bytes.
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* third;
@@ -78,8 +78,8 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
           Bits::kThirdPlane ? panel.high_codes + column * 8 : nullptr};
 }
 
-// An eighth of the lines of a step further on in the panel: spread over a step's quads, because a
-// burst fills all fill buffers of the first cache and stands still.
+// Prefetches an eighth of the lines of a later step of the panel: spread over a step's quads,
+// because a burst takes all fill buffers of the first-level cache and stalls.
 template <class Bits, int kQuad, Fetch kFetch = Fetch::twice>
 inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) {
   constexpr int kLines = 4 * Bits::kLowBits;
@@ -92,7 +92,7 @@ inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) 
   }
 }
 
-// Each code less a zero point, for 16 outputs x 4 columns to a register; or the code itself.
+// Conversion of unpacked codes, 16 outputs x 4 columns to a register: none, or code - zero point.
 struct NoZeros {
   __m512i operator()(__m512i codes, int) const { return codes; }
 };
@@ -115,7 +115,7 @@ inline __attribute__((always_inline)) void unpack_quad(const Planes& planes, con
   }
 }
 
-// Columns [first, first + columns) of a panel -> [columns/4][64][4] bytes.
+// Unpacks columns [first, first + columns) of a panel to [columns/4][64][4] bytes.
 template <class Bits, class Zeros>
 void unpack(const IntPanel& panel, std::int64_t first, std::int64_t columns, const Zeros& zeros,
             std::uint8_t* codes) {

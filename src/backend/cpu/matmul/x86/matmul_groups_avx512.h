@@ -1,5 +1,5 @@
-// Tiles of grouped matmuls: an int32 sum for each group, folded into f32 sums that lie in memory
-// between groups (they would not fit into registers beside the accumulators).
+// Tiles of grouped matmuls: an int32 sum for each group, folded into f32 sums that are kept in
+// memory between groups (they would not fit into registers beside the accumulators).
 #pragma once
 
 #include <type_traits>
@@ -9,20 +9,20 @@
 
 namespace leq::cpu {
 
-// Columns of a panel that all tokens of a block pass through before the next, a multiple of every
-// group: 64 rows of them and the block's inputs stay in the L2 cache. In K tiles of 512, which stay
-// in the first cache, each tile of many tokens brings its f32 sums from the second four times as
-// often; the sums of few tokens stay in the first as well.
+// Columns of a panel that are multiplied with all tokens of a block before the next ones, a
+// multiple of every group: 64 rows of them and the block's inputs stay in L2. With K tiles of 512,
+// which stay in L1, tiles of many tokens load their f32 sums from L2 four times as often; the sums
+// of few tokens stay in L1 as well.
 inline constexpr std::int64_t kKTileColumns = 2048;
 inline constexpr std::int64_t kFewTokensColumns = 512;
 inline constexpr std::int64_t kSmallestGroup = 32;
 inline constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
 
-// Scales and start values of a K tile's groups as tiles take them. Converted in the tiles they
-// stand between the last product of a group and the first of the next one: 8 % more time.
+// Scales and start values of a K tile's groups, converted for its tiles. Converted inside the
+// tiles, they delayed the first product of each group: 8 % more time.
 struct KTileTables {
-  alignas(64) float scales[kKTileGroups][64];         // of grouped weights
-  alignas(64) std::int32_t starts[kKTileGroups][64];  // of signed weights
+  alignas(64) float scales[kKTileGroups][64];         // scales of grouped weights
+  alignas(64) std::int32_t starts[kKTileGroups][64];  // start values of signed weights
 };
 
 // One K tile of one panel for one tile of tokens.
@@ -31,11 +31,11 @@ struct PanelKTile {
   std::int64_t first = 0;               // first column
   std::int64_t columns = 0;             // multiple of 16
   std::int64_t token = 0;               // first token
-  int output = 0;                       // first of the tile's outputs
+  int output = 0;                       // first output of the tile
   float* sums = nullptr;                // [M][16 J] f32 sums: begun by a panel's first K tile, kept
                                         // for the next one, finished by the last one
   const KTileTables* tables = nullptr;
-  const std::uint8_t* ahead = nullptr;         // 64 bytes for each 16 columns, to be fetched
+  const std::uint8_t* ahead = nullptr;         // 64 bytes to prefetch for each 16 columns
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens], see start_from_tokens()
 };
 
@@ -48,12 +48,12 @@ struct TokenBlock {
   NextPanel next;
 };
 
-// What lies in kIntScratchBytes.
+// Layout of the scratch of kIntScratchBytes.
 constexpr std::int64_t kBlockTokens = 256;
 struct GroupScratch {
   alignas(64) float sums[kBlockTokens * 64];
   KTileTables tables;
-  alignas(64) std::uint8_t codes[kKTileColumns * 64];  // of fewer than 8 bits, unpacked
+  alignas(64) std::uint8_t codes[kKTileColumns * 64];  // codes of fewer than 8 bits, unpacked
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
@@ -70,16 +70,16 @@ inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel,
   return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(panel.scale_mul));
 }
 
-// Which sides have group scales.
+// The sides that have group scales.
 enum class Scales { weights, tokens, both };
 
-// Keeps loads and stores on their sides of it: g++ 12 would hold the f32 sums of a tile in
-// registers from group to group, and then lacks registers for the int32 sums.
+// A barrier for the compiler's order of loads and stores: g++ 12 would hold the f32 sums of a tile
+// in registers from group to group, and then lack registers for the int32 sums.
 inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
 
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. Of many, all stores come last: the processor's queue of stores that wait for
-// their numbers is shorter than a tile, and while it is full no products begin.
+// sums [M][16 J]. With many sums all stores come last: the processor's store queue is shorter than
+// a tile, and while it is full of stores that wait for their data no products start.
 template <int M, int J, Scales kScales>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelKTile& k_tile,
                                                 std::int64_t group, const __m512 (&by_weight)[J],
@@ -121,7 +121,7 @@ inline __attribute__((always_inline)) __m512i signed_start(const IntPanel& panel
   return start_value(_mm512_cvtepi16_epi32(half));
 }
 
-// -zero point * the inputs' sum, at most 255 * 128 * 127.
+// Starts the sums at -zero point * the inputs' sum, at most 255 * 128 * 127.
 template <int M, int J>
 inline __attribute__((always_inline)) void start_from_zeros(const IntPanel& panel,
                                                             const PanelKTile& k_tile,
@@ -133,22 +133,22 @@ inline __attribute__((always_inline)) void start_from_zeros(const IntPanel& pane
   for (int j = 0; j < J; ++j) zeros[j] = zero_points(panel, group, k_tile.output + 16 * j);
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m, sums += panel.token_sum_stride) {
-    // A zero point lies in the lower half of its lane, so this multiplies by the sum's lower half.
+    // Zero points are in the lower halves of their lanes: multiplies by the sum's lower half.
     const __m512i sum = _mm512_set1_epi32(-*sums);
 #pragma GCC unroll 4
     for (int j = 0; j < J; ++j) c[m][j] = _mm512_madd_epi16(zeros[j], sum);
   }
 }
 
-// Where accumulators start: signed weights at -128 * the weights' sums, since the inputs are q +
-// 128; unsigned ones at -zero point * the inputs' sums, with one zero point for all codes or with
-// many.
+// Start values of accumulators: -128 * the weights' sums for signed weights, since the inputs are q
+// + 128; -zero point * the inputs' sums for unsigned ones, with one zero point for all codes or
+// with many.
 enum class Start { weights, tokens, zeros };
 
 inline void clear(float* sums, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += 16) {
     _mm512_store_ps(sums + i, _mm512_setzero_ps());
-    memory_barrier();  // no call of memset
+    memory_barrier();  // or g++ calls memset
   }
 }
 
@@ -163,10 +163,10 @@ inline void finish_tile(const IntPanel& panel, const PanelKTile& k_tile, std::in
   }
 }
 
-// Whence a tile has its weights: here bytes that lie in the K tile.
+// Source of a tile's weights: bytes in the K tile.
 template <Fetch kFetch>
 struct ByteColumns {
-  // The int32 sums of M tokens x 16 J outputs over one group.
+  // Adds the products of M tokens x 16 J outputs over one group to their int32 sums.
   template <int M, int J, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelKTile&,
                                                         const TallColumns& tile,
@@ -218,7 +218,7 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
   }
 }
 
-// M tokens x 16 J outputs over one K tile.
+// Multiplies M tokens x 16 J outputs over one K tile.
 template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<Fetch::twice>>
 void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
   TallColumns tile;
@@ -269,13 +269,13 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
 }
 
 using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
-// Of 1 to kWideTokens tokens: where the first tile has its weights elsewhere ...
+// Tiles of 1 to kWideTokens tokens: for the first tile, whose weights come from `Columns` ...
 template <Start kStart, Scales kScales, class Columns>
 constexpr KTileKernel kFirstTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
     k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
     k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
-// ... and where it is as the others.
+// ... and for all others, whose weights are bytes in the K tile.
 template <Start kStart, Scales kScales, Fetch kBest>
 constexpr KTileKernel kWideTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
@@ -299,7 +299,7 @@ constexpr KTileKernel kTallTiles[] = {nullptr,
                                       k_tile_kernel<11, 2, kStart, kScales>,
                                       k_tile_kernel<12, 2, kStart, kScales>};
 
-// The tables of a K tile.
+// Fills the tables of a K tile.
 template <Start kStart, Scales kScales>
 void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& tables) {
   const std::int64_t first = k_tile.first / panel.group;
@@ -316,7 +316,7 @@ void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& t
   }
 }
 
-// [groups of the K tile][kTallTokens] start values of `tokens` tokens.
+// Fills [groups of the K tile][kTallTokens] start values of `tokens` tokens.
 inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                               std::int32_t* starts) {
   const std::int64_t first = k_tile.first / panel.group;
@@ -328,7 +328,7 @@ inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, s
   }
 }
 
-// `First`: whence the first tile of few tokens has its weights; void: as the others.
+// `First`: source of the weights of the first tile of few tokens; void: that of all other tiles.
 template <Start kStart, Scales kScales, class First = void>
 void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& block) {
   PanelKTile k_tile = whole;
@@ -365,7 +365,7 @@ void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& bloc
   }
 }
 
-// A whole panel in blocks of tokens and K tiles: codes_of(first column, columns) returns
+// Multiplies a whole panel in blocks of tokens and K tiles: codes_of(first column, columns) returns
 // a K tile's byte codes, run_k_tile(panel, K tile, block) adds them to the block's sums.
 template <class RunKTile, class CodesOf>
 void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {

@@ -1,5 +1,5 @@
-// Grouped matmuls with AMX: the int32 sums of a group leave the tiles in the first step of the next
-// group, and are folded into f32 sums in the first step of the one after, while the tiles multiply.
+// Grouped matmuls with AMX: the int32 sums of a group are stored in the first step of the next
+// group, and folded into f32 sums in the first step of the one after, while the tiles multiply.
 #pragma once
 
 #include <cstring>
@@ -9,14 +9,14 @@
 namespace leq::cpu {
 namespace {
 
-// Which sides have group scales.
+// The sides that have group scales.
 enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
 constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
-constexpr std::int64_t kKTileScales = kKTileGroups;  // of a token, at most
+constexpr std::int64_t kKTileScales = kKTileGroups;  // scales of a token, at most
 
-// What the groups of a K tile are folded with, for each of a panel's outputs.
+// Scales and offsets for folding the groups of a K tile, for each of a panel's outputs.
 struct alignas(64) KTileNumbers {
   float scales[kKTileGroups][64];
   std::int32_t offsets[kKTileGroups][64];
@@ -25,19 +25,19 @@ struct alignas(64) KTileNumbers {
 // Scratch of a block.
 struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
-  std::int32_t sums[kHalfNumbers];                    // of a group that is not folded yet
-  KTileNumbers numbers[2];                            // of this K tile and of the one before
-  float token_scales[2][kKTileScales][kBlockTokens];  // the same
+  std::int32_t sums[kHalfNumbers];                    // sums of a group that is not folded yet
+  KTileNumbers numbers[2];                            // of this K tile and of the previous one
+  float token_scales[2][kKTileScales][kBlockTokens];  // likewise
   std::uint8_t unpacked[kKTileColumns * 64];          // for weights of fewer than 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// Where a group's sums for a half go, and what they are folded with.
+// Destination of a group's folded sums of a half, and the numbers for folding.
 struct Fold {
-  float* folded = nullptr;        // [kHalfNumbers]; null: nothing waits
-  const float* scales = nullptr;  // of the weights, [32]
+  float* folded = nullptr;        // [kHalfNumbers]; null: nothing to fold
+  const float* scales = nullptr;  // scales of the weights, [32]
   const std::int32_t* offsets = nullptr;
-  // Of the tokens of each tile: their scales in the group, and of the first the sum of its inputs.
+  // For the tokens of each tile: scales in the group; and the first token's sum of inputs.
   const float* token_scales[2] = {nullptr, nullptr};
   const std::int32_t* token_sums[2] = {nullptr, nullptr};
 };
@@ -50,7 +50,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   const __m512i offset = _mm512_load_si512(fold.offsets + tile % 2 * 16);
   const float* by_token = fold.token_scales[tile / 2];
   const std::int32_t* token_sums = fold.token_sums[tile / 2];
-  // Read once: the stores below could change them, as far as the compiler knows.
+  // Read once, because the compiler must assume that the stores below change it.
   const std::int64_t sum_stride = panel.token_sum_stride;
   float* const folded = fold.folded + tile * kTileNumbers;
   sums += tile * kTileNumbers;
@@ -75,7 +75,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
 }
 
 // The last two groups: sums of the older one are in memory, those of the newer one in the tiles.
-// They change places by their pointers: a copy would have to wait until all tiles before it are
+// Pointers are exchanged, not copies: a copy would have to wait until all earlier tiles are
 // stored.
 struct Pipeline {
   Fold places[3];
@@ -101,14 +101,14 @@ void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipel
 // Some groups of a panel's columns.
 struct KTile {
   const std::uint8_t* codes = nullptr;  // bytes of the first column, one code each
-  std::int64_t group = 0;               // first
+  std::int64_t group = 0;               // first group
   std::int64_t groups = 0;
-  const std::uint8_t* next = nullptr;  // bytes that the next K tile is made from
+  const std::uint8_t* next = nullptr;  // bytes from which the next K tile is made
   std::int64_t next_bytes = 0;
 };
 
-// Scales, and what a group's sum of products lacks: signed weights have inputs of q + 128, so -128
-// * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
+// Reads scales, and the correction of a group's sum: for signed weights, with inputs of q + 128,
+// -128 * the weights' sum; for unsigned ones -zero point, which a token's sum multiplies.
 template <Signs kSigns>
 void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numbers) {
   for (std::int64_t g = 0; g < k_tile.groups; ++g) {
@@ -133,8 +133,8 @@ void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numb
   }
 }
 
-// The scales of a block's tokens in a K tile, side by side: read where they lie, a line for each
-// token, they push the rest of the work out of the first cache.
+// Collects the scales of a block's tokens in a K tile side by side: read in place, a line for each
+// token, they would evict other data from the first-level cache.
 inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const KTile& k_tile,
                               float (&scales)[kKTileScales][kBlockTokens]) {
   const std::int64_t first = k_tile.group / panel.groups_a_token_scale;
@@ -142,7 +142,7 @@ inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, co
   const std::int64_t stride = panel.token_scale_stride;
   const float* from = panel.token_scales + block.token * stride + first;
   std::int64_t token = 0;
-  // Two scales each: groups of 128 columns.
+  // Two scales for each token: groups of 128 columns.
   for (; first + 1 == last && token + 4 <= block.tokens; token += 4, from += 4 * stride) {
     const auto pair = [&](std::int64_t row) {
       return _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from + row * stride)));
@@ -215,7 +215,7 @@ void multiply_k_tile(const IntPanel& panel, const TokenBlock& block, const KTile
   }
 }
 
-// A whole panel. codes_of(first column, columns, k_tile) fills in the K tile's codes.
+// Multiplies a whole panel. codes_of(first column, columns, k_tile) sets the K tile's codes.
 template <Signs kSigns, Scales kScales, class CodesOf>
 void run_scaled(const IntPanel& panel, CodesOf codes_of) {
   const std::int64_t groups = (panel.columns + panel.group - 1) / panel.group;

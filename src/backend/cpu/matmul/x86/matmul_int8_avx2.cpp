@@ -71,8 +71,8 @@ inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __
   }
 }
 
-// Four columns of signed codes: magnitudes times inputs that took the signs. Codes of -128 are
-// right too: a pair is at most 2 * 128 * 127 = 32,512.
+// Four columns of signed codes: magnitudes times inputs with the codes' signs. Codes of -128 are
+// correct too: a pair is at most 2 * 128 * 127 = 32,512.
 inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w, __m256i quad,
                                                           __m256i (&sums)[8]) {
   const __m256i ones = _mm256_set1_epi16(1);
@@ -85,8 +85,8 @@ inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w,
   }
 }
 
-// The same for one token and all 64 outputs, which are read in the order in which they lie: a
-// register of sums holds eight outputs.
+// The same for one token and all 64 outputs, which are read in memory order: a register of sums
+// holds eight outputs.
 template <bool kUnsigned, Fetch kFetch>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,
@@ -107,7 +107,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   }
 }
 
-// -128 times 8 code sums: what the offset of the inputs adds too much.
+// -128 times 8 code sums, which cancels the offset of the inputs.
 inline __m256i start_value(__m256i sums) {
   return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 7));
 }

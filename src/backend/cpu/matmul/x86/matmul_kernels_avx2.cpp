@@ -7,7 +7,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr int kTokens = 6;  // 12 sums of 16 registers
+constexpr int kTokens = 6;  // 12 of 16 registers hold sums
 
 struct Avx2 {
   using Signed = WordProducts<Lanes256, kTokens, WideCodes<Lanes256>>;

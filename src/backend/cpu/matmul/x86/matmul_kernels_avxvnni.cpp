@@ -1,4 +1,4 @@
-// AVX-VNNI: as AVX2, but many tokens are multiplied by its dot product of bytes, 256 bits wide.
+// AVX-VNNI: as AVX2, but many tokens use its 256-bit dot product of bytes.
 #include "backend/cpu/matmul/x86/lanes_avx2.h"
 #include "backend/cpu/matmul/x86/matmul_blocks.h"
 #include "base/cpu_features.h"
@@ -13,7 +13,7 @@ struct DotLanes : Lanes256 {
   }
 };
 
-constexpr int kTokens = 6;  // 12 sums of 16 registers
+constexpr int kTokens = 6;  // 12 of 16 registers hold sums
 template <class Source, Unsigned kSide>
 using Dots = DotProducts<DotLanes, kTokens, Source, kSide>;
 

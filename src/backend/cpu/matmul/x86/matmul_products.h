@@ -1,19 +1,19 @@
-// How tiles of many tokens multiply where there are no 512-bit dot products (the argument Products
+// Products for tiles of many tokens where there are no 512-bit dot products (the argument Products
 // of matmul_blocks.h):
-//   kTokens          of the largest tile; its outputs fill two registers
-//   kKTileColumns    columns that all tokens of a block pass through before the next, so that a
-//                    register pair of their codes stays in the first cache; a multiple of every
+//   kTokens          tokens of the largest tile; its outputs fill two registers
+//   kKTileColumns    columns multiplied with all tokens of a block before the next ones, so that a
+//                    register pair of their codes stays in the L1 cache; a multiple of every
 //                    group
-//   kBlockTokens     tokens that pass by the codes of a K tile, whole tiles
-//   kStepLines       lines that add() fetches for 32 columns
-//   kCodeBits        of the panel's plane at `codes`
-//   kCodeScratch     bytes that a register pair's codes may be written to
-//   kInputRoom       bytes that inputs_of() may write
-//   kUnpacks         whether the first tile of a register pair takes codes as they lie in the panel
-//   and
-//                    leaves them in scratch, ready for the tiles after it
+//   kBlockTokens     tokens that share the codes of a K tile, whole tiles
+//   kStepLines       lines that add() prefetches for 32 columns
+//   kCodeBits        bits of a code in the panel's plane at `codes`
+//   kCodeScratch     bytes of scratch for a register pair's codes
+//   kInputRoom       bytes of scratch for inputs_of()
+//   kUnpacks         whether the first tile of a register pair reads codes in the panel's form and
+//                    writes them to scratch in the form that the instruction takes,
+//                    for the tiles after it
 //   point_at_codes() points a cursor at the codes of a register pair
-//   inputs_of()      inputs of a K tile
+//   inputs_of()      returns the inputs of a K tile
 //   add()            adds int32 sums over columns, exact
 #pragma once
 
@@ -30,28 +30,28 @@ namespace {
 constexpr std::int64_t kStepColumns = 32;
 
 struct KTile {
-  std::int64_t first = 0;  // column
+  std::int64_t first = 0;  // first column
   std::int64_t columns = 0;
-  std::int64_t token = 0;  // first of the block
+  std::int64_t token = 0;  // first token of the block
   std::int64_t tokens = 0;
 };
 struct KTileInputs {
-  const std::uint8_t* bytes = nullptr;  // of the block's first token
+  const std::uint8_t* bytes = nullptr;  // bytes of the block's first token
   std::int64_t stride = 0;
 };
 
-// As they lie in the panel, or as the instruction takes them.
+// Codes in the panel's form, or in the form that the instruction takes.
 enum class Codes { packed, ready };
 
-// Where a tile is on its way through the columns.
+// The current position of a tile in its columns.
 struct Cursor {
-  const std::uint8_t* codes = nullptr;   // ready
-  const std::uint8_t* packed = nullptr;  // and 3 bits' plane of the third bit
+  const std::uint8_t* codes = nullptr;   // ready codes
+  const std::uint8_t* packed = nullptr;  // packed codes, and the plane of third bits
   const std::uint8_t* third = nullptr;
-  std::uint8_t* scratch = nullptr;  // for what was packed
+  std::uint8_t* scratch = nullptr;  // for unpacked codes
   const std::uint8_t* inputs = nullptr;
-  std::int64_t stride = 0;              // of the inputs
-  const std::uint8_t* ahead = nullptr;  // lines to be fetched
+  std::int64_t stride = 0;              // stride of the inputs
+  const std::uint8_t* ahead = nullptr;  // lines to prefetch
 };
 
 inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
@@ -59,11 +59,11 @@ inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
   cursor.ahead += 64;
 }
 
-// Sources of codes. load() gives both registers of a register pair for the k-th of the products of
-// 32 columns, next() moves on to the next 32. A tile that unpacks hides the work behind its
-// products: done before them, it was a tenth of the time of 16 tokens.
+// Sources of codes. load() returns both registers of a register pair for the k-th of the products
+// of 32 columns, next() advances by 32 columns. A tile that unpacks overlaps this with its
+// products: done before them, it took a tenth of the time of 16 tokens.
 
-// Two registers that lie ready, kBytes apart.
+// Loads two registers of ready codes, kBytes apart.
 template <class L>
 inline __attribute__((always_inline)) void load_ready(const std::uint8_t* codes,
                                                       typename L::Ints& w0, typename L::Ints& w1) {
@@ -77,11 +77,11 @@ inline __attribute__((always_inline)) void leave(std::uint8_t* scratch, typename
   L::store(scratch + L::kBytes, w1);
 }
 
-// 8 bits where they lie in the panel.
+// 8-bit codes, read from the panel itself.
 template <class L>
 struct PanelCodes {
   static constexpr bool kUnpacks = false;
-  static constexpr int kColumnBytes = 0;  // of scratch
+  static constexpr int kColumnBytes = 0;  // bytes of scratch
   static constexpr std::int64_t kCodeBits = 8;
 
   static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output, std::uint8_t*,
@@ -99,7 +99,7 @@ struct PanelCodes {
   }
 };
 
-// On to the next step's codes: those in scratch, or packed ones and their place in scratch.
+// Advances to the next step's codes: those in scratch, or packed ones and their scratch address.
 template <Codes kCodes>
 inline void step_on(Cursor& cursor, std::int64_t packed_bytes, std::int64_t scratch_bytes) {
   if constexpr (kCodes == Codes::ready) {
@@ -110,8 +110,8 @@ inline void step_on(Cursor& cursor, std::int64_t packed_bytes, std::int64_t scra
   }
 }
 
-// Signed codes of 8 bits, widened to 16: columns 0 and 2 of four make a pair, and 1 and 3, because
-// shifts widen the even bytes and the odd ones.
+// Signed 8-bit codes widened to 16 bits: of four columns, 0 and 2 form a pair, and 1 and 3, because
+// shifts widen either the even or the odd bytes.
 template <class L>
 struct WideCodes {
   static constexpr bool kUnpacks = true;
@@ -148,8 +148,8 @@ struct WideCodes {
   }
 };
 
-// The same of unsigned codes, less their zero points. Each is looked up for its output and group,
-// so they are written before the first tile.
+// The same for unsigned codes, minus their zero points. Each zero point is looked up by output and
+// group, so all codes are written before the first tile.
 template <class L>
 struct WideDifferences : WideCodes<L> {
   using Ints = typename L::Ints;
@@ -196,7 +196,7 @@ inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::u
   return L::either(codes, L::both(third, L::repeat8(4)));
 }
 
-// Codes of fewer than 8 bits in bytes, for those who multiply bytes.
+// Codes of fewer than 8 bits unpacked to bytes, for products of bytes.
 template <class L, int kBits>
 struct UnpackedCodes {
   static constexpr bool kUnpacks = true;
@@ -230,8 +230,8 @@ struct UnpackedCodes {
   }
 };
 
-// Inputs as they lie in their rows. Copied side by side they were read no faster, and copying took
-// 6 % of the time of a panel of 4 bits.
+// Inputs are read from their rows. Copied side by side they were read no faster, and copying took 6
+// % of the time of a panel of 4 bits.
 struct InputRows {
   static constexpr std::int64_t kBlockTokens = 192;
   static constexpr std::int64_t kInputRoom = 0;
@@ -241,8 +241,8 @@ struct InputRows {
   }
 };
 
-// Any 8-bit codes by vpmaddwd, which multiplies two pairs of 16 bits: codes less their zero points
-// and inputs are widened, so that no sum starts anywhere but at 0.
+// 8-bit codes of any Source with vpmaddwd, which multiplies two pairs of 16-bit numbers: codes
+// minus zero points and inputs are both widened, so that all sums start at 0.
 template <class L, int kMostTokens, class Source>
 struct WordProducts : Source {
   using Lanes = L;
@@ -255,10 +255,10 @@ struct WordProducts : Source {
   static constexpr std::int64_t kInputStride = 2 * kKTileColumns + 64;
   static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
 
-  // Of 32 columns the first and third of each four, then the second and fourth. The inputs of
-  // signed codes are q + 128; here they become q again. Rows of a K tile are short, so that the
-  // processor does not see by itself what comes next. Where 16 columns are left, the row's pads are
-  // read too, which are 0.
+  // Writes the first and third of each four of 32 columns, then the second and fourth. Inputs of
+  // signed codes are converted from q + 128 to q. Rows of a K tile are too short for the hardware
+  // prefetcher, so later rows are prefetched here. Where 16 columns are left, the row's pads, which
+  // are 0, are read too.
   static constexpr std::int64_t kRowsAhead = 3;
   static KTileInputs inputs_of(const IntPanel& panel, const KTile& k_tile, std::uint8_t* scratch) {
     const std::uint8_t* from = panel.inputs + k_tile.token * panel.input_stride + k_tile.first;
@@ -307,11 +307,11 @@ struct WordProducts : Source {
   }
 };
 
-// Columns whose products fit into sums of 16 bits: pairs are at most 2 * 15 * 127 = 3,810 with 4
-// bits, so that 8 of them fit; 1,778 with 3 bits and 16; 762 with 2 bits and 32.
+// The number of columns whose products fit into 16-bit sums: pairs are at most 2 * 15 * 127 = 3,810
+// with 4 bits, so that 8 of them fit; 1,778 with 3 bits and 16; 762 with 2 bits and 32.
 constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
 
-// Codes of at most 4 bits by vpmaddubsw, which adds pairs of products to 16 bits, exact.
+// Codes of at most 4 bits with vpmaddubsw, which adds pairs of products to 16 bits, exact.
 template <class L, int kMostTokens, int kBits>
 struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Lanes = L;
@@ -342,7 +342,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     } while (left > 0);
   }
 
-  // 32 columns; the sums begin with them, or go on.
+  // Adds 32 columns to the sums, or begins the sums with them.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
@@ -370,10 +370,10 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   }
 };
 
-// Which side of a product of bytes is the unsigned one.
+// The unsigned side of a product of bytes.
 enum class Unsigned { codes, inputs };
 
-// Codes of any Source by vpdpbusd, which multiplies four pairs of bytes.
+// Codes of any Source with vpdpbusd, which multiplies four pairs of bytes.
 template <class L, int kMostTokens, class Source, Unsigned kSide>
 struct DotProducts : Source, InputRows {
   using Lanes = L;

@@ -1,33 +1,33 @@
 // int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
-// the whole row, which waits in scratch from one K tile of the columns to the next.
+// the whole row, kept in scratch from one K tile of the columns to the next.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
 namespace {
 
-// So many columns of a panel pass by one half after another, so that no sum goes back into a tile.
-// More would be read from the second cache too often: all tokens pass through short K tiles, whose
-// weights the first cache keeps.
+// Panels of up to this many columns are multiplied whole, one half after another, so that no sum is
+// loaded back into a tile. Longer ones would be read from L2 too often: all tokens are multiplied
+// with short K tiles, whose weights stay in L1.
 constexpr std::int64_t kWholeColumns = 1024;
-constexpr std::int64_t kFewHalves = 4;  // these wait for memory, and short K tiles come sooner
+constexpr std::int64_t kFewHalves = 4;  // limited by memory: short K tiles arrive sooner
 std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
   return columns <= kWholeColumns && halves > kFewHalves ? columns : kKTileColumns;
 }
 
-// A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
-// unit u and the outputs from 32 h on.
+// A panel and a block of its tokens. Units are processed in halves: half 2 u + h has the 32 tokens
+// of unit u and the outputs from 32 h on.
 template <bool kUnsigned>
 struct Block {
   const IntPanel& panel;
   const TokenBlock& tokens;
   std::int32_t* const sums;  // [halves][kHalfNumbers]
   const FinishNumbers& numbers;
-  std::int32_t* before;  // where the sums belong that are in the tiles
+  std::int32_t* before;  // destination of the sums in the tiles
   FetchAhead ahead = {};
 
-  // A half whose sums are in memory. These lack, for signed weights, which have inputs of q + 128,
-  // -128 * the weights' sum; for unsigned ones a zero point * the inputs' sum.
+  // Finishes a half whose sums are in memory. They lack -128 * the weights' sum for signed weights,
+  // which have inputs of q + 128, and -zero point * the inputs' sum for unsigned ones.
   void finish(std::int64_t half) const {
     const std::int32_t* const sum = sums + half * kHalfNumbers;
     const int output = static_cast<int>(half % 2 * kUnitOutputs);
@@ -73,8 +73,8 @@ struct Block {
     }
   }
 
-  // What follows a K tile of the columns: the next K tile, or the next panel's first one. (128 KB
-  // ahead is faster for a matrix alone, and slower in a model.)
+  // Prefetches the K tile that follows: the next one of the columns, or the next panel's first one.
+  // (128 KB ahead is faster for a matrix alone, and slower in a model.)
   FetchAhead fetch_next(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
     const std::int64_t bytes = columns * 64;
     if (first + columns < panel.columns) {
@@ -93,7 +93,7 @@ struct Block {
       ahead = fetch_next(k, k_tile, halves * k_tile / 64);
       for (std::int64_t half = 0; half < halves; ++half) {
         add_piece<T>(half, k, k_tile);
-        // The sums of the half before have left the tiles, which multiply while they are finished.
+        // The previous half's sums are stored by now; they are finished while the tiles multiply.
         if (k + k_tile == columns && half > 0) finish(half - 1);
       }
     }
@@ -109,7 +109,7 @@ void run(const IntPanel& panel) {
   read_finish_numbers(panel, numbers);
   const Tiles tiles(64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
-    // What the first step stores to the block's own sums is overwritten.
+    // The first step stores undefined tiles to the block's own sums, which are overwritten.
     Block<kUnsigned> work{panel, block, sums, numbers, sums};
     block.tiles() == 1 ? work.template run<1>() : work.template run<2>();
   });

@@ -7,8 +7,8 @@
 namespace leq::cpu {
 namespace {
 
-// Signed weights: -128 * their sums, since the inputs are q + 128. Unsigned ones: -zero point * the
-// inputs' sum.
+// Start values: -128 * the weights' sums for signed weights, since the inputs are q + 128; -zero
+// point * the inputs' sum for unsigned ones.
 template <bool kUnsigned, int M, int J>
 inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int64_t token,
                                                  int output, __m512i (&c)[M][J]) {
@@ -94,7 +94,7 @@ constexpr Tile kWideOf[] = {tile<kUnsigned, 1, 4, wide_tile_fetch(kBest, 1)>,
                             tile<kUnsigned, 4, 4, wide_tile_fetch(kBest, 4)>,
                             tile<kUnsigned, 5, 4, wide_tile_fetch(kBest, 5)>,
                             tile<kUnsigned, 6, 4, wide_tile_fetch(kBest, 6)>};
-// [best_fetch()][tokens - 1].
+// Indexed by [best_fetch()][tokens - 1].
 template <bool kUnsigned>
 constexpr const Tile* kWide[] = {kWideOf<kUnsigned, Fetch::twice>, kWideOf<kUnsigned, Fetch::once>,
                                  kWideOf<kUnsigned, Fetch::never>};

@@ -1,22 +1,22 @@
 // Codes under scales of scales with AMX. A code times its sub-scale (q6_k: less its zero point) has
 // at most 13 bits with its sign: two signed bytes, low + 256 * high. So the tiles add up a whole
 // span, and a unit of matmul_avx512amx.h, 32 tokens x 32 outputs, is here 32 tokens x 16 outputs,
-// low bytes beside high ones. Sums pass from the tiles to f32 as in matmul_groups_avx512amx.h: in
-// the first step of the next span they are stored, in that of the one after folded.
+// low bytes beside high ones. Sums are moved from tiles to f32 as in matmul_groups_avx512amx.h:
+// stored in the first step of the next span, folded in that of the span after it.
 #include "backend/cpu/matmul/super_kernels.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kPieceSpan = 128;  // columns that all tokens of a block pass through
-constexpr std::int64_t kSubColumns = 32;  // under one minimum
+constexpr std::int64_t kPieceSpan = 128;  // columns multiplied with all tokens of a block at a time
+constexpr std::int64_t kSubColumns = 32;  // columns under one minimum
 constexpr std::int64_t kMostSpans = kPieceSpan / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // f of 32 tokens x 16 outputs
-constexpr int kQuarters = 4;                             // of 16 outputs
+constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
-// What the spans of a K tile are folded with. Sums of inputs and minima are pairs of 16-bit
-// numbers, for two sub-blocks each; minima are 0 outside of their span.
+// Numbers for folding the spans of a K tile. Sums of inputs and minima are pairs of 16-bit numbers,
+// for two sub-blocks each; minima are 0 outside of their span.
 struct alignas(64) KTileNumbers {
   float d[64];
   float dmin[64];
@@ -27,23 +27,23 @@ struct alignas(64) KTileNumbers {
 
 struct alignas(64) Scratch {
   float folded[kBlockTokens / kUnitTokens][kQuarters][kUnitNumbers];
-  std::int32_t sums[kHalfNumbers];  // of a span that is not folded yet
-  KTileNumbers numbers[2];          // of this K tile and of the one before
-  // Two panels as the tiles take them: low and high bytes of outputs 0 to 31, and of 32 to 63.
+  std::int32_t sums[kHalfNumbers];  // sums of a span that is not folded yet
+  KTileNumbers numbers[2];          // numbers of this K tile and of the previous one
+  // In the layout of two panels: low and high bytes of outputs 0 to 31, then of outputs 32 to 63.
   std::uint8_t products[2][kPieceSpan * 64];
 };
 static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 
-// Where a span's sums go, and what they are folded with.
+// Destination of a span's folded sums, and the numbers for folding.
 struct Fold {
-  float* folded = nullptr;  // [kUnitNumbers]; null: nothing waits
+  float* folded = nullptr;  // [kUnitNumbers]; null: nothing to fold
   const KTileNumbers* numbers = nullptr;
-  std::int64_t span = 0;  // of the K tile
+  std::int64_t span = 0;  // span in the K tile
   int output = 0;
-  std::int64_t token[2] = {0, 0};  // of the block, where each tile begins
+  std::int64_t token[2] = {0, 0};  // first token of each tile, in the block
 };
 
-// Sixteen tokens x 16 outputs of the span.
+// Folds sixteen tokens x 16 outputs of a span.
 template <bool kMinima>
 inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const std::int32_t* sums,
                                                        int tile) {
@@ -105,7 +105,7 @@ struct KTile {
 
 // --- code times sub-scale ---
 
-// Four columns of 16 outputs from column k on, a byte each. kQuad: of eight.
+// Codes of quad kQuad (of eight) of the columns from k on: 16 outputs, a byte for each code.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel, std::int64_t k,
                                                          int output) {
@@ -115,7 +115,7 @@ inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel
   codes = _mm512_and_si512(codes, _mm512_set1_epi8(15));
   if constexpr (kBits > 4) {
     constexpr int kHigh = kBits - 4;
-    constexpr int kLeft = 4 - kHigh * (kQuad % (8 / kHigh));  // from where the bits lie to bit 4
+    constexpr int kLeft = 4 - kHigh * (kQuad % (8 / kHigh));  // shift of the bits to bit 4
     const std::uint8_t* plane = panel.high_codes + (k * kHigh / 32 + kQuad * kHigh / 8) * 256;
     __m512i high = _mm512_load_si512(plane + output * 4);
     high = kLeft >= 0 ? _mm512_slli_epi16(high, kLeft >= 0 ? kLeft : 0)
@@ -139,7 +139,7 @@ inline __attribute__((always_inline)) void store_products(__m512i even, __m512i 
   _mm512_store_si512(to + 64, high);
 }
 
-// Sub-scales of 16 outputs, in both halves of each lane.
+// Loads sub-scales of 16 outputs into both halves of each lane.
 template <bool kMinima>
 inline __m512i sub_scales_of(const SuperPanel& panel, std::int64_t block, int output) {
   constexpr std::int64_t kNumbers = kMinima ? 2 : 1;
@@ -227,7 +227,7 @@ void read_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile&
 
 // --- products of tiles ---
 
-// A K tile for all units of a block: S steps to a span, T tiles of tokens.
+// Multiplies a K tile for all units of a block: S steps to a span, T tiles of tokens.
 template <bool kMinima, int S, int T>
 void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
                      const KTileNumbers& numbers, Pipeline& pipeline) {

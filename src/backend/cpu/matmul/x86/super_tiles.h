@@ -1,10 +1,10 @@
 // Codes under scales of scales (q4_k, q5_k, q6_k) on x86: tiles of some tokens by some registers of
-// outputs, in the order that SuperPanel names.
+// outputs, in SuperPanel's order of operations.
 //   Lanes: lanes_avx2.h or lanes_avx512.h, with
 //     dot(sum, codes, inputs)   sum += u8 codes times s8 inputs, four to a lane
 //     from_i8(bytes)            signed bytes as 32-bit numbers
-//   kOut, kTile: registers of outputs and tokens of a tile of many tokens; one alone takes four of
-//     outputs, so that their sums do not wait for each other
+//   kOut, kTile: registers of outputs and tokens of a tile of many tokens; a single token uses four
+//     registers of outputs, so that their sums are independent
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple
-constexpr std::int64_t kSuperColumns = 256;  // of a superblock
+constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple of this
+constexpr std::int64_t kSuperColumns = 256;  // columns of a superblock
 constexpr std::int64_t kSuperRows = 64;
 
-// Sums of kOut registers of outputs and kTile tokens: number o * kTile + t.
+// Sums of kOut registers of outputs and kTile tokens, indexed by o * kTile + t.
 template <class Lanes, int kOut, int kTile>
 struct SuperTile {
   using Ints = typename Lanes::Ints;
@@ -27,10 +27,10 @@ struct SuperTile {
   static constexpr int kSums = kOut * kTile;
 
   const SuperPanel& panel;
-  std::int64_t output;  // first of the registers'
+  std::int64_t output;  // first output of the registers
   const std::uint8_t* inputs[kTile];
   const float* scales[kTile];
-  const std::int32_t* sums[kTile];  // of inputs, by 32 columns; q6_k: by 16
+  const std::int32_t* sums[kTile];  // sums of inputs over 32 columns; q6_k: over 16
   Floats f[kSums];
 
   inline __attribute__((always_inline)) std::int64_t outputs_of(int o) const {
@@ -77,7 +77,7 @@ struct SuperTile {
     }
   }
 
-  // The loops above are unrolled, so that `places` is known.
+  // The loops above are unrolled, so that `places` is a constant.
   static inline __attribute__((always_inline)) Ints shifted_by(Ints x, int places) {
     switch (places) {
       case 4:
@@ -119,7 +119,7 @@ struct SuperTile {
         for (int t = 0; t < kTile; ++t) {
           const int i = o * kTile + t;
           a[i] = Lanes::add32(a[i], Lanes::mul32(sum[i], scale));
-          // Both fit into 16 bits: one product of words in the place of two of 32 bits.
+          // Both fit into 16 bits: one product of 16-bit words instead of two of 32 bits.
           b[i] = Lanes::sub32(b[i], Lanes::products16(Lanes::repeat32(sums[t][group]), min));
         }
       }
@@ -171,8 +171,8 @@ struct SuperTile {
   }
 };
 
-// Tokens [token, token + kTile) times 64 outputs. `sums16`: of their inputs by 16 columns, [kTile]
-// rows of `stride`.
+// Tokens [token, token + kTile) times 64 outputs. `sums16`: sums of their inputs over 16 columns,
+// [kTile] rows of `stride`.
 template <class Lanes, int kOut, int kTile, int kBits>
 inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std::int32_t* sums16,
                          std::int64_t stride) {
@@ -202,7 +202,7 @@ inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std:
   }
 }
 
-// Sums of a token's inputs by 16 columns.
+// Sums of a token's inputs over 16 columns.
 inline void sums_by_16(const std::uint8_t* inputs, std::int64_t blocks, std::int32_t* sums) {
   for (std::int64_t block = 0; block < blocks; ++block) {
     std::int32_t sum = 0;

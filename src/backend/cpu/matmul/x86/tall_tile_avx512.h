@@ -10,25 +10,25 @@
 namespace leq::cpu {
 namespace {
 
-// Where sums start: each row at 32 numbers, or each number of a row at one of kTallTokens.
+// Start values of the sums: 32 numbers, one for each output, or kTallTokens, one for each token.
 enum class TallStart { outputs, tokens };
 
-// What a tile multiplies. The assembly below knows the places of the members.
+// Operands of a tile. The assembly below uses the offsets of the members.
 struct TallColumns {
   const std::uint8_t* weights = nullptr;  // [quads][256], of which 32 outputs x 4 are used
   const std::uint8_t* inputs = nullptr;   // [M][stride], from the first column on
   std::int64_t stride = 0;
-  std::int64_t steps = 0;               // of 16 columns, > 0
-  const std::uint8_t* ahead = nullptr;  // one line of these is fetched into the second cache a step
+  std::int64_t steps = 0;               // steps of 16 columns, > 0
+  const std::uint8_t* ahead = nullptr;  // one line of these is prefetched into L2 in each step
 };
 static_assert(offsetof(TallColumns, ahead) == 32);
 
-// c [M][2 x 16] = starts + weights x inputs. Where sums start at outputs the inputs are unsigned
+// c [M][2 x 16] = starts + weights x inputs. With start values by output the inputs are unsigned
 // and the weights signed, else the other way round.
 //
 // One block of assembly, because g++ 12 copies and spills the 24 sums around such a loop. A quad of
-// columns is two loads of weights, M broadcasts by the load ports and 2 M products; each line of
-// weights is fetched into the first cache 2 KB ahead.
+// columns takes two loads of weights, M broadcasts by the load ports and 2 M products; each line of
+// weights is prefetched into the first-level cache 2 KB ahead.
 template <int M, TallStart kStart>
 inline __attribute__((always_inline)) void tall_sums(const TallColumns& tile,
                                                      const std::int32_t* starts,

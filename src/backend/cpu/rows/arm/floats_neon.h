@@ -12,7 +12,7 @@ namespace {
 
 struct Floats128 {
   using Floats = float32x4_t;
-  using Mask = std::int64_t;  // lanes that are there
+  using Mask = std::int64_t;  // number of valid lanes
   static constexpr int kLanes = 4;
 
   static Mask first_lanes(std::int64_t n) { return n < kLanes ? n : kLanes; }
@@ -47,7 +47,7 @@ struct Floats128 {
     const int32x4_t exponent = vaddq_s32(vcvtq_s32_f32(n), vdupq_n_s32(127));
     return p * vreinterpretq_f32_s32(vshlq_n_s32(exponent, 23));
   }
-  // y; +0 where x is below the limit.
+  // y, or +0 where x is below the limit.
   static Floats zero_below(Floats x, float limit, Floats y) {
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), vcltq_f32(x, repeat(limit))));
   }
@@ -59,7 +59,7 @@ struct Floats128 {
 
 [[maybe_unused]] inline float32x4_t exp_lanes(float32x4_t x) { return exp_of<Floats128>(x); }
 
-// Sixteen lanes in four registers in the fixed order of sums: +8, +4, +2, +1.
+// Adds sixteen lanes in four registers in the fixed order: 8 apart, then 4, 2 and 1.
 [[maybe_unused]] inline float add_lanes(const float32x4_t (&sums)[4]) {
   const float32x4_t four = vaddq_f32(vaddq_f32(sums[0], sums[2]), vaddq_f32(sums[1], sums[3]));
   const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));

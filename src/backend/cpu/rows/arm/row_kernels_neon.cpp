@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kBlock = 16;  // columns of a register of codes
 
-// Sixteen codes.
+// Codes of sixteen numbers.
 uint8x16_t codes_of(const float* x, float inv, int offset) {
   uint16x4_t parts[4];
   for (int i = 0; i < 4; ++i) {
@@ -20,7 +20,7 @@ uint8x16_t codes_of(const float* x, float inv, int offset) {
                      vmovn_u16(vcombine_u16(parts[2], parts[3])));
 }
 
-// A code with offset 128 differs from the signed byte in its top bit alone.
+// A code with offset 128 differs from the signed byte only in its top bit.
 std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
                       std::uint8_t* codes) noexcept {
   const uint8x16_t flip = vdupq_n_u8(static_cast<std::uint8_t>(offset));
@@ -44,8 +44,8 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
 
 struct Rows128 : Floats128 {
   using Words = uint32x4_t;
-  // The 256 lanes of the sum are 64 registers, twice as many as there are: a quarter of the lanes
-  // after the other, each in a pass over its own columns.
+  // The 256 lanes of the sum fill 64 registers, twice as many as there are, so each quarter of the
+  // lanes is summed in a pass over its own columns.
   template <class Step>
   static float norm_sum(const float* x, std::int64_t n, Step step) {
     constexpr int kRegisters = 64, kPass = 16;

@@ -32,14 +32,14 @@ struct Floats256 {
   static Floats mul(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
   static Floats fnma(Floats a, Floats b, Floats c) { return _mm256_fnmadd_ps(a, b, c); }
-  // To an integer below 2^22, ties to even.
+  // Rounds to an integer below 2^22, ties to even.
   static Floats round(Floats x) { return x + 0x1.8p23f - 0x1.8p23f; }
   // p * 2^n
   static Floats times_power(Floats p, Floats n) {
     const __m256i exponent = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
     return p * _mm256_castsi256_ps(_mm256_slli_epi32(exponent, 23));
   }
-  // y; +0 where x is below the limit.
+  // y, or +0 where x is below the limit.
   static Floats zero_below(Floats x, float limit, Floats y) {
     return _mm256_and_ps(y, _mm256_cmp_ps(x, repeat(limit), _CMP_NLT_UQ));
   }
@@ -53,7 +53,7 @@ struct Floats256 {
 [[maybe_unused]] inline __m256 exp_lanes_below(__m256 x) { return exp_below<Floats256>(x); }
 [[maybe_unused]] inline __m256 exp_lanes(__m256 x) { return exp_of<Floats256>(x); }
 
-// Sixteen lanes in two registers in the fixed order of sums: +8, +4, +2, +1.
+// Adds sixteen lanes in two registers in the fixed order: 8 apart, then 4, 2 and 1.
 [[maybe_unused]] inline float add_lanes(__m256 low, __m256 high) {
   const __m256 eight = _mm256_add_ps(low, high);
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));

@@ -31,11 +31,11 @@ struct Floats512 {
   static Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static Floats fnma(Floats a, Floats b, Floats c) { return _mm512_fnmadd_ps(a, b, c); }
-  // To an integer below 2^22, ties to even.
+  // Rounds to an integer below 2^22, ties to even.
   static Floats round(Floats x) { return x + 0x1.8p23f - 0x1.8p23f; }
-  // p * 2^n; exact, it is never subnormal.
+  // p * 2^n; exact, because it is never subnormal.
   static Floats times_power(Floats p, Floats n) { return _mm512_scalef_ps(p, n); }
-  // y; +0 where x is below the limit.
+  // y, or +0 where x is below the limit.
   static Floats zero_below(Floats x, float limit, Floats y) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, repeat(limit), _CMP_NLT_UQ), y);
   }
@@ -49,7 +49,7 @@ struct Floats512 {
 [[maybe_unused]] inline __m512 exp_lanes_below(__m512 x) { return exp_below<Floats512>(x); }
 [[maybe_unused]] inline __m512 exp_lanes(__m512 x) { return exp_of<Floats512>(x); }
 
-// Lanes in the fixed order of sums: +8, +4, +2, +1.
+// Adds the lanes in the fixed order: 8 apart, then 4, 2 and 1.
 [[maybe_unused]] inline float add_lanes(__m512 v) {
   const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
