@@ -76,7 +76,7 @@ float largest_of(std::span<const float> x) {
   return largest;
 }
 
-// Of several equal tokens the first is kept.
+// Keeps the first of several equal tokens.
 void keep_largest_token(InputStatistics& statistics, const WindowRows& rows) {
   float largest = largest_of(statistics.largest_token);
   const auto columns = static_cast<std::size_t>(rows.columns);

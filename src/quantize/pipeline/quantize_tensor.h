@@ -51,7 +51,7 @@ QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows
 // Reads a tensor while quantizing it: by blocks of rows where rows share no number.
 QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan, ThreadPool& pool);
 
-// Rows of a stored weight as f32 [rows][columns], from `first` on as many as there is room for.
+// Dequantizes rows of a stored weight to f32 [rows][columns], from `first` on as many as fit.
 void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> out,
                  ThreadPool& pool);
 // Dequantizes all rows.

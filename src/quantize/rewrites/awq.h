@@ -32,8 +32,8 @@ struct AwqScales {
   double plain_error = 0;     // without scales
 };
 // With r = i / steps: s_j = x_j^r with x_j = mean |x_j|, and s_j = x_j^r / w_j^(1-r) with w_j the
-// mean over rows of |W_nj| / max of its group; each divided by sqrt(max s * min s). No scaling is a
-// candidate, so error <= plain_error. Throws Error without statistics.
+// mean over rows of |W_nj| / max of its group; each divided by sqrt(max s * min s). The identity is
+// a candidate too, so error <= plain_error. Throws Error without statistics.
 AwqScales search_awq_scales(const Site& site, const AwqOptions& options);
 
 // A weight [N][K] whose groups are clipped to the share (1, 0.95 ... 0.55) of their largest |w|
