@@ -1,6 +1,6 @@
 // Kernels with a known number of tensor-core instructions each, and some with a known loop or wait:
-// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture before it trusts
-// the counts of others.
+// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture, to validate its
+// counts of other kernels.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/wgmma.h"
 
@@ -36,7 +36,7 @@ __global__ void counted_bmma_3(float* out, const std::uint32_t* in) {
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
 }
 
-// On other architectures nothing is left of it.
+// Empty on other architectures.
 __global__ void __launch_bounds__(128, 1) counted_igmma_6(int* out, std::uint64_t operand) {
   if constexpr (ptx::kHopper) {
     int sums[64] = {};
@@ -69,12 +69,12 @@ __global__ void __launch_bounds__(128, 1) counted_hgmma_5(float* out, std::uint6
   }
 }
 
-// No tensor cores.
+// A kernel without tensor-core instructions.
 __global__ void counted_0(int* out, const std::uint32_t* in) {
   out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);
 }
 
-// A main loop by its dp4a, with what none may have, and with a detour.
+// A main loop found by its dp4a, with a fence and a division, and with an inner loop.
 __global__ void looped(int* out, const int* in, int count) {
   int sum = 0;
 #pragma unroll 1
@@ -90,7 +90,7 @@ __global__ void looped(int* out, const int* in, int count) {
   }
 }
 
-// A loop without work: what none may have counts too.
+// A loop without work, whose fences and divisions count too.
 __global__ void plain(int* out, const int* in, int count) {
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ __global__ void plain(int* out, const int* in, int count) {
   }
 }
 
-// Two loads of 16 bytes are on their way before it waits, a third is behind the wait.
+// Two loads of 16 bytes are issued before the wait, a third after it.
 __global__ void early(uint4* out, const uint4* in) {
   const uint4 a = ptx::load_once(in + threadIdx.x), b = ptx::load_once(in + threadIdx.x + 32);
   ptx::wait_for_predecessor();
@@ -107,7 +107,7 @@ __global__ void early(uint4* out, const uint4* in) {
   out[threadIdx.x] = {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z, a.w + b.w + c.w};
 }
 
-// A loop that a warp's lanes go round together, for which 12.0 has a branch of its own.
+// A loop with a warp-uniform branch, for which 12.0 has its own instruction.
 __global__ void together_4(float* out, const std::uint32_t* in, int count) {
   float sums[4] = {};
 #pragma unroll 1

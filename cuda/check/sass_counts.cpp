@@ -1,12 +1,12 @@
 // Reads the machine code of each kernel of a cubin (an ELF file):
 //   sass_counts ARCHITECTURE CUBIN...
-// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY": its tensor-core
-// instructions; in its main loop fences of the whole GPU's memory and integer divisions; and loads
-// of 16 bytes in front of its wait for the kernel before it. The main loop is the range in front of
-// a branch backwards that has most tensor-core instructions, or else most dp4a, and no such loop
-// within it; of several the shortest. Of a kernel without one fences and divisions are those of all
-// of its loops. An instruction has 16 bytes, its low 12 bits say which it is; the toolkit's own
-// disassembler is not always installed.
+// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY": the number of its
+// tensor-core instructions; of GPU-wide memory fences and integer divisions in its main loop; and
+// of 16-byte loads before its wait for the previous kernel. The main loop is the range before a
+// backward branch that has the most tensor-core instructions, or else the most dp4a, and no such
+// loop within it; of several the shortest. For a kernel without one, fences and divisions of all
+// its loops are counted. An instruction has 16 bytes, its low 12 bits are the opcode; the toolkit's
+// own disassembler is not always installed.
 #include <elf.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@
 
 namespace {
 
-// Found by compiling known_counts.cu, which check_nvcc.sh does before each use: IMMA, HMMA,
-// IGMMA (wgmma) with operand A in shared memory and in registers, HGMMA with A in registers.
+// Determined by compiling known_counts.cu, as check_nvcc.sh does before each use: IMMA, HMMA, IGMMA
+// (wgmma) with operand A in shared memory and in registers, HGMMA with A in registers.
 constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kLoad = 0x981;  // from global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992, kExit = 0x94d;
@@ -37,15 +37,15 @@ struct Instruction {
   }
   bool branches() const { return std::ranges::find(kBranches, operation()) != std::end(kBranches); }
   bool fences_gpu() const { return operation() == kFence && (high >> 13 & 1) != 0; }
-  // Rounded up: nothing but the division of integers does that.
+  // A conversion that rounds up, which occurs only in integer divisions.
   bool divides() const {
     return std::ranges::find(kToFloat, operation()) != std::end(kToFloat) && (high >> 14 & 3) == 2;
   }
-  // A branch that is always taken: its predicates are the true one, and it is none of a warp that
-  // has come apart.
+  // An unconditional branch: its predicates are the constant true, and it is not one of a diverged
+  // warp.
   bool is_always() const { return (low >> 12 & 0xf) == 7 && (high >> 23 & 0x1f) == 7; }
   bool loads_16_bytes() const { return operation() == kLoad && (high >> 9 & 7) == 6; }
-  // Instructions from the next one to where it goes.
+  // The branch distance in instructions, from the next one to the target.
   std::int64_t jump(bool hopper) const {
     if (!hopper) return static_cast<std::int32_t>(low >> 32) / 16;
     const auto upper = static_cast<std::int64_t>(low) >> 34;
@@ -64,8 +64,8 @@ struct Counts {
   long tensor = 0, fences = 0, divisions = 0, early_loads = 0;
 };
 
-// Whether a warp comes from `first` to `last` by what lies between: a branch back may also be the
-// way home of what is rarely done and lies at the end of the code, and no loop.
+// Whether control flow from `first` reaches `last` within the range: a backward branch may also be
+// the return from rarely executed code at the end of the kernel, which is no loop.
 bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t first,
               std::size_t last) {
   std::vector<bool> reached(last + 1);

@@ -1,5 +1,5 @@
-// Compares what the kernels of wrappers.cu became with what wrappers.txt says, and that with the
-// instructions that others write for the same.
+// Compares the PTX of the kernels of wrappers.cu with wrappers.txt, and wrappers.txt with the
+// instructions that other projects write for the same operations.
 //   wrapper_texts wrappers.txt ARCHITECTURE FILE.ptx
 //   wrapper_texts wrappers.txt reference LETTER SOURCE...   (C++ with asm statements)
 // One line for each difference; exit status 1 if there is one.
@@ -18,10 +18,10 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// strict: as written, registers by the order in which the kernel names them. loose: by that of each
-// instruction; constants are operands like others, modifiers of types keep their order alone, what
-// PTX takes for granted is left out, and of an mma the sums that come in, which may be those that
-// go out.
+// strict: as written, registers numbered in order of use in the kernel. loose: numbered within each
+// instruction; constants are operands like others, of type modifiers only the order counts, PTX
+// defaults are left out, and so are the input sums of an mma, which may be the same registers as
+// the output.
 enum class Form { strict, loose };
 
 std::string file_text(const std::string& name) {
@@ -59,8 +59,8 @@ std::string loose_name(const std::string& name) {
   return all;
 }
 
-// Operands with registers and local names numbered as they come; %cluster_ctarank and its like keep
-// theirs.
+// Operands with registers and local names numbered in order of use; special registers such as
+// %cluster_ctarank keep their names.
 std::string numbered(const std::string& operands, Form form, std::map<std::string, int>& names) {
   std::string text;
   for (std::size_t at = 0; at < operands.size();) {
@@ -86,7 +86,7 @@ std::string numbered(const std::string& operands, Form form, std::map<std::strin
   return text;
 }
 
-// The instructions of a piece of PTX, without declarations and comments.
+// The instructions in a piece of PTX, without declarations and comments.
 Texts instructions(const std::string& text, Form form) {
   std::string code;
   std::istringstream lines(text);
@@ -101,7 +101,7 @@ Texts instructions(const std::string& text, Form form) {
     const std::string name = one.substr(0, space);
     if (form == Form::loose) names.clear();
     std::string operands = numbered(one.substr(space), form, names);
-    // The bracket of a block of the kernel's own.
+    // The closing brace of a block of the kernel itself.
     if (std::count(operands.begin(), operands.end(), '}') >
         std::count(operands.begin(), operands.end(), '{')) {
       operands.pop_back();
@@ -156,7 +156,7 @@ std::vector<Expected> read_expected(const std::string& name) {
   return all;
 }
 
-// What stands in inline assembly of each kernel; where there is none, all that it has.
+// The inline assembly of each kernel, and all of its instructions.
 struct Kernel {
   std::string inlined, all;
 };
@@ -197,7 +197,7 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
     const bool there = number >= one.from && (!one.of_90a || architecture.back() == 'a');
     const std::string wanted = joined(instructions(there ? one.text : "", Form::strict));
     std::string got = joined(instructions(at->second.inlined, Form::strict));
-    // What is no assembly of ours stands between other instructions.
+    // An instruction from a compiler builtin is not inline assembly, so it is among all others.
     std::istringstream lines(got == "(nothing)" && there ? at->second.all : "");
     for (std::string line; std::getline(lines, line);) {
       if (joined(instructions(line, Form::strict)) == wanted) got = wanted;

@@ -1,6 +1,6 @@
-// Each wrapper of an instruction (cuda/intrinsics/ptx.h and its like) in a kernel of its own, which
-// check_ptx.sh compiles to PTX: what nvcc hands to the assembler is held against wrappers.txt,
-// where a kernel is named as here. The wrappers' overloads have a kernel each.
+// Each instruction wrapper (cuda/intrinsics/ptx.h and others) in a kernel of its own, which
+// check_ptx.sh compiles to PTX: what nvcc passes to the assembler is compared with wrappers.txt by
+// the names of the kernels. Each overload of a wrapper has its own kernel.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/tf32.h"
 #include "cuda/intrinsics/wgmma.h"
@@ -111,7 +111,7 @@ __global__ void sync_cluster() { ptx::sync_cluster(); }
 __global__ void keep_registers() { ptx::keep_registers<56>(); }
 __global__ void take_registers() { ptx::take_registers<224>(); }
 
-// Where the matrix lies, with the fields that say how.
+// A shared-memory matrix descriptor: address and layout fields.
 __global__ void matrix_operand(std::uint64_t* out) {
   LEQ_DYNAMIC_SHARED(Word, memory);
   *out = ptx::matrix_operand(memory);

@@ -1,5 +1,5 @@
-// The engine's exp, silu and gelu on the device: the written order of base/float_math.h, so the
-// bits of the CPU (compiled with -fmad=false, division and square root rounded to nearest).
+// The engine's exp, silu and gelu on the device: the operation order of base/float_math.h, so the
+// bits of the CPU (compiled with -fmad=false, division and square root round to nearest).
 #pragma once
 
 #include "base/float_math.h"

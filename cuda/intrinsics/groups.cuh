@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// log2 of a group of 32, 64 or 128 columns: a division by what is known at run time costs thirty
+// log2 of a group of 32, 64 or 128 columns: a division by a run-time value takes thirty
 // instructions.
 __device__ __forceinline__ int group_shift(int group) { return 5 + (group >= 64) + (group >= 128); }
 

@@ -1,6 +1,6 @@
 // Instructions of compute capability 9.0a beside ptx.h, in the same way: barriers in shared memory
-// that count bytes, copies of tiles by the copy engine (TMA), registers moved between warpgroups.
-// PTX for nvcc, its meaning for the emulator (sim/async.h). The tensor cores: wgmma.h.
+// that count bytes, tile copies by the copy engine (TMA), registers moved between warpgroups. PTX
+// for nvcc, its semantics for the emulator (sim/async.h). The tensor cores: wgmma.h.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -13,15 +13,15 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// Whether this pass of the compiler has these instructions; where it has not, a kernel's body is
-// left out, and what remains is wrong_architecture().
+// Whether this compiler pass supports these instructions; where it does not, a kernel's body is
+// omitted, and only wrong_architecture() remains.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
 inline constexpr bool kHopper = true;
 #else
 inline constexpr bool kHopper = false;
 #endif
 
-// Ends the program: a build without 90a runs on a 9.0 device.
+// Ends the program: a build without 90a code runs on a 9.0 device.
 __device__ __forceinline__ void wrong_architecture() {
 #ifdef __CUDA_ARCH__
   asm volatile("trap;");
@@ -38,13 +38,13 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
 #endif
 }
 
-// An mbarrier: its phase ends when `count` threads have arrived and all announced bytes have come;
-// then the next begins with the same count. Phases have parity 0, 1, 0 ...
+// An mbarrier: its phase ends when `count` threads have arrived and all announced bytes too; then
+// the next begins with the same count. Phases have parity 0, 1, 0 ...
 struct alignas(8) Barrier {
   std::uint64_t word;
 };
 
-// By one thread; then fence_init() and a sync_cluster or __syncthreads before others use it.
+// Called by one thread, followed by fence_init() and a sync_cluster or __syncthreads.
 __device__ __forceinline__ void barrier_init(Barrier& barrier, unsigned count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
@@ -60,7 +60,7 @@ __device__ __forceinline__ void fence_init() {
 #endif
 }
 
-// What this thread wrote to shared memory before is there for the copy engine and wgmma after it.
+// Makes this thread's earlier writes to shared memory visible to the copy engine and to wgmma.
 __device__ __forceinline__ void fence_async() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -76,8 +76,8 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
 #endif
 }
 
-// At the barrier in the same place of block `rank` of the cluster: for what was read, which need
-// not be fenced. (With .release.cluster ptxas makes a fence of the whole GPU's memory.)
+// Arrives at the barrier at the same offset in block `rank` of the cluster: after reads, which need
+// no fence. (With .release.cluster ptxas emits a fence of the whole GPU's memory.)
 __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
@@ -91,7 +91,7 @@ __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned ran
 #endif
 }
 
-// Announces bytes that copies will bring in this phase, and arrives.
+// Announces the bytes that copies will write in this phase, and arrives.
 __device__ __forceinline__ void barrier_expect(Barrier& barrier, unsigned bytes) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
@@ -103,7 +103,7 @@ __device__ __forceinline__ void barrier_expect(Barrier& barrier, unsigned bytes)
 #endif
 }
 
-// Until a phase of this parity has ended: at once where the running phase has the other one.
+// Waits until a phase of this parity has ended: returns at once if the current one has the other.
 __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const std::uint32_t at = shared_address(&barrier);
@@ -122,8 +122,8 @@ __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) 
 #endif
 }
 
-// Starts copying the box of `map` at (column, row) to shared memory, a multiple of 128 bytes;
-// what lies outside of the tensor becomes 0. Its bytes count for the barrier's phase.
+// Starts copying the box of `map` at (column, row) to shared memory, aligned to 128 bytes;
+// out-of-bounds elements become 0. Its bytes count for the barrier's phase.
 __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& map, int column,
                                             int row, Barrier& barrier) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -137,8 +137,8 @@ __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& m
 #endif
 }
 
-// The same to all blocks of the cluster that `ranks` names by bits: to the same place, with the
-// barrier at the same place.
+// The same to all blocks of the cluster in the bit mask `ranks`: to the same offset, each with the
+// barrier at the same offset.
 __device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
                                                const rt::TensorMap& map, int column, int row,
                                                Barrier& barrier) {
@@ -154,7 +154,7 @@ __device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
 #endif
 }
 
-// Of this block in its cluster (rt::Launch::cluster).
+// The rank of this block in its cluster (rt::Launch::cluster).
 __device__ __forceinline__ unsigned cluster_rank() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   unsigned rank;
@@ -167,7 +167,7 @@ __device__ __forceinline__ unsigned cluster_rank() {
 #endif
 }
 
-// All threads of the cluster's blocks, as __syncthreads for one.
+// Synchronizes all threads of the cluster, as __syncthreads does those of a block.
 __device__ __forceinline__ void sync_cluster() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
@@ -176,8 +176,8 @@ __device__ __forceinline__ void sync_cluster() {
 #endif
 }
 
-// The warpgroup gives registers back, or takes more: `count` for each thread from now on. All its
-// warps call it.
+// The warpgroup releases registers, or gets more: `count` per thread from now on. All its warps
+// must call it.
 template <int count>
 __device__ __forceinline__ void keep_registers() {
   static_assert(count >= 24 && count <= 256 && count % 8 == 0);

@@ -1,14 +1,14 @@
-// Blocks that finish parts of one thing and do not wait for each other: the last of them to come
-// goes on with what the others wrote.
+// For blocks that compute parts of one result without waiting for each other: the last one to
+// finish continues with the results of all.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 
-// True in every thread of the last of `blocks` blocks that bring this ticket, 0 before the first
-// and again after the last: what all of them wrote to memory in front of it is there for
-// read_fresh. All threads of a block call it. A block brings it once.
+// True in every thread of the last of `blocks` blocks that use this ticket, which is 0 before the
+// first and again after the last: read_fresh sees what all of them wrote to memory before it. All
+// threads of a block must call it, once per block.
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks) {
   LEQ_SHARED(bool, last);
   __syncthreads();
@@ -20,7 +20,7 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks)
   return last;
 }
 
-// Not from the first cache, which knows nothing of other blocks.
+// Bypasses the L1 cache, which is not coherent with other blocks' writes.
 __device__ __forceinline__ float read_fresh(const float* at) { return ptx::load_relaxed(at); }
 
 }  // namespace leq::LEQ_GPU

@@ -1,13 +1,13 @@
-// Words for memory that another device, or the host, reads and writes while a kernel runs. On
-// hardware a store there is a store, which lands some time before what follows a fence; the
-// emulator holds it back until then.
+// Accesses to memory that another device, or the host, reads and writes while a kernel runs. On
+// hardware such a store is an ordinary store, visible some time before what follows a fence; the
+// emulator delays it until then.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 
-// To memory of another device. What follows __threadfence_system is seen there after it.
+// Stores to memory of another device, visible there before what follows __threadfence_system.
 template <class T>
 __device__ __forceinline__ void push(T* there, const T& value) {
 #ifdef __CUDACC__
@@ -17,7 +17,7 @@ __device__ __forceinline__ void push(T* there, const T& value) {
 #endif
 }
 
-// What another device pushed to memory of this one: not from the first cache.
+// Reads what another device pushed to memory of this one, bypassing the L1 cache.
 template <class T>
 __device__ __forceinline__ T read_pushed(const T* at) {
 #ifdef __CUDACC__
@@ -27,7 +27,7 @@ __device__ __forceinline__ T read_pushed(const T* at) {
 #endif
 }
 
-// One word that tells others of something, wherever it lies. A fence goes before it.
+// Stores one flag word, in memory of any device. A fence must precede it.
 __device__ __forceinline__ void signal(std::uint32_t* there, std::uint32_t value) {
 #ifdef __CUDACC__
   *static_cast<volatile std::uint32_t*>(there) = value;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void signal(std::uint32_t* there, std::uint32_t value
   __atomic_store_n(there, value, __ATOMIC_RELEASE);
 #endif
 }
-// A fence goes after it.
+// Reads a flag word. A fence must follow it.
 __device__ __forceinline__ std::uint32_t look(const std::uint32_t* at) {
 #ifdef __CUDACC__
   return *static_cast<const volatile std::uint32_t*>(at);

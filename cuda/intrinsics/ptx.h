@@ -1,6 +1,6 @@
-// The machine's own instructions that kernels use, each wrapped in one function: PTX for nvcc, its
-// meaning in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: the
-// host versions are what a conformance test there compares with, bit for bit.
+// The machine instructions that kernels use, each wrapped in one function: PTX for nvcc, its
+// semantics in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: a
+// conformance test there compares with the host versions, bit for bit.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -12,8 +12,8 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// x, of which the compiler knows nothing: what follows from it is computed where it stands and not
-// kept in registers over a loop.
+// Hides x from the compiler's optimizer: values derived from it are computed where they are used
+// and not kept in registers over a loop.
 __device__ __forceinline__ int opaque(unsigned x) {
   auto y = static_cast<int>(x);
 #ifdef __CUDA_ARCH__
@@ -21,7 +21,7 @@ __device__ __forceinline__ int opaque(unsigned x) {
 #endif
   return y;
 }
-// An address in global memory, in whole: what is added to it later is not added to its parts.
+// Hides an address in global memory: offsets are added to it as a whole, not to its parts.
 template <class T>
 __device__ __forceinline__ const T* opaque(const T* address) {
 #ifdef __CUDA_ARCH__
@@ -33,7 +33,7 @@ __device__ __forceinline__ const T* opaque(const T* address) {
 #endif
 }
 
-// The same of an address in shared memory.
+// The same for an address in shared memory.
 template <class T>
 __device__ __forceinline__ T* opaque_shared(T* address) {
 #ifdef __CUDA_ARCH__
@@ -45,8 +45,8 @@ __device__ __forceinline__ T* opaque_shared(T* address) {
 #endif
 }
 
-// from + step * index, index 0 or more: one multiplication of 32 bits with a sum, where a signed
-// index takes four operations.
+// from + step * index, index 0 or more: one 32-bit multiply-add, where a signed index takes four
+// operations.
 template <int step = 1, class T>
 __device__ __forceinline__ const T* moved(const T* from, int index) {
   return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
@@ -115,8 +115,8 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t
 #endif
 }
 
-// Four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l % 8
-// of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
+// Loads four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l
+// % 8 of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
 // Addresses are multiples of 16 bytes.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
@@ -147,7 +147,7 @@ __device__ __forceinline__ void cp_async_commit() {
   simt::copy_commit();
 #endif
 }
-// Until at most `left` of this thread's groups are on their way.
+// Waits until at most `left` of this thread's groups are in flight.
 template <int left>
 __device__ __forceinline__ void cp_async_wait() {
 #ifdef __CUDA_ARCH__
@@ -157,8 +157,8 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
-// A barrier of `threads` of the block's threads, whole warps: those that name the same `barrier`, 1
-// to 15. It orders what they wrote in shared memory.
+// A named barrier, 1 to 15, for `threads` of the block's threads, in whole warps, that pass the
+// same `barrier`. Orders their writes to shared memory.
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #ifdef __CUDA_ARCH__
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -167,8 +167,8 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #endif
 }
 
-// A kernel that is launched with rt::Start::early: until the kernels in front of it have ended and
-// what they wrote is there. Nothing in any other kernel, or before compute capability 9.0.
+// In a kernel launched with rt::Start::early: waits until the previous kernels have ended and their
+// writes are visible. No effect in other kernels, or before compute capability 9.0.
 __device__ __forceinline__ void wait_for_predecessor() {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -178,7 +178,7 @@ __device__ __forceinline__ void wait_for_predecessor() {
   simt::wait_for_predecessor();
 #endif
 }
-// The next kernel may begin, where it is launched early, once all blocks have said so or ended.
+// Lets an early-launched next kernel start once all blocks have called this or ended.
 __device__ __forceinline__ void let_successor_start() {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -189,8 +189,8 @@ __device__ __forceinline__ void let_successor_start() {
 #endif
 }
 
-// The line of memory around this address is on its way into the second cache: for what a kernel
-// that begins early reads first. Nothing where there is no wait that it could go ahead of.
+// Prefetches the cache line of this address into L2: for the first reads of a kernel that starts
+// early. No effect on architectures without such a wait to overlap with.
 __device__ __forceinline__ void prefetch(const void* global) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
@@ -199,8 +199,8 @@ __device__ __forceinline__ void prefetch(const void* global) {
 #endif
 }
 
-// 16 bytes that are read once: not kept in the first cache. Neither .nc nor free to move: ptxas
-// sinks a load with .nc behind griddepcontrol.wait, and what was to be on its way is not.
+// Loads 16 bytes that are read once: not allocated in L1. Not .nc, and volatile: ptxas moves a load
+// with .nc below griddepcontrol.wait, so that it would not be in flight before it.
 __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__
   uint4 v;
@@ -213,10 +213,10 @@ __device__ __forceinline__ uint4 load_once(const void* global) {
 #endif
 }
 
-// Adds to a number in global memory that blocks share, and returns what it was. What a thread, and
-// those that met it at a barrier before, wrote in front of its addition is there for every thread
-// that adds later, and for those that meet that one after. One fence, where __threadfence on both
-// sides makes two, in one order for all memory.
+// Adds to a number in global memory shared by blocks, and returns its old value. Writes of a
+// thread, and of those it met at a barrier before, that precede its addition are visible to every
+// thread that adds later, and to those that meet that one after. One fence in one order for all
+// memory, where __threadfence on both sides makes two.
 __device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsigned value) {
 #ifdef __CUDA_ARCH__
   unsigned before;
@@ -232,8 +232,8 @@ __device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsign
 #endif
 }
 
-// A number that other blocks may have written: not from the first cache, which knows nothing of
-// them.
+// Loads a number that other blocks may have written, bypassing the L1 cache, which is not
+// coherent.
 __device__ __forceinline__ float load_relaxed(const float* global) {
 #ifdef __CUDA_ARCH__
   float value;

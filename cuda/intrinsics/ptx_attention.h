@@ -1,6 +1,6 @@
-// The instructions of floats on the tensor cores, beside those of ptx.h and by the same rule:
-// PTX for nvcc, its meaning in plain C++ for the emulator. Two of them leave freedom to hardware
-// (the order of sums in an f16 mma, the last bits of exp2): there the emulator is only near.
+// Floating-point tensor-core instructions, in addition to ptx.h and in the same way: PTX for nvcc,
+// its semantics in plain C++ for the emulator. Two leave freedom to hardware (the order of sums in
+// an f16 mma, the last bits of exp2): there the emulator is only approximate.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -122,7 +122,7 @@ __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 }
 
 #ifndef __CUDACC__
-// To nearest even in one step: the f32 between keeps in its last bit that something was cut off.
+// Rounds to nearest even, once: the intermediate f32 has a sticky last bit for what was cut off.
 inline std::uint16_t f64_to_f16(double value) {
   auto near = static_cast<float>(value);
   if (near != value && std::isfinite(near)) {
@@ -167,8 +167,8 @@ __device__ __forceinline__ std::uint32_t f16x2_fma(std::uint32_t a, std::uint32_
 #endif
 }
 
-// 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The last bits are the
-// hardware's own.
+// 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The last bits depend
+// on the hardware.
 __device__ __forceinline__ float exp2_near(float x) {
 #ifdef __CUDA_ARCH__
   float y;

@@ -1,4 +1,4 @@
-// Launches a kernel on a stream: for the files that hold kernels.
+// Launches a kernel on a stream: for files that contain kernels.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -12,14 +12,14 @@
 
 namespace leq::LEQ_GPU::rt {
 
-// When a kernel begins. early: while the kernel in front of it still runs, where the hardware can.
-// All its threads call ptx::wait_for_predecessor before they read what other kernels write, write
-// anything, or end.
+// When a kernel starts. early: while the previous kernel still runs, if the hardware supports it.
+// All its threads must call ptx::wait_for_predecessor before they read what other kernels write,
+// write anything, or end.
 enum class Start : std::uint8_t { in_order, early };
 
-// `kernel` names it in reports. Each kernel is allowed DeviceInfo::shared_limit_bytes of static and
-// dynamic shared memory together, before its first launch: unasked it would have 48 KB, so that one
-// with static memory must ask for less than 48 KB of dynamic memory too.
+// `kernel` is its name in reports. Before its first launch each kernel is allowed
+// DeviceInfo::shared_limit_bytes of static and dynamic shared memory together: the default is 48
+// KB, which static memory would reduce for dynamic memory.
 struct Launch {
   const char* kernel = "";
   dim3 blocks;
@@ -30,7 +30,7 @@ struct Launch {
 };
 
 #ifdef __CUDACC__
-// What cudaLaunchKernelEx wants; `attributes` must outlive its use.
+// The configuration for cudaLaunchKernelEx; `attributes` must outlive its use.
 using LaunchAttributes = std::array<cudaLaunchAttribute, 2>;
 cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
                                  LaunchAttributes& attributes);
@@ -46,10 +46,10 @@ void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
   check_launch(cudaLaunchKernelEx(&config, kernel, arguments...), launch);
 }
 #else
-// `code` is the kernel's address, for the count of launches.
+// `code` is the kernel's address, for the launch counts.
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread);
 
-// Arguments are copied now, as CUDA does.
+// Arguments are copied at the call, as in CUDA.
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
          const Arguments&... arguments) {

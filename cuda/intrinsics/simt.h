@@ -1,7 +1,7 @@
-// One kernel source, two builds: nvcc makes a CUDA kernel of it, g++ a function that the emulator
-// runs (sim/emulator.h). Beside ptx.h the only file that knows which. What kernels may use:
-// the words of sim/vocabulary.h and ptx.h, LEQ_SHARED, LEQ_DYNAMIC_SHARED and LEQ_BOUNDS; no inline
-// assembly, no cooperative groups, no warp code without _sync (docs/cuda.md).
+// One kernel source, two builds: nvcc compiles it to a CUDA kernel, g++ to a function that the
+// emulator runs (sim/emulator.h). Only this file and ptx.h distinguish the two. Kernels may use:
+// the functions of sim/vocabulary.h and ptx.h, LEQ_SHARED, LEQ_DYNAMIC_SHARED and LEQ_BOUNDS; no
+// inline assembly, no cooperative groups, no warp code without _sync (docs/cuda.md).
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 #include <cmath>
 
-// A struct of arguments that all threads read where it lies.
+// For a struct of arguments that threads read in place, without a copy.
 #define LEQ_GRID_CONSTANT __grid_constant__
-// LEQ_SHARED(float[32], sums): a variable of the block.
+// LEQ_SHARED(float[32], sums): a variable in the block's shared memory.
 #define LEQ_SHARED(type, name) __shared__ ::simt::Same<type> name
-// LEQ_DYNAMIC_SHARED(float, tile): float* tile, the memory that the launch asked for.
+// LEQ_DYNAMIC_SHARED(float, tile): float* tile, the dynamic shared memory of the launch.
 #define LEQ_DYNAMIC_SHARED(type, name)                                 \
   extern __shared__ __align__(128) unsigned char leq_dynamic_shared[]; \
   type* const name = reinterpret_cast<type*>(leq_dynamic_shared)
-// First statement of a kernel: as many threads as its __launch_bounds__.
+// First statement of a kernel: the same number of threads as its __launch_bounds__.
 #define LEQ_BOUNDS(threads) static_assert((threads) > 0)
 #else
 #include "cuda/sim/vocabulary.h"
@@ -40,7 +40,7 @@ template <class T>
 using Same = T;
 
 #ifndef __CUDACC__
-// An address of its own for each lambda expression, so for each place in the source.
+// A distinct address for each lambda expression, and so for each place in the source.
 template <class Lambda>
 const void* call_site(Lambda) {
   static const char place = 0;

@@ -1,26 +1,26 @@
-// The tensor cores of compute capability 9.0a: a warpgroup (four warps) multiplies operands that
-// lie in shared memory, behind the threads' backs. PTX for nvcc, its meaning for the emulator.
+// The tensor cores of compute capability 9.0a: a warpgroup (four warps) multiplies operands in
+// shared memory, asynchronously. PTX for nvcc, its semantics for the emulator.
 #pragma once
 
 #include "cuda/intrinsics/hopper.h"
 
 namespace leq::LEQ_GPU::ptx {
 
-// Where an operand [rows][32] of bytes, or [rows][16] of 16-bit numbers, lies: rows of 128 bytes in
-// the order of Swizzle::bytes_128, eight rows after eight rows; `shared` is that of row 0 and
-// column 32 i, i = 0 to 3, in a tile that begins at a multiple of 1,024. Fields in units of 16
-// bytes: address, distance along k (not looked at in this order), distance of eight rows; 1 at bit
-// 62: 128-byte order.
+// The descriptor of an operand [rows][32] of bytes, or [rows][16] of 16-bit numbers: rows of 128
+// bytes in the order of Swizzle::bytes_128, in groups of eight rows; `shared` is the address of row
+// 0 and column 32 i, i = 0 to 3, in a tile that begins at a multiple of 1,024. Fields in units of
+// 16 bytes: address, stride along k (ignored in this order), stride of eight rows; 1 at bit 62:
+// 128-byte order.
 __device__ __forceinline__ std::uint64_t matrix_operand(const void* shared) {
   return std::uint64_t{(shared_address(shared) & 0x3ffffu) >> 4} | std::uint64_t{1} << 16 |
          std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
 }
-// The operand i * 32 columns further on.
+// The operand i * 32 columns further along k.
 __device__ __forceinline__ std::uint64_t next_columns(std::uint64_t operand, int i) {
   return operand + static_cast<std::uint64_t>(i * 2);
 }
 
-// Before the first multiplication, and after the warpgroup touched registers of one: orders them.
+// Needed before the first product, and after the warpgroup accessed registers of one: orders them.
 __device__ __forceinline__ void wgmma_fence() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -35,8 +35,8 @@ __device__ __forceinline__ void wgmma_commit() {
   simt::matrix_commit();
 #endif
 }
-// Until at most `left` committed groups are under way. Before that neither sums nor operands may be
-// touched.
+// Waits until at most `left` committed groups are in flight. Before that neither sums nor operands
+// may be accessed.
 template <int left>
 __device__ __forceinline__ void wgmma_wait() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -46,9 +46,9 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
-// Until at most `left` groups are under way, none of which makes `sums`. After it `sums` is what
-// the others made of it: the compiler, which does not know that they were written later than the
-// instructions say, reads them no earlier.
+// Waits until at most `left` groups are in flight, none of which writes `sums`. After it `sums` has
+// the results: the compiler, which does not know that they are written asynchronously, reads them
+// no earlier.
 template <int left = 0, int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {
   wgmma_wait<left>();
@@ -66,8 +66,8 @@ __device__ __forceinline__ void wgmma_finish([[maybe_unused]] float (&sums)[coun
 #endif
 }
 
-// D[64][N] (+)= A[64][32] B[N][32]^T, signed bytes, int32 sums; `add` false: D's old sums are not
-// looked at. w = warp % 4, g = lane / 4, t = lane % 4:
+// D[64][N] (+)= A[64][32] B[N][32]^T, signed bytes, int32 sums; `add` false: D's old sums are
+// ignored. w = warp % 4, g = lane / 4, t = lane % 4:
 //   d[i]: row 16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2
 //   A in registers, a[r] byte j: row 16 w + g + 8 (r % 2), column 4 t + j + 16 (r / 2)
 __device__ __forceinline__ void wgmma(int (&d)[128], std::uint64_t a, std::uint64_t b, bool add) {

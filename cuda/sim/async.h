@@ -1,8 +1,8 @@
-// What compute capability 9.0 does behind a kernel's back, for the emulator: barriers in shared
-// memory that count bytes, tiles that the copy engine brings, matrices that tensor cores multiply
-// while the threads go on. Each may happen at any time between its start and the wait for it:
-// Schedule::copy_lands chooses one end or the other. With at_issue a warp that arrives at a barrier
-// is suspended until no other can run. Called through hopper.h and wgmma.h.
+// Emulates the asynchronous units of compute capability 9.0: barriers in shared memory that count
+// bytes, tile copies by the copy engine, matrix products of tensor cores that overlap with threads.
+// Each may take effect at any time between its start and the wait for it: Schedule::copy_lands
+// chooses one end or the other. With at_issue a warp that arrives at a barrier is suspended until
+// no other can run. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>
@@ -13,32 +13,32 @@ namespace simt {
 
 // --- for kernels ---
 
-// As hardware counts them: dynamic shared memory begins at a multiple of 128 and of nothing larger.
+// As on hardware, dynamic shared memory is aligned to 128 bytes and no more.
 std::uint32_t shared_address(const void* shared);
 
 void barrier_init(std::uint64_t* barrier, unsigned count);
 // Announces bytes, then arrives.
 void barrier_arrive(std::uint64_t* barrier, unsigned bytes);
 void barrier_wait(std::uint64_t* barrier, unsigned parity);
-// The barrier at the same place in the shared memory of block `rank` of the cluster.
+// The barrier at the same offset in the shared memory of block `rank` of the cluster.
 std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank);
 
-// A matrix of bytes and the box of it that one load brings; what a TensorMap holds here.
+// A matrix of bytes and the box of it that one load copies; the content of a TensorMap here.
 struct TiledBytes {
   const unsigned char* base;
   std::int64_t rows, columns, stride;
   int box_rows, box_columns;
   int swizzle;  // bytes: 0, 32, 64, 128
 };
-// `map`: a TiledBytes, read now. To the same place of all blocks of the cluster that `ranks` names
-// by bits, each with the barrier at the same place.
+// `map`: a TiledBytes, read now. Copies to the same offset in all blocks of the cluster in the bit
+// mask `ranks`, each with the barrier at the same offset.
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
                  unsigned ranks);
 
-// Of both operands. Sums of bytes are int32, of floats f32.
+// The type of both operands. Sums of bytes are int32, of floats f32.
 enum class MatrixNumbers : std::uint8_t { s8, f16, bf16 };
 
-// D[64][2 count] of a warpgroup, this thread's part (wgmma.h).
+// D[64][2 count] of a warpgroup: this thread's part (wgmma.h).
 struct MatrixProduct {
   void* sums;
   int count;                         // of sums, half the columns of D
@@ -54,11 +54,11 @@ void matrix_wait(unsigned groups_left);
 
 // --- for emulator.cpp ---
 
-// What one block has under way.
+// The asynchronous operations of one block that are in flight.
 class AsyncWork {
  public:
   void start_block(std::size_t threads);
-  // A thread ends: with multiplications under way it would be a bug.
+  // Ends a thread; it is a bug if it has products in flight.
   void end_thread(unsigned rank) const;
 
  private:
@@ -77,7 +77,7 @@ class AsyncWork {
     int column, row;
     std::uint64_t* barrier;
   };
-  // Sums that hardware may write at any time: the thread sees poison meanwhile.
+  // Sums that hardware may write at any time: the thread sees poison until they are final.
   struct HeldSums {
     void* sums;
     std::vector<std::uint32_t> values;  // their bits

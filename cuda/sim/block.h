@@ -1,4 +1,4 @@
-// A block of the emulator at work: its threads, warps, shared variables, and what is on its way.
+// The state of a running block: its threads, warps, shared variables, and stores in flight.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ struct Copy {
   unsigned bytes, filled;
 };
 
-// On its way to another device.
+// A store to another device that is in flight.
 struct Push {
   void* there;
   unsigned bytes;
   unsigned char value[16];
 };
 
-// What a thread waits for in State::at_part: so many threads at the barrier of that number.
+// The barrier that a thread waits for in State::at_part, and its number of threads.
 struct PartBarrier {
   unsigned number, threads;
 };
 constexpr unsigned kPartBarriers = 16;
 
-// What a thread waits for in State::at_condition.
+// The condition that a thread waits for in State::at_condition.
 struct Condition {
   bool (*holds)(const void* about, unsigned detail);
   const void* about;
@@ -83,7 +83,7 @@ struct Free {
   void operator()(void* data) const { std::free(data); }
 };
 
-// One OS thread's block at work, or one of a cluster's blocks.
+// The state of a running block, or of one block of a running cluster.
 struct Block {
   const Grid* grid = nullptr;
   const std::function<void()>* body = nullptr;
@@ -100,8 +100,8 @@ struct Block {
   Main main;
   std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
-  // Found and taken by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer
-  // sees the kernel's own accesses alone.
+  // Looked up by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer sees only
+  // the kernel's own accesses.
   std::unique_ptr<void, Free> static_memory;
   SharedVariable statics[kMostStatics];
   unsigned static_count = 0;
@@ -111,7 +111,7 @@ struct Block {
   std::vector<Push> pushes;  // of all its threads, oldest first
 };
 
-// Blocks that run together: they reach each other's shared memory.
+// Blocks that run together and access each other's shared memory.
 struct Cluster {
   std::vector<std::unique_ptr<Block>> blocks;
   unsigned barriers = 0;
@@ -121,11 +121,11 @@ struct Cluster {
   char predecessor_key = 0;
 };
 
-// Whose fibre runs on this OS thread.
+// The block and cluster of the fibre that runs on this OS thread.
 extern constinit thread_local Block* block;
 extern constinit thread_local Cluster* cluster;
 
-// What its threads have pushed lands.
+// Completes the pushes of the block's threads.
 void land_pushes();
 
 }  // namespace simt

@@ -76,7 +76,7 @@ void start_block() {
   release_key(&block->start_key);
 }
 
-// Resumes the lanes of one warp whose wait has ended. True if there were some.
+// Resumes the lanes of one warp whose collective is complete. True if there were some.
 SIMT_UNSEEN bool release_meetings(unsigned w) {
   const auto first = w * kWarpLanes;
   const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);
@@ -139,7 +139,7 @@ bool run_warp(unsigned w) {
   }
 }
 
-// Threads of the block in a state.
+// The number of the block's threads in a state.
 std::size_t count_of(State state) {
   return static_cast<std::size_t>(
       std::count_if(block->threads.begin(), block->threads.end(),
@@ -164,8 +164,8 @@ void let_go_on(State waits) {
   }
 }
 
-// Barriers of some threads to which all came that they wait for: these can go on. True if there
-// were some.
+// Releases the threads at named barriers that have their full count of arrivals. True if there were
+// some.
 SIMT_UNSEEN bool release_parts() {
   PartBarrier came[kPartBarriers] = {};  // how many threads, and how many are awaited
   for (unsigned i = 0; i < block->threads.size(); ++i) {
@@ -193,8 +193,8 @@ SIMT_UNSEEN bool release_parts() {
   return any;
 }
 
-// Runs the block until all its threads wait; after a __syncthreads they can go on. True if
-// something happened.
+// Runs the block until all its threads wait; then releases a complete __syncthreads. True if any
+// thread made progress.
 bool run_block() {
   bool happened = false;
   for (const unsigned w : block->warp_order) happened = run_warp(w) || happened;
@@ -217,7 +217,7 @@ void end_block() {
   }
 }
 
-// Which one runs is the emulator's to know: kernels read it without having met the writer.
+// Hidden from ThreadSanitizer: kernels read it without synchronizing with the writer.
 SIMT_UNSEEN void turn_to(Block* one) { block = one; }
 SIMT_UNSEEN void turn_to(Cluster* one) { cluster = one; }
 
@@ -229,7 +229,7 @@ void for_each_block(Action action) {
   }
 }
 
-// Until all threads have ended, or all that can go on wait for the launch in front.
+// Runs until all threads have ended, or all that can run wait for the previous launch.
 void run_cluster() {
   for (;;) {
     bool happened = false;
@@ -285,7 +285,7 @@ Device& device(int index) {
   return emulator().devices[index];
 }
 
-// Stacks that no block uses: mapping them costs more than a small grid.
+// Unused stacks, kept because mapping them costs more than a small grid.
 thread_local std::vector<std::unique_ptr<Stacks>> free_stacks;
 
 std::unique_ptr<Stacks> take_stacks() {
@@ -310,7 +310,7 @@ std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>&
   return made;
 }
 
-// The blocks of one cluster at a time, at work on this OS thread.
+// Creates the blocks of a cluster, reused for all clusters that run on this OS thread.
 void set_up(Cluster& mine, const Grid& grid, const std::function<void()>& body) {
   for (unsigned i = 0; i < grid.cluster; ++i) {
     mine.blocks.push_back(make_block(grid, body));
@@ -337,7 +337,7 @@ void leave_cluster() {
   turn_to(static_cast<Cluster*>(nullptr));
 }
 
-// All clusters that one OS thread takes of a grid; most are of one block.
+// Runs all clusters of a grid that one OS thread gets; most have one block.
 void run_clusters(const Grid& grid, const std::function<void()>& body,
                   const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
   Cluster mine;
@@ -351,7 +351,7 @@ void run_clusters(const Grid& grid, const std::function<void()>& body,
   leave_cluster();
 }
 
-// In the order that the schedule's seed gives.
+// The order of clusters given by the schedule's seed.
 std::vector<unsigned> clusters_of(const Grid& grid) {
   return order(static_cast<unsigned>(grid.blocks.count() / grid.cluster),
                emulator().schedule.seed * 5);

@@ -1,7 +1,7 @@
 // Runs CUDA kernels on the CPU: a CUDA thread is a fibre, a block is one OS thread that switches
-// between its fibres. Made to show what hardware would hide now and then: shared memory starts
-// poisoned, orders that CUDA leaves open are permuted by a seed, and a block that cannot go on is a
-// report and not a hang (docs/cuda.md). The vocabulary of kernels on top is sim/vocabulary.h.
+// between its fibres. Made to expose errors that hardware hides most of the time: shared memory
+// starts poisoned, orders that CUDA leaves open are permuted by a seed, and a deadlocked block is
+// reported instead of hanging (docs/cuda.md). The vocabulary of kernels is in sim/vocabulary.h.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct dim3 {
 namespace simt {
 
 // When the bytes of a copy arrive: CUDA allows any time between the issue and the wait. A wgmma
-// multiplies at the other end: at its issue what it should have waited for has not come, at its
-// wait what should have waited for it came before.
+// executes at the opposite end, so that missing waits show: at its issue copies that it should have
+// waited for are not there, at its wait its operands may be overwritten already.
 enum class CopyLands : std::uint8_t { at_wait, at_issue };
-// How a wgmma of floats adds up: as mma does, or as hardware might that rounds in another order.
+// The order of a float wgmma's sums: as in mma, or another that hardware might use.
 enum class FloatSums : std::uint8_t { as_mma, otherwise };
 
 // Orders that CUDA leaves open. Seed 0 is plain ascending order; any other permutes lanes within
@@ -40,36 +40,36 @@ struct Grid {
   dim3 blocks;
   dim3 threads;
   std::size_t shared_bytes = 0;  // dynamic, poisoned at the start of each block
-  // Static and dynamic together: 48 KB, or what the kernel was allowed of the architecture's more.
+  // Static and dynamic together: 48 KB, or the larger limit that the kernel was allowed.
   std::size_t shared_limit = 48 << 10;
   unsigned cluster = 1;  // neighbouring blocks in x that run together
   bool early = false;    // may begin before the launch in front of it has ended
   int device = 0;        // whose workers run it: grids of two run at the same time
 };
 
-// One block of a grid with `early` that has gone as far as it can while the launch in front has not
-// run at all: up to wait_for_predecessor. What it reads before is old, what it writes is too early.
+// One block of a grid with `early`, run up to wait_for_predecessor while the previous launch has
+// not run at all. Reads before that point see old data, and writes come too early.
 struct EarlyBlock;
 struct EarlyBlockCloser {
   void operator()(EarlyBlock* block) const noexcept;
 };
 using EarlyBlockOwner = std::unique_ptr<EarlyBlock, EarlyBlockCloser>;
 EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body);
-// Whether it called let_successor_start on its way: then the launch after it may have begun too.
+// Whether it called let_successor_start before that: then the next launch may start too.
 bool lets_successor_start(const EarlyBlock& block);
 
 // Runs `body` once for each thread, the blocks spread over its device's pool (set_workers); returns
 // when all have ended. Aborts with a report on stderr where a launch is impossible (0 or > 1,024
-// threads, too much shared memory), where all threads of a block wait and none can go on, where
-// lanes of one warp meet in different collectives, and where a thread of a grid with `early` ends
-// without wait_for_predecessor. `begun` goes on now, on the OS thread that began it.
+// threads, too much shared memory), where all threads of a block are blocked, where lanes of one
+// warp are in different collectives, and where a thread of a grid with `early` ends without
+// wait_for_predecessor. `begun` continues now, on the OS thread that began it.
 void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwner begun = nullptr);
 void set_workers(int device, int threads);  // 0 = one for each usable core
 
-// Launches so far, by the kernel's address: of a template each instantiation counts for itself.
+// Number of launches by the kernel's address: each template instantiation counts separately.
 std::map<const void*, std::uint64_t> launch_counts();
 
-// What follows is called by kernels.
+// The functions below are called by kernels.
 
 dim3 thread_index();
 dim3 block_index();
@@ -80,7 +80,7 @@ unsigned thread_rank();  // x + y * X + z * X * Y
 inline constexpr unsigned kWarpLanes = 32;
 inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
-// What lanes of a warp meet for. Lanes that name each other in different kinds are a bug.
+// Kinds of warp collectives. Lanes that name each other in different kinds are a bug.
 enum class Meeting : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma, wgmma };
 
 struct Slot {
@@ -88,30 +88,30 @@ struct Slot {
 };
 
 void sync_block();
-// Until so many threads, all that name this barrier, are there.
+// Waits until `threads` threads have arrived at this named barrier.
 void sync_threads(unsigned barrier, unsigned threads);
 void sync_cluster();
 unsigned cluster_blocks();
 unsigned cluster_rank();  // of this block among them
 void wait_for_predecessor();
 void let_successor_start();
-// Deposits `mine`, waits for the lanes of `mask` that have not ended, and gives what each of the 32
-// lanes brought; lanes that did not come show poison.
+// Deposits `mine`, waits for the lanes of `mask` that have not ended, and returns the slots of all
+// 32 lanes; those of lanes that did not take part are poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
-// Lanes that came to the last meeting.
+// The lanes that took part in the last collective.
 std::uint32_t met_lanes();
 
 // Lets other threads run until `holds(about, detail)`.
 void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
                 unsigned detail);
 
-// Lets other threads run, and where none of this device can the other devices.
+// Lets other threads run, and if none of this device can, other devices.
 void nap();
-// The same, and so do the lanes of this warp that could go on.
+// The same, and the other lanes of this warp that could run rest too.
 void rest_warp();
 
-// A store to memory of another device: it lands there at fence_system by any thread of the block
-// (at the latest when the block ends), or at once, as copies do.
+// A store to memory of another device: it becomes visible at fence_system by any thread of the
+// block (at the latest when the block ends), or at once, as copies do.
 void push(void* there, const void* value, unsigned bytes);
 void fence_system();
 long long clock();  // nanoseconds
@@ -122,15 +122,15 @@ void require_running(unsigned rank);  // its shared memory is gone when all its 
 std::size_t dynamic_shared_bytes();
 // The block's variable of this call site; `key` is unique to it.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);
-// The kernel was compiled for at most this many threads.
+// Checks the launch against the thread count that the kernel was compiled for.
 void require_bounds(unsigned threads);
 
-// cp.async: src null fills zeros.
+// cp.async; a null src fills with zeros.
 void copy_issue(void* shared, const void* global, unsigned bytes, unsigned filled);
 void copy_commit();
 void copy_wait(unsigned groups_left);
 
-// What the block has under way of its own (async.h).
+// The block's own asynchronous operations in flight (async.h).
 class AsyncWork;
 AsyncWork& async_work();
 AsyncWork& async_work_of(unsigned rank);

@@ -13,7 +13,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves the registers that a call must keep, swaps stacks, and returns on the other one.
+// Saves the callee-saved registers, switches stacks, and returns on the other one.
 extern "C" void simt_switch(void** save, void* load);
 asm(R"(
 .text
@@ -58,7 +58,7 @@ void asan_clear(const void*, std::size_t) {}
 #endif
 
 #if defined(__SANITIZE_THREAD__)
-// 1: the switch itself orders nothing.
+// Flag 1: the switch itself is no synchronization.
 SIMT_UNSEEN void tsan_switch(void* to) { __tsan_switch_to_fiber(to, 1); }
 #else
 void tsan_switch(void*) {}

@@ -1,11 +1,11 @@
-// A fibre: a stack of its own and a switch of 15 instructions (x86-64), told to the sanitizers.
-// Part of the emulator (emulator.cpp) alone.
+// A fibre: its own stack and a switch of 15 instructions (x86-64), reported to the sanitizers.
+// Internal to the emulator (emulator.cpp).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-// The emulator's own state is not the kernel's: ThreadSanitizer does not look at it.
+// Hides the emulator's own state, which is not the kernel's, from ThreadSanitizer.
 #if defined(__SANITIZE_THREAD__)
 #define SIMT_UNSEEN __attribute__((no_sanitize("thread"), noinline))
 #else
@@ -31,7 +31,7 @@ struct Main {
   std::size_t stack_bytes = 0;
 };
 
-// The stacks of one block, mapped at once and touched when used.
+// The stacks of one block, mapped at once; pages are touched on use.
 class Stacks {
  public:
   explicit Stacks(std::uint64_t canary);
@@ -56,9 +56,9 @@ void entered(Main& main);  // first thing on a new fibre
 [[noreturn]] void leave(Fibre& fibre, Main& main);
 void finish(Fibre& fibre);
 
-// What happened before release is visible after acquire: for ThreadSanitizer. A key for each
-// generation of a barrier: with one key for all, the arrival of a fast warp at the next barrier
-// would order a slow warp that leaves this one, and hide a race.
+// For ThreadSanitizer: what happened before release is visible after acquire. Each generation of a
+// barrier has its own key: with one key for all, the arrival of a fast warp at the next barrier
+// would be ordered before a slow warp that leaves this one, and hide a race.
 void release_key(const void* key);
 void acquire_key(const void* key);
 

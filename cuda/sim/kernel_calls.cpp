@@ -1,5 +1,5 @@
-// What kernels ask of the emulator: where they are, barriers, collectives, shared memory, copies
-// and pushes on their way.
+// The emulator's functions for kernels: thread indices, barriers, collectives, shared memory,
+// copies and pushes.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// What a launch must be, and the order in which its parts run.
+// Validity checks of launches, and the order in which their parts run.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// What mma and ldmatrix mean, for the emulator: which lane of a warp holds which number of a
-// matrix. Called through ptx.h and its like.
+// The semantics of mma and ldmatrix for the emulator: which lane of a warp holds which element of a
+// matrix. Called through ptx.h and the other intrinsics.
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ std::array<Byte, 4> bytes_of(std::uint32_t word) {
 }
 
 // Four 8 x 8 matrices of 16-bit numbers: lane l gives the address of row l % 8 of matrix l / 8, and
-// gets the two numbers at row l / 4, columns 2 (l % 4) and the next of each; of its transpose.
+// gets the two numbers at row l / 4, columns 2 (l % 4) and the next of each; or of its transpose.
 template <bool transposed>
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) stop("ldmatrix: unaligned address");

@@ -1,5 +1,5 @@
-// The words of CUDA that kernels use, for g++: each means what the CUDA programming guide says,
-// carried out by the emulator. Included by simt.h alone.
+// The CUDA vocabulary that kernels use, for g++: each function has the semantics of the CUDA
+// programming guide, implemented by the emulator. Included by simt.h only.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ T value_of(const Slot& slot) {
   return value;
 }
 
-// What lane `source` brought; poison where it did not come.
+// The value of lane `source`; poison where it did not take part.
 template <class T>
 T shuffle(std::uint32_t mask, T value, unsigned source) {
   const Slot* brought = meet(Meeting::shuffle, mask, slot_of(value));
@@ -112,7 +112,7 @@ inline int __all_sync(std::uint32_t mask, int predicate) {
   return __ballot_sync(mask, predicate == 0) == 0;
 }
 
-// Blocks run on several OS threads, so these are the CPU's atomic operations.
+// CPU atomics, since blocks run on several OS threads.
 template <class T>
 T atomicAdd(T* at, T value) {
   T old = __atomic_load_n(at, __ATOMIC_RELAXED);
@@ -138,10 +138,10 @@ T atomicMin(T* at, T value) {
   return old;
 }
 
-// Orders what a thread, and those that met it at a barrier, wrote for other blocks.
+// Orders the writes of a thread, and of those it met at a barrier, for other blocks.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// ... for other devices and the host too.
+// The same for other devices and the host.
 inline void __threadfence_system() {
   simt::fence_system();
   __threadfence();

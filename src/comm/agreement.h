@@ -9,8 +9,8 @@
 namespace leq {
 
 struct RankFact {
-  std::string name;   // for comparison and for messages
-  std::string value;  // for comparing and for people
+  std::string name;   // "the model file"
+  std::string value;  // for comparison and for messages
 };
 
 // Throws Error on every rank where a rank's facts differ from the leader's: it names the rank, the

@@ -1,8 +1,8 @@
-// Generates many replies at once on one session: continuous batching, chunked prefill
-// between the tokens of other replies, reuse of the pages of past prompts, and speculative
-// decoding. All of it affects speed alone: a reply is a pure function of the file, the KV
-// types, its tokens, its settings and its seed, whatever else the batch holds
-// (docs/engine.md).
+// Generates many replies at once on one session: continuous batching, chunked prefill between the
+// tokens of other replies, prefix reuse, and speculative decoding. All of it affects speed alone: a
+// reply is a pure function of the file, the KV types, its tokens, its settings and its seed,
+// whatever else the batch holds (docs/engine.md).
+//
 //   Engine engine(session, tokenizer, {});
 //   engine.submit({.prompt = tokens, .on_end = [](const EngineReply& reply) { ... }});
 //   while (engine.step()) {}

@@ -1,7 +1,7 @@
 // A receipt of a reply: everything that the reply depends on, the reply, and digests of the
 // logits during it. On the CPU a reply is a pure function of these (docs/receipts.md), so
-// anyone with the model can verify it on any processor: like a prompt, many tokens in a
-// step.
+// anyone with the model can verify it on any processor: many tokens per step, like a
+// prompt.
 #pragma once
 
 #include <cstddef>

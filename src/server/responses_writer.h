@@ -26,7 +26,7 @@ class ResponsesWriter : public ReplyWriter {
   // The current item.
   struct Item {
     Kind kind = Kind::none;
-    std::string id, text;       // of a call: its arguments
+    std::string id, text;       // text: also the arguments of a call
     std::string name, call_id;  // of a call
     std::size_t call = 0;       // index among the reply's calls
   };

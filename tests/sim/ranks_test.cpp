@@ -66,7 +66,7 @@ std::vector<float> logits_of(Session& session) {
     const std::size_t count = first < kPrompt ? std::min(kChunk, kPrompt - first) : 1;
     Batch batch;
     batch.add(0, ids.data() + first, static_cast<std::int64_t>(count), Batch::Want::all);
-    const Rows& rows = transformer.forward(batch, session.cache());
+    const Rows& rows = transformer.forward(batch, session.state());
     std::vector<float> logits(count * static_cast<std::size_t>(vocab));
     transformer.backend().download(rows, static_cast<std::int64_t>(count), logits);
     all.insert(all.end(), logits.begin(), logits.end());

@@ -6,8 +6,8 @@
 
 namespace leq {
 
-// A row a part, then `all parts`, `step` and `step, untimed`, each led by the cells of `test`
-// (model, backend, test). Milliseconds and bytes are those of one step.
+// A row per part, then `all parts`, `step` and `step, untimed`, each beginning with the cells of
+// `test` (model, backend, test). Milliseconds and bytes are those of one step.
 void add_breakdown(const Row& test, const Breakdown& breakdown, bool for_people, Table& table);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// leq-bench: tokens per second in llama-bench's rows, each beside the limit of this machine.
+// leq-bench: tokens per second in rows like llama-bench's, each with the limit of this machine.
 #include <algorithm>
 #include <iostream>
 #include <map>
@@ -38,7 +38,7 @@
 namespace leq {
 namespace {
 
-// The types of keys and values, and what options say of them.
+// Sets the KV types of the setting, and the cache details that the options give.
 void choose_cache(const Options& options, const RunSetting& setting, const BenchModel& model,
                   RunLimits& limits) {
   const KvType fallback = default_kv_type(model.scheme());
@@ -52,12 +52,12 @@ bool names_cache(const Options& options) {
   return std::ranges::any_of(kv_options(""), given);
 }
 
-// Of each sequence.
+// Positions per sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
 
 class Bench {
  public:
-  // `processes`: the ranks that mpirun started; null: there are none.
+  // `processes`: ranks started by mpirun; null: none.
   Bench(const Options& options, Communicator* processes)
       : options_(options),
         processes_(processes),
@@ -99,7 +99,7 @@ class Bench {
   }
 
  private:
-  // Each process has `-t` threads, threads of one process share them.
+  // `-t` counts threads per process; ranks that are threads of one process divide them.
   int threads_of_leader(const RunSetting& setting) const {
     return processes_ == nullptr ? threads_of_rank(setting.threads, 0, setting.ranks)
                                  : setting.threads;
@@ -112,7 +112,7 @@ class Bench {
       model.follow(backend, limits, *processes_);
       return;
     }
-    std::optional<BenchWork> whole;  // of one rank, which several divide
+    std::optional<BenchWork> whole;  // of a single rank; several divide it
     if (setting.ranks > 1) {
       Session alone = model.make_session(backend, limits);
       whole = bench_work(alone, test);
@@ -187,8 +187,8 @@ class Bench {
     return row;
   }
 
-  // The limits that a test is held against; those of a GPU, and of several machines, are not
-  // measured here.
+  // The machine's limits for a test; those of a GPU, and of several machines, are not
+  // measured.
   MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
     if (backend.memory().info() || processes_ != nullptr) return {};
@@ -210,7 +210,7 @@ class Bench {
   Communicator* processes_;
   std::vector<BenchTest> tests_;
   std::vector<RunSetting> settings_;
-  std::map<int, cpu::LimitMeter> meters_;  // by threads
+  std::map<int, cpu::LimitMeter> meters_;  // by number of threads
   int runs_;
   LoadMode mode_;
   bool breakdown_;
@@ -258,7 +258,7 @@ Table load_table(const Options& options) {
   return table;
 }
 
-// A row for each combination of sequences, prompts and replies.
+// A row for each combination of numbers of sequences, prompt and reply tokens.
 Table traffic_table(const Options& options) {
   Table table;
   for (const std::string& name : options.list("model")) {
@@ -287,7 +287,7 @@ Table traffic_table(const Options& options) {
   return table;
 }
 
-// The text of -f or --replay as the model's tokens.
+// The text of -f or --replay, tokenized for the model.
 std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
   constexpr std::uint64_t kMostBytes = 16 << 20;
   const std::string text = read_text_file(path, kMostBytes);
@@ -373,7 +373,7 @@ void check_sweep_of_ranks(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) check_ranks(options, ranks);
 }
 
-// Null where mpirun started none.
+// Null without mpirun.
 std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) {
     if (ranks_are_processes(static_cast<int>(ranks), device_name(options))) {
@@ -404,7 +404,7 @@ int run(const Options& options) {
     return 0;
   }
   for (const std::string& model : options.list("model")) {
-    if (!is_synthetic(model)) check_model_file("-m", model);  // before the others are measured
+    if (!is_synthetic(model)) check_model_file("-m", model);  // before other models are measured
   }
   if (options.given("arrivals")) {
     print(traffic_table(options), format);

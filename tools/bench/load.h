@@ -1,5 +1,5 @@
-// How long a .leq file takes from its opening to the logits of a first token, and in how much
-// memory.
+// Measures the time from opening a .leq file to the logits of the first token, and the memory it
+// takes.
 #pragma once
 
 #include <string>

@@ -50,7 +50,7 @@ RunLimits BenchModel::limits_on(Backend& backend, const RunLimits& wanted,
   return planner.fit(wanted, *memory, backend.name()).limits;
 }
 
-// Of a synthetic model.
+// Loads the weights of a synthetic model into the backend.
 Weights BenchModel::bind(Backend& backend, const RunLimits& limits, const RankPlace& place) const {
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
   return load_weights(find, name_, config(), backend, limits, place);

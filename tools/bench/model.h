@@ -1,4 +1,4 @@
-// What leq-bench measures: a .leq file, or synthetic weights of a published shape.
+// A model for leq-bench: a .leq file, or synthetic weights of a published shape.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace leq {
 
 class BenchModel {
  public:
-  // `name`: a path, or "synthetic:SHAPE:TYPE". Synthetic models get room for `context` positions.
+  // `name`: a path, or "synthetic:SHAPE:TYPE". Synthetic models have `context` positions at most.
   // Throws Error as Model and SyntheticModel do.
   BenchModel(const std::string& name, LoadMode mode, std::int64_t context);
 
@@ -24,15 +24,15 @@ class BenchModel {
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
   const Tokenizer* tokenizer() const;  // null where there is none
-  // Throws Error where a GPU has no room for the limits. Of several ranks the session leads.
+  // Throws Error where the limits do not fit into a GPU's memory. With several ranks: the leader's.
   Session make_session(Backend& backend, const RunLimits& wanted,
                        Communicator& ranks = one_rank()) const;
-  // Of the model's head of multi-token prediction beside a session with `limits`; null where it has
-  // none.
+  // A session of the model's head of multi-token prediction beside a session with `limits`; null
+  // where the model has none.
   std::unique_ptr<Session> make_mtp_session(Backend& backend, const RunLimits& limits) const;
-  // What another rank does, until the leader's session ends; `wanted` as the leader has it.
+  // Runs another rank until the leader's session ends; `wanted` must be the leader's.
   void follow(Backend& backend, const RunLimits& wanted, Communicator& ranks) const;
-  // The other ranks as threads, a backend for each.
+  // Starts the other ranks as threads, each with its own backend.
   std::unique_ptr<ThreadFollowers> followers(std::vector<std::unique_ptr<Backend>> backends,
                                              const RunLimits& wanted,
                                              const ThreadRankOptions& options) const;
@@ -48,7 +48,7 @@ class BenchModel {
   std::optional<ModelConfig> mtp_;
 };
 
-// A placeholder text for each id of a model without a tokenizer.
+// A tokenizer with placeholder texts for the ids of a model without one.
 Tokenizer numbered_tokens(std::int64_t vocabulary);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// What leq-bench is asked for: its options, the tests and the settings they run in.
+// Options of leq-bench, and the tests and settings that they select.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace leq {
 
 ToolSpec tool_spec();
 
-// Throws Error where no test is left.
+// Throws Error where no test is selected.
 std::vector<BenchTest> tests_of(const Options& options);
 
-// One combination of what is not a test.
+// One combination of settings in which all tests run.
 struct RunSetting {
   int threads = 0;  // of all ranks
   int ranks = 1;

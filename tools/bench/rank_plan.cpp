@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// What a plan needs of a model: nothing is loaded.
+// The facts of a model that a plan needs; its weights are not loaded.
 struct ShapedModel {
   ModelConfig config;
   std::map<std::string, std::uint64_t, std::less<>> bytes;  // of each tensor

@@ -1,4 +1,4 @@
-// leq-bench --tp-plan: what ranks would do on GPUs that are only described.
+// leq-bench --tp-plan: a plan of ranks on GPUs that are only described.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace leq {
 
 // A row for each model, number of sequences and number of ranks. Throws Error where an option of
-// the sweep does not go with a plan.
+// the sweep is not supported by a plan.
 Table rank_plan_table(const Options& options);
 
-// What it assumes, as a line.
+// The plan's assumptions in one line.
 std::string rank_machine_text();
 
 }  // namespace leq

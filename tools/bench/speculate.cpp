@@ -48,9 +48,9 @@ struct Mode {
   EngineOptions options;
 };
 
-// The replies of one engine to one text.
+// Measurements of one engine's replies to one text.
 struct Measured {
-  std::vector<double> rates;  // tokens in a second
+  std::vector<double> rates;  // tokens per second
   EngineCounts counts;
 };
 
@@ -73,7 +73,7 @@ double write_reply(Engine& engine, const SpeculationText& text, const Speculatio
   return ended->reply_tokens_per_second();
 }
 
-// The modes take turns, so that a busy moment hits all of them.
+// Alternates between the modes, so that other load on the machine affects all of them.
 std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& tokenizer,
                               Session& session, const SpeculationText& text,
                               const SpeculationTest& test, Progress& progress, int& done) {
@@ -93,7 +93,7 @@ std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& t
   return all;
 }
 
-// A head of multi-token prediction reads hidden states: zeros, for its time.
+// An MTP head also reads hidden states: zeros serve for timing.
 const Rows& forward(Session& session, const Batch& batch) {
   Transformer& transformer = session.transformer();
   if (!transformer.config().reads_hidden) return transformer.forward(batch, session.state());
@@ -112,7 +112,7 @@ void feed(Session& session, std::span<const Token> tokens) {
   }
 }
 
-// Seconds of a step that feeds so many tokens and draws after each, after a prompt.
+// Seconds of a step with `rows` tokens and a draw after each of them, after a prompt.
 double step_seconds(Session& session, const std::vector<Token>& prompt, std::int64_t rows,
                     int runs) {
   const SequenceState state = session.state();
@@ -170,8 +170,8 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
-  // Each of three engines keeps its text's pages, and of recurrent models some that are partly full
-  // beside them.
+  // Each of three engines keeps the pages of its text, and with recurrent models also partly filled
+  // ones at kept states.
   limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
   limits.context = 6 * round_up(limits.sequence_context, kPageTokens);
   limits.output_tokens = 1 + kMaxDraftTokens;

@@ -1,4 +1,4 @@
-// The rows of leq-bench: as people read them, and as scripts do.
+// The rows of leq-bench, in a format for readers and in one for scripts.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace leq {
 
 struct BenchRow {
   std::string model;  // as typed
-  std::string title;  // for people
+  std::string title;  // for display
   std::string scheme;
   std::uint64_t size_bytes = 0;
   std::int64_t parameters = 0;
@@ -27,7 +27,7 @@ struct BenchRow {
   BenchNumbers numbers;
 };
 
-// Which settings differ between rows and so stand in columns of their own.
+// Settings that differ between rows and therefore have columns.
 struct BenchColumns {
   bool ranks = false;
   bool batch = false;
@@ -35,9 +35,9 @@ struct BenchColumns {
 };
 
 std::string test_title(const BenchTest& test);  // "tg128 @ d4096"
-// llama-bench's columns, then the share of the limit.
+// llama-bench's columns plus the share of the limit.
 Row people_row(const BenchRow& row, const BenchColumns& columns);
-// model, scheme, threads, test, depth, tps, ...: docs/benchmarks.md names them all.
+// model, scheme, threads, test, depth, tps, ...: listed in docs/benchmarks.md.
 Row script_row(const BenchRow& row, const BenchColumns& columns);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Requests that arrive at random while others are written, through the engine that a server uses.
+// Requests with random arrival times during the generation of others, through the server's engine.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 namespace leq {
 
 struct Traffic {
-  double per_second = 1;  // arrivals, independent of each other; 0: all are there at the start
+  double per_second = 1;  // arrivals (Poisson); 0: all at the start
   std::int64_t requests = 64;
-  std::int64_t prompt = 512;  // tokens, drawn at random: no two prompts share a beginning
+  std::int64_t prompt = 512;  // tokens, random: no shared prefixes
   std::int64_t reply = 128;
-  // Not 0: a request with a prompt of so many tokens comes when a quarter of all tokens is written.
+  // Not 0: a request with a prompt of this length arrives after a quarter of all reply tokens.
   std::int64_t long_prompt = 0;
   std::uint64_t seed = 1;
 };
 
-// Tokens per second over all, percentiles of the time to a first token and of the time from one
-// token to the next; the late request stands apart, but for what it does to the others. Throws
-// Error where a request of this size does not fit.
+// Total tokens per second, and percentiles of the time to the first token and between tokens; the
+// late request is reported separately, apart from its effect on the others. Throws Error where a
+// request of this size does not fit.
 Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traffic);
 
 }  // namespace leq

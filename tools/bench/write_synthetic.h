@@ -1,11 +1,11 @@
-// A synthetic model as a file, to be served or loaded.
+// Writes a synthetic model to a file, for serving or loading tests.
 #pragma once
 
 #include "tools/common/options.h"
 
 namespace leq {
 
-// `--write FILE`, of the one -m; with the tokenizer of `--write-tokenizer` where that is given.
+// `--write FILE` with a single -m; with the tokenizer of `--write-tokenizer` if given.
 void write_synthetic(const Options& options);
 
 }  // namespace leq

@@ -32,7 +32,7 @@ std::vector<Option> shown_options(const ToolSpec& tool) {
   return shown;
 }
 
-// '...' for a shell; `quote` is how it writes an apostrophe within.
+// Single-quoted for a shell; `quote` replaces an apostrophe inside.
 std::string quoted(std::string_view text, const char* quote) {
   return "'" + replace_all(std::string(text), "'", quote) + "'";
 }
@@ -100,7 +100,7 @@ std::string zsh_script(const ToolSpec& tool) {
       if (kind == ValueKind::file) value += "_files";
       if (kind == ValueKind::choice) value += "(" + join(offered_values(option), " ") + ")";
     }
-    // A list may be given again; of the others one word excludes its other spellings.
+    // A list option may be repeated; for others a word excludes all spellings of the option.
     const std::string before = option.kind == OptionKind::list ? "*" : "(" + join(words, " ") + ")";
     const std::string after = "[" + escaped(explanation(option)) + "]" + value;
     for (const std::string& word : words) {

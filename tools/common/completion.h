@@ -1,4 +1,4 @@
-// What shells need to complete a tool's command lines, from its table of options.
+// Shell completion scripts of a tool, generated from its table of options.
 #pragma once
 
 #include <string>

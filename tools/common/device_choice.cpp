@@ -22,7 +22,7 @@ constexpr std::pair<std::string_view, NumaMode> kNumaModes[] = {
     {"isolate", NumaMode::isolate},
     {"numactl", NumaMode::off}};
 
-// Layers that -ngl asks for on a GPU: 0, kAllLayers or a number.
+// Number of GPU layers from -ngl: 0, kAllLayers or a number.
 std::int64_t gpu_layers(const Options& options) {
   const std::string& text = options.text("gpu-layers");
   if (text == "all" || text == "-1") return kAllLayers;
@@ -32,8 +32,8 @@ std::int64_t gpu_layers(const Options& options) {
   return *layers;
 }
 
-// Where there is no GPU, or no code for one, -ngl from copied commands runs on the CPU, with a
-// line.
+// Where no GPU is usable, -ngl, often copied from other commands, runs on the CPU and prints a
+// note.
 std::string device_of_layers(const Options& options) {
   const auto devices = list_devices();
   const auto is_gpu = [](const std::string& line) { return line.starts_with("cuda:"); };

@@ -7,7 +7,7 @@
 namespace leq::run {
 namespace {
 
-// What a signal handler may touch: lock-free atomics.
+// Accessible to a signal handler: lock-free atomics.
 std::atomic<bool> g_caught = false;
 std::atomic<int> g_signal = SIGINT;
 std::atomic<bool> g_watching = false;
@@ -18,7 +18,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void on_interrupt(int signal) {
   g_signal = signal;
   if (g_watching.load() && !g_caught.exchange(true)) return;
-  // Nothing can be done where these fail: the program ends either way.
+  // Errors are ignored: the program ends either way.
   if (write(STDOUT_FILENO, g_report.load(), g_report_size.load()) < 0) _exit(1);
   if (write(STDERR_FILENO, "\n", 1) < 0) _exit(1);
   _exit(interrupted_status());
@@ -27,7 +27,7 @@ void on_interrupt(int signal) {
 void watch(int signal) {
   struct sigaction action = {};
   action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;  // writes go on; poll() returns all the same
+  action.sa_flags = SA_RESTART;  // writes restart; poll() returns anyway
   sigaction(signal, &action, nullptr);
 }
 

@@ -1,5 +1,5 @@
-// What Ctrl-C does: it stops the reply in work, and where there is none, or at the second time, it
-// ends the program.
+// Handling of Ctrl-C: it stops the current reply; without one, or the second time, it ends the
+// program.
 #pragma once
 
 #include <atomic>
@@ -8,16 +8,16 @@
 namespace leq::run {
 
 inline constexpr int kInterruptedStatus = 130;  // exit status, 128 + SIGINT as shells have it
-// The same for the signal that came last.
+// The exit status for the last signal.
 int interrupted_status();
 
-// From now on the rules above hold. `abort_report`: what a terminal needs when the program ends in
-// the middle of a reply (colours off); must outlive the program.
+// Installs the handler. `abort_report`: written to the terminal when the program ends during a
+// reply (switches colours off); must outlive the program.
 void watch_interrupts(std::string_view abort_report);
-// The same for SIGTERM and, unless it is ignored as under nohup, SIGHUP.
+// The same for SIGTERM and SIGHUP, unless SIGHUP is ignored (nohup).
 void watch_ends();
 
-// While it lives, the first Ctrl-C sets flag() instead of ending the program.
+// In its lifetime the first Ctrl-C sets flag() instead of ending the program.
 class InterruptScope {
  public:
   InterruptScope();

@@ -1,4 +1,4 @@
-// The options of the KV cache: types of keys and values, and what stays in f16 beside codes.
+// Options of the KV cache: types of keys and values, and the positions kept in f16 beside codes.
 #pragma once
 
 #include <string>
@@ -13,19 +13,19 @@
 namespace leq {
 
 std::vector<Option> kv_options(const std::string& group);
-// Without the types.
+// All but the types.
 std::vector<Option> kv_detail_options(const std::string& group);
 
-// Types and residual of `limits` as the options have them; where they name no type, what the file
-// was made for, else by the type of its weights. Throws Error for numbers that no chosen type has a
-// use for.
+// Sets types and residual of `limits` from the options; types that are not given are those that the
+// file was quantized for, else by the type of its weights. Throws Error for numbers that no chosen
+// type uses.
 void choose_kv(const Options& options, const Model& model, RunLimits& limits);
-// The same for types that `limits` have already.
+// The same, except for the types, which `limits` must have already.
 void choose_kv_details(const Options& options, RunLimits& limits);
 
-// "layers 0 and 27: keys f16, their biases are large"; empty where all layers are alike.
+// "layers 0 and 27: keys f16, their biases are large"; empty where all layers have the same types.
 std::string wide_keys_text(const KvShape& shape, const RunLimits& limits);
-// "simq4 s4 r32 b32", "int8": for reports that are compared.
+// "simq4 s4 r32 b32", "int8": the label in reports that can be compared.
 std::string kv_label(KvType type, const RunLimits& limits);
 
 }  // namespace leq

@@ -8,7 +8,7 @@ namespace {
 constexpr auto kTold = ForeignUse::told;
 constexpr auto kRefused = ForeignUse::refused;
 
-// What would make no difference: leq does it anyway, has no use for it, or tells no more or less.
+// Flags without effect: leq always does what they say, has no use for it, or prints the same.
 std::vector<ForeignOption> silent_flags() {
   return {
       {.words = "-fa --flash-attn", .value_may_follow = true},

@@ -1,5 +1,5 @@
-// The flags of llama.cpp's tools that leq's have no option for: which of them do nothing here, and
-// what those who type the others can do instead.
+// Flags of llama.cpp's tools without an equivalent in leq: those that are ignored, and advice for
+// the others.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// For the tools that run a model. A tool's own options come before them.
+// For tools that run a model. A tool's own options have precedence.
 std::span<const ForeignOption> llama_flags();
 
 }  // namespace leq

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Text as roff prints it: a line that begins with a dot is none of its requests.
+// Escapes text for roff: a line that begins with a dot must not be a request.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {

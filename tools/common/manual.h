@@ -1,4 +1,4 @@
-// A tool's manual page, from its table of options.
+// The manual page of a tool, generated from its table of options.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// For man(1), section 1, in man(7)'s macros.
+// For man(1), section 1, in macros of man(7).
 std::string manual_page(const ToolSpec& tool);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// A GGUF file where a tool runs a .leq file: converted once, with its own numbers, into a cache.
+// GGUF files for tools that run .leq files: converted once, with unchanged numbers, and cached.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@ namespace leq {
 Option conversion_cache_option();
 
 // Calls `body` with options in which -m and -md (where a tool has them) name .leq files: a GGUF
-// file is replaced by its conversion (convert/gguf_conversion.h). That lies in the cache folder,
-// or, with --no-cache, in memory alone until the tool ends. Returns what `body` returns.
+// file is replaced by its conversion (convert/gguf_conversion.h), in the cache folder or, with
+// --no-cache, in memory until the tool ends. Returns the result of `body`.
 int with_model_files(const Options& options, const std::function<int(const Options&)>& body);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// The options that every tool which runs a model has in common, with llama.cpp's spellings.
+// Options shared by all tools that run a model, with llama.cpp's spellings.
 #pragma once
 
 #include <initializer_list>
@@ -13,7 +13,7 @@ namespace leq {
 // --numa -dev -ngl --vram --exact, under a heading.
 std::vector<Option> device_options(const std::string& group);
 // -m -t --tp -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --exact --no-graph --mmap --no-mmap
-// --mlock -v, less those `left_out` by long name.
+// --mlock -v, except those in `left_out`, by long name.
 std::vector<Option> model_options(std::initializer_list<std::string_view> left_out = {});
 
 }  // namespace leq

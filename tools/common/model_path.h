@@ -1,5 +1,5 @@
-// What people type where a model is meant, and is none: a checkpoint folder for a file, a name of
-// the Hugging Face hub, one of a checkpoint's files. The errors say the next command to type.
+// Errors for common mistakes in model paths: a checkpoint folder instead of a file, a name on the
+// Hugging Face hub, a file of a checkpoint. They suggest the next command.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace leq {
 
-// Whether a regular file begins as a .leq file does, whatever its name.
+// Whether a regular file has the magic of a .leq file, whatever its name.
 bool begins_as_leq_file(const std::filesystem::path& path);
 
-// Throws Error, beginning with `word` and the path, where it is not a file that may be a .leq file.
+// Throws Error, beginning with `word` and the path, where the file cannot be a .leq file.
 void check_model_file(const std::string& word, const std::string& path);
 
-// Throws Error where it is no folder, or one that holds no checkpoint.
+// Throws Error where the path is not a folder, or the folder contains no checkpoint.
 void check_checkpoint_folder(const std::string& path);
 
 }  // namespace leq

@@ -71,7 +71,7 @@ Runtime set_up_model(const Options& options, const AdjustLimits& adjust,
   check_model_file("-m", options.text("model"));
   if (draft) check_model_file("-md", *draft);
   wanted.draft = draft;
-  std::optional<Progress> line;  // on a terminal, while a large file is read
+  std::optional<Progress> line;  // on a terminal, for a large file
   wanted.load.progress = [&](std::uint64_t done, std::uint64_t total) {
     if (!line) line.emplace("loading", static_cast<std::int64_t>(total), "bytes");
     line->update(static_cast<std::int64_t>(done));

@@ -22,7 +22,7 @@ std::string left_column(const Option& option) {
   return out;
 }
 
-// Words of `text` filled into lines that begin at `indent`; the first line already holds `used`.
+// Wraps `text` to lines indented by `indent`; `used` columns of the first line are taken already.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t used) {
   std::string out;
   if (used > 0 && used + 2 > indent) {

@@ -1,4 +1,4 @@
-// What is told of a tool's options, in its help, its manual page and completions.
+// Texts about a tool's options for its help, manual page and completions.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace leq {
 
-// The words worth typing: all spellings, and of flags the words that leave the default.
+// Words to be shown: all spellings; of a flag those that change its default.
 std::vector<std::string> shown_words(const Option& option);
-// Its help, with the choices and the default.
+// Its help text with choices and default.
 std::string explanation(const Option& option);
 
 struct OptionGroup {
   std::string name;
   std::vector<Option> options;
 };
-// The options that are shown, in groups in the order of first appearance.
+// Visible options in groups, in the order of the groups' first appearance.
 std::vector<OptionGroup> shown_groups(const ToolSpec& tool);
 
 inline constexpr std::string_view kVariablesText =

@@ -21,8 +21,8 @@ std::vector<std::string> with_long_name(const std::string& spellings, const std:
   return words;
 }
 
-// Edits (insert, remove, replace, swap of neighbours) that turn a into b; Damerau 1964, the
-// restricted form.
+// Edit distance with insertions, deletions, replacements and swaps of neighbours (Damerau 1964,
+// restricted form).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   std::iota(cost[0].begin(), cost[0].end(), std::size_t{0});
@@ -59,14 +59,14 @@ std::optional<std::string> nearest_word(const std::string& word,
   };
   const std::string wanted = bare(word);
   std::optional<std::string> best;
-  // Of two misspelled names that are equally near the longer one is meant: letters get lost.
+  // At equal distance the longer name is preferred: typists omit letters more often.
   std::pair<std::size_t, std::ptrdiff_t> least;
   for (const auto& candidate : known) {
     const std::string name = bare(candidate);
     const bool begins = wanted.size() >= 3 && name.starts_with(wanted);
     const std::size_t cost = begins ? 1 : 2 * edit_distance(wanted, name);
     const std::size_t allowed = 2 * std::max<std::size_t>(1, wanted.size() / 3);
-    // One-letter options are near everything; only the dashes can be wrong there.
+    // For one-letter options only wrong dashes are corrected: they are close to every word.
     if ((name.size() == 1 && cost != 0) || cost > allowed) continue;
     const std::pair reading(cost, begins ? 0 : -std::ssize(name));
     if (!best || reading < least) {

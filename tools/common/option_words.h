@@ -1,4 +1,4 @@
-// The words that stand for an option on a command line, and the known word nearest to a wrong one.
+// The command-line words of an option, and the known word closest to a misspelt one.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 
 namespace leq {
 
-// Every spelling, short ones first: {"-c", "--ctx-size"}.
+// All spellings, short ones first: {"-c", "--ctx-size"}.
 std::vector<std::string> option_words(const Option& option);
 // Words that switch a flag off: {"-no-cnv", "--no-conversation"}; empty for other kinds.
 std::vector<std::string> negated_words(const Option& option);
-// The known word with the fewest edits to `word`, if they are few enough to be a slip.
+// The known word with the smallest edit distance, if it is small enough for a typing error.
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known);
 

@@ -1,5 +1,5 @@
-// Command lines as data: a tool declares a table of options and gets checked values back, from
-// flags or from LEQ_ARG_* variables, with help, version and one-line errors of one shape.
+// Declarative command lines: a tool declares a table of options and gets checked values, from flags
+// or from LEQ_ARG_* variables, with help, version and uniform one-line errors.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class OptionKind : std::uint8_t {
   integer,   // one whole number
   real,      // one number
   text,      // one text
-  list,      // a text for each time the option is written
+  list,      // the option may be repeated
   integers,  // whole numbers separated by commas
 };
 
@@ -27,39 +27,39 @@ struct Option {
   std::string name = {};       // long name without dashes, also its name in the code: "ctx-size"
   std::string spellings = {};  // other words for it, separated by spaces: "-c --context"
   OptionKind kind = OptionKind::flag;
-  std::string value_name = {};  // "N", for the help
-  // Value where none is given, as a user would type it; "" = none. Flags: "true"; "auto" = the tool
-  // decides, has() is false.
+  std::string value_name = {};  // "N", in the help
+  // The default, as a user would type it; "" = none. Flags: "true"; "auto" = the tool decides,
+  // has() is false then.
   std::string fallback = {};
   std::string help = {};
   std::string group = {};                                     // heading in the help
   double minimum = -std::numeric_limits<double>::infinity();  // numbers: inclusive range
   double maximum = std::numeric_limits<double>::infinity();
   std::vector<std::string> choices = {};      // texts: the only values allowed, if any
-  std::vector<std::string> suggestions = {};  // values that shells offer, among others
+  std::vector<std::string> suggestions = {};  // completions offered by shells, beside others
   bool required = false;
   std::string negations = {};  // flags: other words for --no-name: "-no-cnv"
   bool hidden = false;         // accepted, but not in the help
-  // Flags: the next word is the value where it is on, off or auto, which is on.
+  // Flags: the next word is taken as the value if it is on, off or auto (= on).
   bool value_may_follow = false;
 };
 
 enum class ForeignUse : std::uint8_t {
-  silent,   // nothing would be different
-  told,     // it does nothing here, which `text` explains in a line
-  refused,  // it asks for what is not here; `text` says what to do
+  silent,   // no effect here
+  told,     // no effect here; `text` explains it in a line
+  refused,  // an unsupported feature; `text` gives advice
 };
 
-// Words that people know from another program and that are no options here.
+// Words of another program's options that users may know and that are no options here.
 struct ForeignOption {
   std::string words = {};  // separated by spaces
   ForeignUse use = ForeignUse::silent;
   std::string_view text = {};
-  int values = 0;                 // that follow it
+  int values = 0;                 // number of values after it
   bool value_may_follow = false;  // as above
 };
 
-// A flag that is answered at once, like --version, whatever else is missing or wrong.
+// An option that prints a text and exits, like --version, even if other options are wrong.
 struct Answer {
   std::string name = {};  // "list-devices"
   std::string help = {};
@@ -80,14 +80,14 @@ struct ToolSpec {
 // The checked values of one command line.
 class Options {
  public:
-  // Written as a flag or set in the environment; a default does not count.
+  // Given as a flag or in the environment, not by default.
   bool given(std::string_view name) const;
-  // Given, and by its variable.
+  // Given by its environment variable.
   bool from_environment(std::string_view name) const;
-  // True where given or with a default; false: the getters below must not be called.
+  // Whether it has a value, given or default; otherwise the getters below must not be called.
   bool has(std::string_view name) const;
 
-  // False: this tool has no such option.
+  // Whether this tool has such an option.
   bool declares(std::string_view name) const { return values_.find(name) != values_.end(); }
 
   bool flag(std::string_view name) const;
@@ -97,12 +97,12 @@ class Options {
   const std::vector<std::string>& list(std::string_view name) const;  // empty where not given
   std::vector<std::int64_t> integers(std::string_view name) const;
   const std::vector<std::string>& positionals() const { return positionals_; }
-  // Puts other texts in the place of those given: one, or those of a list.
+  // Replaces the given text, or each text of a list.
   void replace_texts(std::string_view name,
                      const std::function<std::string(const std::string&)>& other);
-  // As if the command line said so.
+  // Sets a value as if it was given on the command line.
   void set_text(std::string_view name, const std::string& text);
-  // Lines for people: words that do nothing here.
+  // Notes for the user on words that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -111,7 +111,7 @@ class Options {
     OptionKind kind = OptionKind::flag;
     bool given = false;
     bool from_environment = false;
-    std::vector<std::string> texts;  // one, or for lists one for each time; flags "1" or "0"
+    std::vector<std::string> texts;  // one; of a list each; of flags "1" or "0"
   };
   const Value& value(std::string_view name, OptionKind kind) const;
 
@@ -123,30 +123,30 @@ class Options {
 // Value of an environment variable, nullopt where it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `words` without the program's name. A flag wins over its variable, LEQ_ARG_<NAME> by any of its
-// long names, which wins over the default. Throws Error naming the word (or variable), the value,
-// and what is allowed.
+// `words`: without the program's name. Precedence: flag, environment variable (LEQ_ARG_<NAME> for
+// each long name), default. Throws Error naming the word (or variable), the value, and what is
+// allowed.
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
                       const Environment& environment);
 
-// Of `variables`, names of an environment, a line for each LEQ_ARG_* that is none of the tool's but
-// much like one.
+// One line for each LEQ_ARG_* variable in `variables` (names) that is not one of the tool's but
+// close to one.
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables);
 
-// The tool's own options and what every tool has: --help, --version ...
+// The tool's own options and those that every tool has: --help, --version ...
 std::vector<Option> all_options(const ToolSpec& tool);
 
-// --help: at most 80 columns, grouped in the order of first appearance.
+// --help: at most 80 columns; groups in the order of first appearance.
 std::string help_text(const ToolSpec& tool);
 
-// The whole life of a tool: parses argv, answers --help, --version, --man and --completion, runs
-// `body` with the values and returns its exit status. Errors go to stderr as "leq-run: error: ...",
-// exit status 1.
+// Runs a tool: parses argv, handles --help, --version, --man and --completion, else calls `body`
+// with the values; returns the exit status. Errors are printed to stderr as "leq-run: error: ...",
+// with exit status 1.
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body);
 
-// The same for main(): where there is no memory even for the table or for an error, it says so.
+// The same for main(); reports it if memory runs out even for the table or an error message.
 int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
              int (*body)(const Options&)) noexcept;
 

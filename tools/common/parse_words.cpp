@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Puts words into cxxopts' terms.
+// Rewrites the words into forms that cxxopts parses.
 class Rewriter {
  public:
   Rewriter(const ToolSpec& tool, std::span<const std::string> words) : tool_(tool), words_(words) {
@@ -28,7 +28,7 @@ class Rewriter {
     all.insert(all.end(), arguments_.begin(), arguments_.end());
     return all;
   }
-  const std::vector<GivenOption>& options() const { return options_; }  // their values left out
+  const std::vector<GivenOption>& options() const { return options_; }  // without their values
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -91,14 +91,14 @@ class Rewriter {
     if (foreign.value_may_follow && !take_switch()) take_number_of_switch();
   }
 
-  // 1, 0, true or false, which say the same of flags that are no options here.
+  // Skips 1, 0, true or false after flags of other programs that accept these as on or off.
   void take_number_of_switch() {
     if (next_ == words_.size()) return;
     const std::string& word = words_[next_];
     if (word == "1" || word == "0" || word == "true" || word == "false") ++next_;
   }
 
-  // "on", "off" or "auto", where it is the next word.
+  // Takes "on", "off" or "auto" if it is the next word.
   std::optional<std::string> take_switch() {
     if (next_ == words_.size()) return std::nullopt;
     const std::string& word = words_[next_];
@@ -112,7 +112,7 @@ class Rewriter {
     rewritten_.push_back("--" + entry.option->name + "=" + value);
   }
 
-  // The value of a word that has none in itself.
+  // The value of a word without "=value".
   std::string following(const Entry& entry, const std::string& word) {
     if (entry.option->kind == OptionKind::flag) {
       const auto value = entry.option->value_may_follow ? take_switch() : std::nullopt;
@@ -150,7 +150,7 @@ ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words
   const Rewriter rewriter(tool, words);
   cxxopts::Options parser(tool.name);
   for (const Option& option : tool.options) {
-    // Texts: cxxopts cuts lists at every comma, and its numbers may be hexadecimal.
+    // All are texts: cxxopts splits lists at every comma and accepts hexadecimal numbers.
     parser.add_options()(option.name, option.help, cxxopts::value<std::string>());
   }
   const std::vector<std::string> rewritten = rewriter.words();

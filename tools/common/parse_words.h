@@ -1,6 +1,6 @@
-// The words of a command line by the options that they belong to, before any value is looked at.
-// cxxopts parses; what it has no notion of is put into its terms first: one dash before several
-// letters (-ctk), numbers that touch their letter (-t8), _ for -, words that undo a flag.
+// Assigns the words of a command line to options, before values are checked. cxxopts parses; forms
+// that it does not support are rewritten first: one dash before several letters (-ctk), numbers
+// attached to a letter (-t8), _ for -, words that negate a flag.
 #pragma once
 
 #include <span>
@@ -15,16 +15,16 @@ struct GivenOption {
   std::string name;      // the long one: "ctx-size"
   std::string word;      // as typed: "-c"
   std::string value;     // flags without a value: "1"
-  bool negated = false;  // "--no-name"
+  bool negated = false;  // given as "--no-name"
 };
 struct ParsedWords {
-  std::vector<GivenOption> options;  // in the order of the words, repeated ones too
+  std::vector<GivenOption> options;  // in the order of the words, with repetitions
   std::vector<std::string> positionals;
-  std::vector<std::string> notes;  // of foreign words that do nothing here
+  std::vector<std::string> notes;  // on foreign words without effect
 };
 
-// Throws Error naming a word that is unknown (and the nearest that is known), foreign and refused,
-// lacks its value, or is one argument too many.
+// Throws Error naming a word that is unknown (with the closest known one), foreign and refused,
+// without its value, or one argument too many.
 ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words);
 
 }  // namespace leq

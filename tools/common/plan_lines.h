@@ -1,4 +1,4 @@
-// What tools say about a run before it begins, with --verbose.
+// The description of a run that tools print before it with --verbose.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// The plan: device, kernel of each class of linear, KV cache, memory, how the file was loaded. One
-// line an entry.
+// The plan: device, kernel of each class of linear, KV cache, memory, load mode; an entry per
+// line.
 std::vector<std::string> plan_lines(const Model& model, Session& session);
 
 }  // namespace leq

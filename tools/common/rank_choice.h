@@ -1,4 +1,4 @@
-// --tp: how many ranks share a model (src/runtime/ranks.h).
+// --tp: number of ranks that share a model (src/runtime/ranks.h).
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace leq {
 
 Option rank_option(const std::string& group);
 
-// Throws Error where the device, or the threads' places, do not go with so many ranks.
+// Throws Error where the device or the thread placement does not support this number of ranks.
 void check_ranks(const Options& options, std::int64_t ranks);
 
-// What --tp says; 1 where the tool has no such option. Throws Error as check_ranks does.
+// The value of --tp; 1 where the tool has no such option. Throws Error as check_ranks does.
 int rank_count(const Options& options);
 
 }  // namespace leq

@@ -21,7 +21,7 @@ std::string with_dashes(std::string_view name) {
   return word;
 }
 
-// Numbers that are not whole are checked with the model's, by choose_sampling.
+// Non-integer values are checked by choose_sampling, together with the model's.
 Option knob_option(const SamplingKnob& knob) {
   Option option = {.name = knob_word(knob),
                    .kind = knob.is_whole() ? Kind::integer : Kind::real,

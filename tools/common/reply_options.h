@@ -1,4 +1,4 @@
-// Options of all tools that write replies: sampling and drafts.
+// Options of all tools that generate replies: sampling and speculative decoding.
 #pragma once
 
 #include <array>
@@ -11,18 +11,18 @@
 
 namespace leq {
 
-// --seed and an option for each setting of sampling.
+// --seed and an option for each sampling setting.
 std::vector<Option> sampling_options();
 GivenSampling read_sampling(const Options& options);
 
 // --speculate, -md, --draft-max
 std::vector<Option> speculation_options(const std::string& group);
-// Values of --speculate: all ways, tokens found in the text, the model's own head, none.
+// Values of --speculate: all methods, drafts found in the text, the model's MTP head, none.
 inline constexpr std::array<const char*, 4> kSpeculations = {"auto", "ngram", "mtp", "off"};
-// Whether the model's head of multi-token prediction drafts; false for tools that write no replies.
-// Throws Error where it is asked for and there is none.
+// Whether the model's head of multi-token prediction drafts; false for tools without replies.
+// Throws Error where it is requested and the model has none.
 bool drafts_by_mtp(const Options& options, const Model& model);
-// EngineOptions::speculate and find_drafts.
+// Values of EngineOptions::speculate and find_drafts.
 bool speculates(const Options& options);
 bool finds_drafts(const Options& options);
 

@@ -1,4 +1,4 @@
-// The outer shell of every tool: answers, errors in one shape and quiet ends.
+// The entry point of every tool: immediate answers, uniform errors, silent exit on closed pipes.
 #include <unistd.h>
 
 #include <csignal>
@@ -24,7 +24,7 @@
 namespace leq {
 namespace {
 
-// Help, version and the like are answered even where other options are missing or wrong.
+// Help, version and the like are answered even if other options are missing or wrong.
 std::optional<std::string> answer_of(const ToolSpec& tool, std::span<const std::string> words) {
   const std::vector<std::string> shells = completion_shells();
   for (std::size_t i = 0; i < words.size() && words[i] != "--"; ++i) {
@@ -78,7 +78,7 @@ int report(const ToolSpec& tool, const std::string& message) {
   return 1;
 }
 
-// Takes no memory, as there is none.
+// Allocates nothing, since memory has run out.
 int report_no_memory(const ToolSpec& tool) {
   std::fflush(stdout);
   std::fprintf(stderr,
@@ -88,7 +88,7 @@ int report_no_memory(const ToolSpec& tool) {
   return 1;
 }
 
-// What the system says of a path, without the library's words.
+// The system's message about a path, without the standard library's words.
 std::string text_of(const std::filesystem::filesystem_error& error) {
   return error.path1().string() + ": " + error.code().message();
 }
@@ -97,8 +97,8 @@ std::string text_of(const std::filesystem::filesystem_error& error) {
 
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body) {
-  std::signal(SIGPIPE, SIG_DFL);  // a reader that goes away ends the tool without a word
-  std::signal(SIGXFSZ, SIG_IGN);  // a limit on the size of files is an error of write()
+  std::signal(SIGPIPE, SIG_DFL);  // a closed pipe ends the tool without a message
+  std::signal(SIGXFSZ, SIG_IGN);  // exceeding the file size limit is an error of write()
   watch_mappings(tool.name);
   const std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   try {
@@ -111,7 +111,7 @@ int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
     return 0;
   } catch (const std::bad_alloc&) {
     return report_no_memory(tool);
-  } catch (const std::length_error&) {  // more than any memory
+  } catch (const std::length_error&) {  // larger than any memory
     return report_no_memory(tool);
   } catch (const Error& error) {
     return report(tool, with_flags(error));
@@ -126,7 +126,7 @@ int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* 
              int (*body)(const Options&)) noexcept {
   try {
     return run_tool(spec(), argc, argv, body);
-  } catch (const std::exception&) {  // run_tool has told of all others
+  } catch (const std::exception&) {  // run_tool reports all other exceptions
     std::fprintf(stderr, "%s: error: out of memory\n", name);
     return 1;
   }

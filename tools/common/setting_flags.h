@@ -1,4 +1,4 @@
-// How the tools write settings: "context" of the library is -c on every command line.
+// Command-line flags of the library's settings: "context" is -c in all tools.
 #pragma once
 
 #include <span>
@@ -14,12 +14,12 @@ struct SettingFlag {
   std::string_view flag;     // as users type it
 };
 
-// All settings that messages of the library speak of, by name; but for those of sampling, which are
-// a table themselves (model/sampling_settings.h).
+// All settings that the library's messages mention, by name; those of sampling have a table of
+// their own (model/sampling_settings.h).
 std::span<const SettingFlag> setting_flags();
-// The flag of a setting, its name where there is none.
+// The flag of a setting; its name where it has none.
 std::string flag_of(std::string_view setting);
-// A message, or another text with marked settings, for people at a command line.
+// A message, or another text with marked settings, with flags in place of the settings' names.
 std::string with_flags(const Error& error);
 std::string with_flags(std::string_view marked);
 

@@ -1,4 +1,4 @@
-// leq-compare: ways to quantize a model beside each other, on one page.
+// leq-compare: compares quantizations of a model on one page.
 #include <iostream>
 
 #include "base/progress.h"

@@ -1,4 +1,4 @@
-// The options of leq-compare and the comparison they ask for.
+// Options of leq-compare, and the comparison that they describe.
 #pragma once
 
 #include "compare/compare_job.h"

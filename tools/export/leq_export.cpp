@@ -1,4 +1,4 @@
-// leq-export: a .leq file as a folder of another format: ONNX, or Hugging Face safetensors.
+// leq-export: converts a .leq file to a folder in ONNX or Hugging Face safetensors format.
 #include <iostream>
 
 #include "base/error.h"
@@ -135,7 +135,7 @@ int run(const Options& options) {
   LoadOptions load;
   load.mode = LoadMode::map;
   const Model model(path, load);
-  model.file().verify([](std::uint64_t, std::uint64_t) {});  // damage would be harder to find there
+  model.file().verify([](std::uint64_t, std::uint64_t) {});  // damage is harder to find later
   const ExportedFolder written = export_as(options, model);
   for (const std::string& note : written.notes) std::cerr << "note        " << note << '\n';
   std::cerr << "wrote       " << printable(options.text("output"), kMostPathBytes) << ", "

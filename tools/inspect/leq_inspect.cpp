@@ -1,4 +1,4 @@
-// leq-inspect: what a .leq file holds, whether its bytes are whole, how much memory running it
+// leq-inspect: contents of a .leq file, verification of its checksums, the memory that running it
 // takes; and token ids of a text.
 #include <iostream>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr const char* kFit = "Memory plan (with --fit)";
 
-// The shared options that the memory plan depends on, under a heading of their own.
+// Shared options that the memory plan depends on, under their own heading.
 std::vector<Option> fit_options() {
   std::vector<Option> options =
       model_options({"model", "threads-batch", "numa", "graph", "mmap", "mlock", "verbose"});
@@ -106,7 +106,7 @@ FitDevice fit_device(const Options& options, const Model& model) {
   return {device_name(options), threads, gpu, rank_count(options)};
 }
 
-// One line to `out` when all checksums agree.
+// Prints one line to `out` if all checksums agree.
 void verify(const Model& model, std::ostream& out) {
   const Stopwatch watch;
   const auto bytes = static_cast<std::int64_t>(model.file().file_bytes());
@@ -143,7 +143,7 @@ int run(const Options& options) {
     return 0;
   }
   LoadOptions load;
-  load.mode = LoadMode::map;  // files larger than memory are fine
+  load.mode = LoadMode::map;  // files may be larger than memory
   const Model model(path, load);
   const bool json = options.flag("json");
   if (options.flag("verify")) verify(model, json ? std::cerr : std::cout);

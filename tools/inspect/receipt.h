@@ -1,4 +1,4 @@
-// Writes a reply again from its receipt and says whether it is the same.
+// Verifies a receipt by generating its reply again.
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// A line for people where it is. Throws Error naming the receipt where it is damaged or tells of
-// another model, and, with both tokens, where the reply is another one.
+// Returns a message where the reply is the same. Throws Error naming the receipt where it is
+// damaged or of another model, and, with both tokens, where the reply differs.
 std::string check_receipt_file(const std::filesystem::path& receipt,
                                const std::filesystem::path& model, const Options& options);
 

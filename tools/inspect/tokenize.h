@@ -1,4 +1,4 @@
-// Text to token ids with the tokenizer of whatever a path holds.
+// Tokenizes text with the tokenizer found at a path.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 namespace leq {
 
 // `path`: a .leq file, a model folder, or a tokenizer file or folder. `text_path`: a file, or "-"
-// for standard input. `pretokenizer` names the pattern of files that do not say theirs ("gpt-2"),
+// for standard input. `pretokenizer` names the pattern of files that do not contain one ("gpt-2"),
 // else empty. Returns the ids as one JSON array on one line. Throws Error naming the path, or the
-// offset of a byte that is no UTF-8.
+// offset of a byte that is not UTF-8.
 std::string tokenize_file(const std::filesystem::path& path, const std::string& text_path,
                           const std::string& pretokenizer, const EncodeOptions& options);
 

@@ -5,7 +5,7 @@
 
 namespace leq {
 
-// Prints both accuracies with their intervals; returns the exit status.
+// Prints both accuracies with confidence intervals; returns the exit status.
 int answer_choices(const Options& options);
 
 }  // namespace leq

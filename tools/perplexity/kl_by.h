@@ -1,4 +1,4 @@
-// leq-perplexity --kl-by: which layers or sites of a quantized model lose most.
+// leq-perplexity --kl-by: the layers or sites of a quantized model with the largest loss.
 #pragma once
 
 #include "eval/divergence_base.h"
@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Prints a row for each part of setup's model: KL divergence from the model of `base` where this
-// part alone is quantized, in nats; the worst first.
+// Prints a row for each part of setup's model: KL divergence in nats from the model of `base` if
+// only this part is quantized; sorted, worst first.
 void print_kl_by(const Options& options, const Runtime& setup, const PerplexityRun& run,
                  const DivergenceBaseReader& base, const DivergenceKey& key);
 

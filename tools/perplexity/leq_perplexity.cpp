@@ -1,4 +1,4 @@
-// leq-perplexity: how well a model predicts a text, under a protocol that others can repeat.
+// leq-perplexity: perplexity of a model on a text, under a reproducible protocol.
 #include <array>
 #include <filesystem>
 #include <iostream>
@@ -103,7 +103,7 @@ ToolSpec tool_spec() {
            .help = "compare the model with the one that wrote --kl-divergence-base",
            .group = group},
       }};
-  const std::vector<Option> rows = window_rows(group);  // behind the text
+  const std::vector<Option> rows = window_rows(group);  // after the text option
   tool.options.insert(tool.options.begin() + 1, rows.begin(), rows.end());
   for (auto& option : model_options({"ctx-size", "parallel"})) {
     tool.options.push_back(std::move(option));
@@ -123,10 +123,10 @@ ProtocolRequest request_from(const Options& options) {
   return request;
 }
 
-// The longest window that a model takes: the positions that it was made for.
+// The longest window: the model's context.
 std::int64_t longest_window(const Model& model) { return model.config().context; }
 
-// Everything of a report that is known before the run.
+// The facts of a report that are known before the run.
 PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
@@ -143,7 +143,7 @@ PerplexityReport start_report(const Options& options, const Runtime& setup,
   return report;
 }
 
-// What one run found; the divergence only where it was asked for.
+// Results of one run; the divergence only if requested.
 struct Found {
   PerplexityResult result;
   std::optional<DivergenceResult> divergence;
@@ -165,13 +165,13 @@ Found measure(const Options& options, const Runtime& setup, const PerplexityRun&
   return {written.result, {}};
 }
 
-// What replaces the first token of each window.
+// Replacement for the first token of each window.
 Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
   const bool replaced = protocol == Protocol::llamacpp_512 && tokenizer.add_bos();
   return replaced ? tokenizer.bos() : kNoToken;
 }
 
-// Runs with a line of progress that shows what accumulates.
+// Runs with a progress line that shows the value so far.
 Found measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
                             const PerplexityReport& report, const DivergenceBaseReader* base) {
   run.window_bos = window_bos(run.protocol, setup.model->tokenizer());
@@ -199,7 +199,7 @@ std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
   return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
-// The run of --against.
+// The earlier run of --against.
 struct Against {
   Json json;
   EarlierRun run;

@@ -1,4 +1,4 @@
-// leq-quantize: a Hugging Face checkpoint folder to a quantized .leq file.
+// leq-quantize: quantizes a Hugging Face checkpoint folder to a .leq file.
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -24,7 +24,7 @@ void report(const std::string& type, const CheckpointResult& result, const std::
             << " parameters\n"
             << "type        " << type << ", " << fixed(result.bits_per_weight, 2)
             << " bits per weight\n";
-  // Methods that look at inputs move weights on purpose: what counts there is what comes out.
+  // Methods that use inputs change weights on purpose: for them the error of the outputs counts.
   if (result.worst_loss > 0) {
     std::cerr << "worst loss  " << fixed(100 * std::sqrt(result.worst_loss), 2)
               << " % of the outputs' norm on the calibration text, in " << result.worst_loss_tensor
@@ -43,7 +43,7 @@ std::string unit_of(std::string_view work) {
   return work == "gate" ? "windows" : work == "search" ? "evaluations" : "steps";
 }
 
-// A line for each piece of work, ended where something else is to be said.
+// A progress line for each piece of work, ended before other output.
 class WorkProgress {
  public:
   void update(std::string_view work, std::int64_t done, std::int64_t total,
@@ -53,7 +53,7 @@ class WorkProgress {
     work_ = work;
     line_->update(done, note);
   }
-  // Makes room for a line of other text.
+  // Erases the line before other text.
   void clear() {
     if (line_) line_->clear();
   }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr double kPresetAlpha = 0.5;  // of the paper
 constexpr double kMaxStaticError =
-    2;  // of o3: with a fixed scale, in terms of that with one by token
+    2;  // of o3: error with a fixed scale, relative to that with one scale per token
 
 std::vector<std::string> method_names() {
   std::vector<std::string> names;
@@ -36,7 +36,7 @@ std::string method_help() {
   return "the rounding method: " + join(methods, "; ");
 }
 
-// Flags that say what to do; where none is given it is kDefaultRecipe.
+// Flags that choose the quantization; without any of them kDefaultRecipe is used.
 constexpr std::array kChoosingFlags = {"recipe", "type",     "bits",           "group",
                                        "method", "act",      "smooth",         "tensor-type",
                                        "search", "hadamard", "hadamard-seeds", "fold-biases"};
@@ -254,7 +254,7 @@ std::vector<Option> calibration_flags() {
        .hidden = true}};
 }
 
-// --bits and --group as a type; symmetric but for methods whose own type has zero points.
+// --bits and --group as a type; symmetric except for methods whose own type has zero points.
 std::string type_of_bits(const Options& options, const std::string& own_type) {
   const std::int64_t bits = options.integer("bits");
   require(bits == 8 || bits == 4 || bits == 3 || bits == 2, "--bits ", bits,
@@ -283,7 +283,7 @@ std::string chosen_type(const Options& options) {
   return options.given("bits") ? type_of_bits(options, own) : own;
 }
 
-// --smooth and the folds it stands for. Presets also set type and act.
+// Sets the folds of --smooth. Presets also set type and act.
 void set_smoothing(const Options& options, CheckpointOptions& checkpoint) {
   if (!options.given("smooth")) return;
   const std::string& how = options.text("smooth");
@@ -354,8 +354,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
-// A checkpoint that is quantized already keeps its codes where no flag but --act and --tensor-type
-// says what to do.
+// Whether a checkpoint that is quantized already keeps its codes: no flag chooses a quantization
+// except --act and --tensor-type.
 bool keeps_types(const Options& options, const QuantizeJob& job) {
   const auto chooses = [&](std::string_view flag) {
     return flag != "act" && flag != "tensor-type" && options.given(flag);
@@ -382,7 +382,7 @@ void set_recipe(const Options& options, QuantizeJob& job) {
                     !options.given("samples") && !options.given("length");
 }
 
-// "90s", "3m", "2h"; of a number alone the unit is seconds.
+// "90s", "3m", "2h"; without a unit: seconds.
 double parse_time(const std::string& text) {
   const bool has_unit = !text.empty() && std::string_view("smh").find(text.back()) != text.npos;
   const double unit = !has_unit || text.back() == 's' ? 1 : text.back() == 'm' ? 60 : 3600;
@@ -403,8 +403,8 @@ void set_time(const Options& options, QuantizeJob& job) {
           "measures; a search takes --search-evals");
 }
 
-// A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
-// else where it is asked for. Float types lose next to nothing, and a search has measured.
+// The gate runs for recipes and for --smooth o3, which some models do not tolerate, and if
+// requested. Float types lose almost nothing, and a search has measured its loss.
 GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
   if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
   if (job.recipe != nullptr) return GateMode::gate;

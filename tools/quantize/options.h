@@ -1,4 +1,4 @@
-// The flags of leq-quantize and what they mean together.
+// Flags of leq-quantize, and the job that they describe.
 #pragma once
 
 #include "recipes/quantize_job.h"
@@ -8,7 +8,7 @@ namespace leq {
 
 const ToolSpec& quantize_tool();
 
-// Throws Error naming the flags where two contradict each other or a value has no meaning.
+// Throws Error naming the flags where two contradict each other or a value is invalid.
 QuantizeJob quantize_job(const Options& options);
 
 }  // namespace leq

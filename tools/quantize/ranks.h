@@ -1,5 +1,5 @@
-// A job of leq-quantize by several ranks: threads of this process, or processes that mpirun
-// started.
+// Runs a job of leq-quantize on several ranks: threads of this process, or processes started by
+// mpirun.
 #pragma once
 
 #include "recipes/quantize_job.h"
@@ -7,8 +7,8 @@
 
 namespace leq {
 
-// Under mpirun the processes that do not lead throw FollowerDone once they have done their
-// part. Throws Error as run_job does, and where --tp does not fit.
+// Under mpirun all processes except the leader throw FollowerDone at the end of their part. Throws
+// Error as run_job does, and where --tp does not fit.
 void run_job_on_ranks(const Options& options, const QuantizeJob& job);
 
 }  // namespace leq

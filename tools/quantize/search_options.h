@@ -1,4 +1,4 @@
-// The flags of leq-quantize that steer a search for bits.
+// Flags of leq-quantize for the search for bits.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 namespace leq {
 
 std::vector<Option> search_flags();
-// Throws Error where one of them is given without a search that it could steer.
+// Throws Error where one of them is given without a search.
 void require_no_search_flags(const Options& options);
 
-// Throws Error naming flags that do not go together.
+// Throws Error naming flags that contradict each other.
 SearchedBits searched_bits(const Options& options, const CheckpointOptions& checkpoint,
                            const ModelConfig& config);
 

@@ -1,11 +1,11 @@
-// Texts that leq-quantize reads: to calibrate on, to search on, to judge by.
+// Reads texts for leq-quantize: for calibration, search and the gate.
 #pragma once
 
 #include <string>
 
 namespace leq {
 
-// Throws Error naming the file where it cannot be read, is empty or no valid UTF-8.
+// Throws Error naming the file where it cannot be read, is empty or is not valid UTF-8.
 std::string read_quantize_text(const std::string& path);
 
 }  // namespace leq

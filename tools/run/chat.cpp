@@ -67,13 +67,13 @@ void ChatLoop::run() {
   }
 }
 
-// One message, from several lines where they are joined; false at the end of the input.
+// Reads one message, possibly of several joined lines; false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
   message.clear();
   for (bool first = true;; first = false) {
     Line line = reader_->read(first ? "> " : "| ");
     if (line.end == LineEnd::interrupted) {
-      // It takes back what was typed; where there was nothing, it wants to leave.
+      // Ctrl-C discards the typed text; with nothing typed, it is the first step to leave the chat.
       if (message.empty() && line.text.empty()) {
         if (interrupted_once_) return false;
         interrupted_once_ = true;
@@ -92,7 +92,7 @@ bool ChatLoop::read_message(std::string& message) {
   }
 }
 
-// True where the message was a turn of the conversation.
+// True if the message was a turn of the conversation.
 bool ChatLoop::handle(const std::string& message) {
   if (trim(message).empty()) return false;
   try {
@@ -102,7 +102,7 @@ bool ChatLoop::handle(const std::string& message) {
     return true;
   } catch (const Error& error) {
     printer_.end_line();
-    // What follows in a pipe was written for a conversation without the error.
+    // In a pipe the following messages assume that this one succeeded.
     if (options_.single_turn || !reader_->is_terminal()) throw;
     std::fprintf(stderr, "leq-run: error: %s\n",
                  printable(with_flags(error), std::string::npos).c_str());

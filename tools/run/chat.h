@@ -1,4 +1,4 @@
-// The conversation loop of leq-run: messages and commands in, replies out.
+// The chat loop of leq-run: reads messages and commands, prints replies.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ class ChatLoop {
   ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& printer, RunTotals& totals,
            const ChatLoopOptions& options);
 
-  // Until /exit, the end of the input, or Ctrl-C twice. On a terminal errors of a turn are reported
-  // and the conversation goes on; from a pipe, and with single_turn, they are thrown.
+  // Runs until /exit, the end of the input, or two Ctrl-C. On a terminal an error of a turn is
+  // printed and the conversation continues; from a pipe, and with single_turn, it is thrown.
   void run();
 
  private:

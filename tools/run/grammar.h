@@ -1,4 +1,4 @@
-// What a reply may be: --grammar, --json-schema, and the same from files.
+// Constraints on a reply: --grammar, --json-schema, and the same from files.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace leq::run {
 
 std::vector<Option> grammar_options();
 
-// Null where none is given. Throws Error naming the flag or the file, and the place in it; and
+// Null where none is given. Throws Error naming the flag or the file, and the position in it; and
 // where several are given.
 std::shared_ptr<const Grammar> read_grammar(const Options& options);
 

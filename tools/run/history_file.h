@@ -1,4 +1,4 @@
-// What was typed in chats, for the arrow keys of the next one: a file of lines, each a JSON string.
+// Input history of chats for the next one: a file of lines, each a JSON string.
 #pragma once
 
 #include <filesystem>
@@ -13,10 +13,10 @@ inline constexpr std::size_t kHistoryLines = 1000;
 // ~/.local/state/leq/history.
 std::filesystem::path history_path();
 
-// Both only save typing: where they cannot do their work they do nothing.
-// The last kHistoryLines, oldest first. A file that has become twice as long is cut to these.
+// Both fail silently: history is only a convenience. The last kHistoryLines, oldest first. A file
+// of more than twice that length is cut to them.
 std::vector<std::string> read_history(const std::filesystem::path& path);
-// At the end, so that several chats may write; the file is made for its owner alone.
+// Appends, so that several chats may write; the file is created for its owner alone.
 void append_history(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace leq::run

@@ -43,7 +43,7 @@ std::uint64_t random_seed() {
 std::optional<std::string> given_prompt(const RunArgs& args) {
   if (args.prompt) return args.prompt;
   if (args.prompt_file) return read_prompt_text(*args.prompt_file);
-  // A pipe is a prompt, but in a chat its lines are messages.
+  // Piped input is the prompt, except in a chat, where its lines are messages.
   if (args.mode != Mode::chat && isatty(STDIN_FILENO) == 0) return read_prompt_from_stdin();
   return std::nullopt;
 }
@@ -65,7 +65,7 @@ ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
   return ChatTemplate::of_model(model.chat_template(), model.file().name());
 }
 
-// The reply's rules and the ids that are never sampled, from what ends a text in this run.
+// Stop rules of the reply and banned ids, from the options on what ends a text.
 struct Ending {
   StopRules stop;
   std::vector<Token> banned;
@@ -83,7 +83,7 @@ Ending ending_for(const RunArgs& args, const Model& model, const ChatTemplate* f
   return ending;
 }
 
-// A run with everything chosen.
+// A run with all its settings.
 struct Run {
   const RunArgs& args;
   const Runtime& setup;
@@ -94,7 +94,7 @@ struct Run {
   const Model& model() const { return *setup.model; }
 };
 
-// Printed once nothing can be refused any more, so that an error stands alone.
+// Called after the last possible check, so that an error is printed without it.
 void report_start(const RunArgs& args, const Runtime& setup, const SamplingChoice& sampling) {
   note(model_line(*setup.model));
   if (setup.draft_model) note("draft " + model_line(*setup.draft_model));
@@ -147,7 +147,7 @@ std::vector<Token> encode_prompt(const Run& run, const std::string& prompt) {
   return ids;
 }
 
-// What can be known before the work.
+// Checks that are possible before the run.
 void check_receipt_output(const Run& run) {
   require(run.setup.session->transformer().online().empty(),
           "--receipt: this model's activations remember how a prompt was fed (act online), so that "
@@ -256,7 +256,7 @@ ToolSpec tool_spec() {
 
 int run_with(const Options& options) {
   RunArgs args = read_args(options);
-  check_model_file("-m", options.text("model"));  // before a prompt is waited for
+  check_model_file("-m", options.text("model"));  // before waiting for a prompt
   const std::optional<std::string> prompt = args.many ? std::nullopt : given_prompt(args);
   watch_interrupts(choose_colors(args.color) == Colors::on ? kColorsOff : "");
   const auto adjust = [&](const Model& model, RunLimits& limits) {
@@ -271,7 +271,7 @@ int run_with(const Options& options) {
   };
   const Runtime setup = set_up_model(options, adjust, args.draft_model);
   const Model& model = *setup.model;
-  (void)model.tokenizer();  // its error names what to do
+  (void)model.tokenizer();  // throws an error with advice
   const bool chats = !args.many && wants_chat(args, prompt, model);
   if (args.is_question && args.mode == Mode::automatic) args.single_turn = true;
   require(

@@ -1,4 +1,4 @@
-// Lines that a user types: with editing and history on a terminal, plain ones from a pipe.
+// Reads lines of input: with editing and history on a terminal, plain ones from a pipe.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace leq::run {
 enum class LineEnd { line, end_of_input, interrupted };
 
 struct Line {
-  std::string text;  // without its newline; what was typed so far where it was interrupted
+  std::string text;  // without its newline; if interrupted, the text typed so far
   LineEnd end = LineEnd::line;
 };
 
@@ -22,7 +22,7 @@ class LineReader {
   virtual bool is_terminal() const = 0;
 };
 
-// libedit where standard input and standard error are a terminal.
+// Uses libedit where standard input and standard error are a terminal.
 std::unique_ptr<LineReader> make_line_reader();
 
 }  // namespace leq::run

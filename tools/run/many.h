@@ -1,4 +1,4 @@
-// Many prompts at once: -np N -f FILE, a prompt in each line.
+// Many prompts at once: -np N -f FILE, one prompt per line.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace leq::run {
 
-// What all requests have in common.
+// Settings that all requests share.
 struct SharedRequest {
   SamplingSettings sampling;
   std::vector<Token> banned;
@@ -18,9 +18,9 @@ struct SharedRequest {
   std::shared_ptr<const Grammar> grammar;
 };
 
-// Completes the prompts of args.prompt_file and prints the replies in its order, as text or as
-// lines of JSON. `begin` is called once nothing can be refused any more. Returns the exit status.
-// Throws Error naming the line where a prompt cannot be read or is too long.
+// Completes the prompts of args.prompt_file and prints the replies in its order, as text or as JSON
+// lines. `begin` is called after the last check. Returns the exit status. Throws Error naming the
+// line where a prompt cannot be read or is too long.
 int complete_many(const RunArgs& args, const Model& model, Session& session,
                   const SharedRequest& shared, const EngineOptions& options,
                   const std::function<void()>& begin);

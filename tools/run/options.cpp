@@ -42,7 +42,7 @@ std::vector<Option> text_options() {
        .fallback = "-1",
        .help = "most tokens of a reply, -1 = until the context is full",
        .group = "Text",
-       .minimum = -2,  // llama.cpp's word for the same
+       .minimum = -2,  // the same as in llama.cpp
        .maximum = kMaxCount},
       {.name = "reverse-prompt",
        .spellings = "-r",
@@ -180,20 +180,20 @@ std::vector<Option> list_options() {
   return options;
 }
 
-// Escapes processed where they are to be; checked.
+// Processes escapes if enabled, and checks for valid UTF-8.
 std::string text_of(const Options& options, const std::string& text, std::string_view option) {
   std::string out = options.flag("escape") ? process_escapes(text) : text;
   check_utf8(out, option);
   return out;
 }
 
-// NO_COLOR, as no-color.org has it: the flag wins over it, LEQ_ARG_COLOR does not.
+// NO_COLOR as in no-color.org: it is overridden by the flag, but not by LEQ_ARG_COLOR.
 bool asks_for_no_color() {
   const char* value = std::getenv("NO_COLOR");
   return value != nullptr && *value != '\0';
 }
 
-// "none" alone, or among others, is no text, as llama.cpp has it.
+// "none" in a list, alone or not, is ignored as a text, as in llama.cpp.
 void read_lists(const Options& options, RunArgs& args) {
   for (const auto& bias : options.list("logit-bias")) {
     args.logit_bias.push_back(parse_logit_bias(bias));
@@ -244,7 +244,7 @@ void read_text(const Options& options, RunArgs& args) {
   args.verbose = options.flag("verbose");
 }
 
-// -st and -sys mean nothing outside of a chat, so they start one.
+// -st and -sys are meaningless outside of a chat, so they select one.
 Mode read_mode(const Options& options) {
   const bool system = options.given("system-prompt") || options.given("system-prompt-file");
   const bool chat_words = options.flag("single-turn") || system;
@@ -262,7 +262,7 @@ ToolSpec run_tool_spec() {
   spec.name = "leq-run";
   spec.summary = "completes a text or chats with a model";
   spec.foreign = llama_flags();
-  spec.max_positionals = std::numeric_limits<std::size_t>::max();  // the error says what to do
+  spec.max_positionals = std::numeric_limits<std::size_t>::max();  // rejected later, with advice
   spec.usage = {"-m model.leq \"Why is the sky blue?\"", "-m model.leq -p \"Once upon a time\"",
                 "-m model.leq -f prompt.txt -n 200",
                 "-m model.leq                           (a chat)"};
@@ -284,7 +284,7 @@ RunArgs read_args(const Options& options) {
   args.multi_line = options.flag("multiline-input");
   if (options.given("chat-template")) {
     args.chat_template = options.text("chat-template");
-    (void)ChatTemplate::by_name(args.chat_template);  // also where nothing is chatted
+    (void)ChatTemplate::by_name(args.chat_template);  // checked even without a chat
   }
   args.thinking = options.text("enable-thinking") == "on";
   args.grammar = read_grammar(options);

@@ -1,4 +1,4 @@
-// The flags of leq-run as a table, and as one struct the values that tools/model_setup does not
+// Options of leq-run as a table, and in one struct the values that tools/model_setup does not
 // read.
 #pragma once
 
@@ -17,7 +17,7 @@
 namespace leq::run {
 
 enum class Mode : std::uint8_t {
-  automatic,  // a chat where there is no prompt and the model has a template
+  automatic,  // a chat without a prompt, if the model has a template
   completion,
   chat,
 };
@@ -25,8 +25,8 @@ enum class Mode : std::uint8_t {
 struct RunArgs {
   std::filesystem::path model;
   Mode mode = Mode::automatic;
-  std::optional<std::string> prompt;  // -p or the word without a flag, escapes processed
-  bool is_question = false;           // the latter: a message, where the model has a chat template
+  std::optional<std::string> prompt;  // -p or a positional argument, escapes processed
+  bool is_question = false;           // positional: a message, with a template
   std::optional<std::filesystem::path> prompt_file;
   std::optional<std::string> system;
   bool single_turn = false;
@@ -39,19 +39,19 @@ struct RunArgs {
   bool display_prompt = true;
   bool color = false;
   bool verbose = false;
-  std::string chat_template;  // its name; empty: the model's own
+  std::string chat_template;  // name of a format; empty: the model's own
   bool thinking = true;
 
-  bool many = false;   // the prompt file holds a prompt in each line
-  bool jsonl = false;  // their replies as JSON, one a line
+  bool many = false;   // the prompt file has one prompt per line
+  bool jsonl = false;  // replies as JSON lines
   bool speculate = true;
   bool find_drafts = true;
   std::optional<std::filesystem::path> draft_model;
-  std::int64_t max_draft_tokens = 0;  // in one step
+  std::int64_t max_draft_tokens = 0;  // per step
 
   std::optional<PromptCacheFile> prompt_cache;
   std::optional<std::filesystem::path> receipt;
-  std::shared_ptr<const Grammar> grammar;  // what a reply may be; null: anything
+  std::shared_ptr<const Grammar> grammar;  // constrains replies; null: none
 
   GivenSampling sampling;
   std::vector<LogitBias> logit_bias;

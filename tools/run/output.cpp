@@ -19,7 +19,7 @@ constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kThinkBegins = "<think>";
 constexpr std::string_view kThinkEnds = "</think>";
 
-// Standard output goes where standard error goes: 2>&1.
+// Whether standard output and standard error are the same stream (2>&1).
 bool is_one_stream() {
   struct stat out = {}, err = {};
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&
@@ -52,7 +52,7 @@ void ReplyPrinter::feeding(std::int64_t done, std::int64_t total) {
   progress_->update(done);
 }
 
-// Nothing more stands in the way of the text.
+// Removes the progress line and prints the prompt before the first text.
 void ReplyPrinter::begin() {
   if (progress_) progress_->clear();
   progress_.reset();
@@ -89,7 +89,7 @@ void ReplyPrinter::finish() {
   if (isatty(STDOUT_FILENO) == 1) {
     end_line();
   } else if (line_open_ && (is_one_stream() || isatty(STDERR_FILENO) == 1)) {
-    std::fputc('\n', stderr);  // the text itself ends as the model ended it
+    std::fputc('\n', stderr);  // the reply's own text gets no newline
   }
 }
 

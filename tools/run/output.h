@@ -1,5 +1,5 @@
-// Where text goes: the reply alone to standard output, piece by piece as it comes; everything else
-// to standard error.
+// Output of leq-run: the reply alone to standard output, as it is generated; everything else to
+// standard error.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace leq::run {
 
 enum class Colors { off, on };
 
-// on where `wanted` and standard output is a terminal: escape codes never go into a pipe.
+// `on` if `wanted` and standard output is a terminal: escape codes are never written to a pipe.
 Colors choose_colors(bool wanted);
 
-// Ends every colour; for the end of the program.
+// Resets colours; also at the end of the program.
 inline constexpr std::string_view kColorsOff = "\033[0m";
 
 class ReplyPrinter {
@@ -26,13 +26,13 @@ class ReplyPrinter {
   // Throws Error where standard output cannot be written. Text between <think> and </think> is
   // dimmed.
   void reply(std::string_view text);
-  // The prompt that a completion goes on from; it is shown once all of it is fed.
+  // The prompt of a completion; printed once all of it is fed.
   void prompt(std::string_view text) { prompt_ = text; }
-  // So many of the prompt's tokens are fed: a line on a terminal, until there is text.
+  // Progress of feeding the prompt: a line on a terminal, until there is text.
   void feeding(std::int64_t done, std::int64_t total);
-  // Ends the last line where it is not ended yet.
+  // Ends the current line if it is open.
   void end_line();
-  // Colours back to normal, and what follows begins on its own line where both are seen together.
+  // Resets colours, and starts a new line if later output appears on the same terminal.
   void finish();
 
  private:
@@ -47,7 +47,7 @@ class ReplyPrinter {
   bool line_open_ = false;
 };
 
-// One line to standard error, "leq-run: ..." in front.
+// Prints one line to standard error, prefixed with "leq-run: ".
 void note(const std::string& text);
 
 }  // namespace leq::run

@@ -1,4 +1,4 @@
-// Where a prompt comes from (-p, -f, a pipe) and the checks on its text.
+// Sources of a prompt (-p, -f, a pipe) and checks of its text.
 #pragma once
 
 #include <filesystem>
@@ -7,17 +7,17 @@
 
 namespace leq::run {
 
-// \n \t \r \" \' \\ and \xHH become what they stand for; other backslashes stay as they are.
+// Processes \n \t \r \" \' \\ and \xHH; other backslashes are unchanged.
 std::string process_escapes(std::string_view text);
 
 // Throws Error naming `what` and the offset of the first byte that is not UTF-8.
 void check_utf8(std::string_view text, std::string_view what);
 
 // The text of a prompt file, "-" for standard input, without one newline at its end. Throws Error
-// where it cannot be read, is empty, too large or no UTF-8.
+// where it cannot be read, is empty, too large or not UTF-8.
 std::string read_prompt_text(const std::filesystem::path& path);
 
-// All of standard input, as read_prompt_text does.
+// All of standard input, checked like a file.
 std::string read_prompt_from_stdin();
 
 }  // namespace leq::run

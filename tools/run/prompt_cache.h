@@ -18,13 +18,13 @@ struct PromptCacheFile {
 
 PromptOwner prompt_owner(const Model& model, const Session& session);
 
-// Where the file holds a prompt of this model: requests begin with it. A file of another model, of
-// other KV types or too long is told in a line and left out. Throws Error where it is damaged or no
-// such file. Returns how many tokens the file holds that `prompt` begins with.
+// Loads the prompt of the file so that requests can reuse its prefix. A file of another model, of
+// other KV types or too long is ignored with a note. Throws Error where it is damaged or not such a
+// file. Returns the length of the common prefix of its tokens and `prompt`.
 std::int64_t load_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner,
                                Generator& generator, std::span<const Token> prompt);
 
-// Writes the file, unless all of `tokens`, of which the file held `known`, are there.
+// Writes the file, unless it holds all of `tokens` already; `known`: the number that it held.
 void save_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner, Generator& generator,
                        std::span<const Token> tokens, std::int64_t known);
 

@@ -1,5 +1,5 @@
-// What leq-run says about a run on standard error beside its plan (tools/common/plan_lines.h): the
-// model, and counts and speeds at the end.
+// Reports of leq-run on standard error beside its plan (tools/common/plan_lines.h): the model, and
+// counts and speeds at the end.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace leq::run {
 // "storyteller.leq: llama, 5.5 M parameters, int8, 8.01 bits per weight"
 std::string model_line(const Model& model);
 
-// What the moving scales of act online did: a summary, and a line for each linear that went back to
-// one scale per token. Nothing where no linear has act online.
+// Statistics of the moving scales of act online: a summary, and a line for each linear that fell
+// back to one scale per token. Empty where no linear has act online.
 std::vector<std::string> online_lines(Session& session);
 
-// What a device did with the steps of generation; empty where it records none.
+// Statistics of recorded steps on a device; empty where it records none.
 std::vector<std::string> step_lines(const Backend& backend);
-// One where the device could not record steps as it should, else none.
+// One line where the device could not record steps as expected, else none.
 std::vector<std::string> unrecorded_lines(const Backend& backend);
 
-// Steps that a device began before the host had the token that they feed; empty where none was.
+// Count of steps that ran ahead of the host; empty where there were none.
 std::vector<std::string> ahead_lines(const EngineCounts& counts);
 
-// How many tokens were drafted; empty where none was.
+// Counts of draft tokens; empty where there were none.
 std::vector<std::string> draft_lines(const EngineCounts& counts);
 
-// For a draft model that failed.
+// Message about a draft model that failed.
 std::string draft_error_line(const Error& error);
 
-// Speeds over all replies of a run.
+// Accumulates speeds of all replies of a run.
 class RunTotals {
  public:
   void add(const FinishedReply& reply);

@@ -23,20 +23,20 @@
 namespace leq::run {
 namespace {
 
-// A signal between a look at its flag and poll() would be noticed only with the next key.
+// Poll interval: a signal between the check of its flag and poll() would wait for the next key.
 constexpr int kLookAgainMs = 100;
-// A terminal at its end (Ctrl-D on an empty line in some modes) is ready without characters.
+// A terminal at end of input (Ctrl-D on an empty line in some modes) polls ready without data.
 constexpr int kLooksAtTheEnd = 3;
 
-// Read as bytes, one for each time that they are typed: two signals in a burst would be one.
+// Read as bytes, since of several signals in a burst only one would arrive.
 constexpr char kCtrlC = '\003', kCtrlZ = '\032', kCtrlBackslash = '\034';
 
 constexpr std::string_view kPasteEnds = "\033[201~";
 
-// What a signal handler may touch: lock-free atomics.
+// Accessible to a signal handler: lock-free atomics.
 std::atomic<bool> g_resized = false, g_continued = false;
 
-// While a line is read, a new size and a return to the foreground are noted.
+// Records SIGWINCH and SIGCONT while a line is read.
 class SignalScope {
  public:
   SignalScope() {
@@ -63,7 +63,7 @@ std::size_t columns_now() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknown;
 }
 
-// How many rows below its first one the end of this text stands, on a terminal that wraps it.
+// Row of the text's end relative to its first row, on a terminal that wraps at `columns`.
 std::size_t rows_below(const std::string& text, std::size_t columns) {
   std::size_t row = 0, column = 0;
   std::mbstate_t state = {};
@@ -87,7 +87,7 @@ std::size_t rows_below(const std::string& text, std::size_t columns) {
   return row + (column >= columns ? 1 : 0);
 }
 
-// Lines end as they do in messages; what would not be shown is left out.
+// Normalizes line ends and drops unprintable characters.
 std::string pasted_text(std::string text) {
   text = replace_all(replace_all(std::move(text), "\r\n", "\n"), "\r", "\n");
   std::erase_if(text, [](char c) {
@@ -101,7 +101,7 @@ std::string pasted_text(std::string text) {
 class TerminalReader : public LineReader {
  public:
   TerminalReader() {
-    // libedit asks the locale for the character set; numbers keep the C locale's form.
+    // libedit takes the character set from the locale; numbers keep the C locale's form.
     if (std::setlocale(LC_CTYPE, "") == nullptr || MB_CUR_MAX == 1) {
       std::setlocale(LC_CTYPE, "C.UTF-8");
     }
@@ -121,7 +121,7 @@ class TerminalReader : public LineReader {
     el_set(edit_.get(), EL_PROMPT, &TerminalReader::prompt);
     el_set(edit_.get(), EL_GETCFN, &TerminalReader::next_character);
     el_set(edit_.get(), EL_SETTY, "-d", "-isig", nullptr);
-    // Wide: el_set would copy the texts and never free them.
+    // The wide function: el_set would copy the texts and never free them.
     el_wset(edit_.get(), EL_ADDFN, L"leq-paste", L"insert what is pasted", &TerminalReader::paste);
     el_set(edit_.get(), EL_BIND, "\\e[200~", "leq-paste", nullptr);
   }
@@ -162,26 +162,26 @@ class TerminalReader : public LineReader {
   }
   static char* prompt(EditLine* edit) { return self(edit).prompt_.data(); }
 
-  // Whether the terminal puts marks around what is pasted.
+  // Switches the terminal's bracketed paste mode.
   void mark_pastes(bool on) const {
     if (!knows_codes_) return;
     std::fputs(on ? "\033[?2004h" : "\033[?2004l", stderr);
     std::fflush(stderr);
   }
 
-  // Before the prompt shows: el_gets sets the terminal only after it, and keys typed in between
-  // would be the terminal's own line, which Ctrl-C throws away. Cooked first: libedit sets no mode
-  // that it believes to be set.
+  // Before the prompt: el_gets sets the mode only after it, and keys typed in between would go to
+  // the terminal's own line, which Ctrl-C discards. Cooked mode first: libedit skips a mode that it
+  // believes to be set.
   void take_terminal() {
     el_set(edit_.get(), EL_PREP_TERM, 0);
     el_set(edit_.get(), EL_PREP_TERM, 1);
     mark_pastes(true);
   }
 
-  // Prompt and line anew from where the cursor is.
+  // Redraws prompt and line at the cursor.
   void redraw() { el_set(edit_.get(), EL_REFRESH); }
 
-  // Terminals wrap their lines anew, so the prompt's row is where the new width has it.
+  // Terminals rewrap lines when resized: the prompt's row is computed for the new width.
   void follow_size() {
     if (knows_codes_) {
       const LineInfo* typed = el_line(edit_.get());
@@ -194,7 +194,7 @@ class TerminalReader : public LineReader {
     redraw();
   }
 
-  // Ctrl-Z, as the terminal does it outside of the line.
+  // Ctrl-Z, with the terminal's usual behaviour.
   void suspend() {
     mark_pastes(false);
     el_set(edit_.get(), EL_PREP_TERM, 0);
@@ -203,14 +203,14 @@ class TerminalReader : public LineReader {
     come_back();
   }
 
-  // The shell has had the terminal, and has left the cursor on a line of its own.
+  // Restores the terminal after the shell used it, which leaves the cursor on a new line.
   void come_back() {
     g_continued = false;
     take_terminal();
     redraw();
   }
 
-  // One byte of the terminal: 1; at its end 0, after Ctrl-C or an error -1.
+  // Reads a byte: returns 1; 0 at the end of input, -1 after Ctrl-C or an error.
   int next_byte(char& byte) {
     int empty_looks = 0;
     while (true) {
@@ -230,7 +230,7 @@ class TerminalReader : public LineReader {
     }
   }
 
-  // libedit's own reader would go on waiting after Ctrl-C.
+  // Replaces libedit's reader, which would keep waiting after Ctrl-C.
   static int next_character(EditLine* edit, wchar_t* character) {
     TerminalReader& reader = self(edit);
     std::mbstate_t state = {};
@@ -251,9 +251,9 @@ class TerminalReader : public LineReader {
         std::raise(SIGQUIT);
       }
       const std::size_t used = std::mbrtowc(character, &byte, 1, &state);
-      if (used == static_cast<std::size_t>(-2)) continue;  // inside a character
+      if (used == static_cast<std::size_t>(-2)) continue;  // incomplete character
       if (used != static_cast<std::size_t>(-1)) return 1;
-      state = {};  // a stray byte: leave it out
+      state = {};  // invalid byte: skipped
     }
   }
 

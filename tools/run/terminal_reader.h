@@ -1,4 +1,4 @@
-// Lines typed on a terminal, with editing and history.
+// Reads lines from a terminal, with editing and history.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace leq::run {
 
-// By libedit, which draws on standard error: standard output carries replies alone. What is pasted
-// is one text, its newlines included; it is sent with the next Enter.
+// Uses libedit, which draws on standard error: standard output is for replies alone. Pasted text is
+// inserted as one text with its newlines and sent with the next Enter.
 std::unique_ptr<LineReader> make_terminal_reader();
 
 }  // namespace leq::run

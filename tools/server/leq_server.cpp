@@ -1,4 +1,4 @@
-// leq-server: models behind the OpenAI API, and a page to chat with it.
+// leq-server: serves models through the OpenAI API, with a chat page.
 #include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -34,7 +34,7 @@ void on_signal(int) {
   if (write(g_signal_pipe[1], &byte, 1) < 0) _exit(1);
 }
 
-// From now on SIGTERM and SIGINT can be waited for.
+// Makes SIGTERM and SIGINT readable from a pipe, for signal_came.
 void watch_signals() {
   require(pipe(g_signal_pipe) == 0, ErrorKind::io, "cannot make a pipe");
   struct sigaction action = {};
@@ -51,11 +51,11 @@ bool signal_came(int milliseconds) {
   return read(g_signal_pipe[0], &byte, 1) == 1;
 }
 
-// Blocks of large requests and replies go back to the system when they are freed, whatever was
-// freed before: without this the limit moves up to 32 MiB.
+// Fixes the malloc threshold above which blocks are returned to the system when freed: by default
+// frees raise it up to 32 MiB.
 void return_large_blocks() { mallopt(M_MMAP_THRESHOLD, 2 << 20); }
 
-// Each connection takes a descriptor.
+// Raises the limit to its maximum: each connection needs a descriptor.
 void raise_descriptor_limit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -134,7 +134,7 @@ int run_with(const Options& options) {
   wanted.say = [](const std::string& line) { note(with_flags(line)); };
   raise_descriptor_limit();
   return_large_blocks();
-  std::signal(SIGPIPE, SIG_IGN);  // a client that goes away is no reason to end
+  std::signal(SIGPIPE, SIG_IGN);  // writing to a closed connection must not end it
   return has_folder ? run_with_folder(options, wanted) : run_with_one(options, std::move(wanted));
 }
 

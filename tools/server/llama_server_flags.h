@@ -1,4 +1,4 @@
-// Flags of llama-server that are no options here, beside those of all its tools.
+// Flags of llama-server that are no options here, in addition to those of all llama.cpp tools.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// From the command line to the models that the server has: one, or those of a folder.
+// Creates the server's models from the command line: a single one, or those of a folder.
 #pragma once
 
 #include "model/memory_plan.h"
@@ -8,16 +8,16 @@
 
 namespace leq::server_tool {
 
-// What the server takes of a model for its sequences.
+// The limits of a server's session.
 AdjustLimits server_limits(const Options& options);
 
-// Sampling and the engine, by what the model says of itself.
+// Sets sampling and engine options that depend on the model.
 void finish_host_options(const Options& options, const Runtime& setup, HostOptions& host);
 
-// Of --models-dir and its companions. Throws Error where they contradict other options.
+// From --models-dir and related options. Throws Error where they contradict other options.
 PoolOptions pool_options(const Options& options, const HostOptions& host);
 
-// Loads the folder's files as -m loads one. `host`: of every model.
+// Loads the folder's files like -m does. `host`: options of every model.
 ModelLoader folder_loader(const Options& options, const HostOptions& host,
                           std::uint64_t memory_bytes);
 

@@ -236,11 +236,11 @@ std::vector<Option> reply_options() {
   };
 }
 
-// Two of the options that all tools have mean a little more here.
+// Adapts shared options whose meaning differs for a server.
 std::vector<Option> adapted(std::vector<Option> options) {
   for (Option& option : options) {
     if (option.name == "parallel") option.fallback = "4";
-    if (option.name == "model") option.required = false;  // --models-dir will do
+    if (option.name == "model") option.required = false;  // --models-dir replaces it
     if (option.name == "seed") {
       option.help = "of the random numbers where a request has none, -1 = a new one each time";
     }
@@ -248,7 +248,7 @@ std::vector<Option> adapted(std::vector<Option> options) {
   return options;
 }
 
-// As a header of HTTP can bring it.
+// Whether it can be sent in an HTTP header.
 bool is_key(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter < '\x7f'; });

@@ -6,8 +6,8 @@
 //   U = T (V - diag(e) K S),  O = diag(e) Q S + P U,  S = e_63 S + K^T diag(D_63) U
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
-#include "cuda/intrinsics/tf32.h"
 #include "cuda/kernels/delta/delta.cuh"
+#include "cuda/kernels/delta/split_products.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

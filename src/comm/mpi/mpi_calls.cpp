@@ -17,9 +17,9 @@ struct Told {
 };
 
 MPI_Request running = MPI_REQUEST_NULL;
-MPI_Comm ranks = MPI_COMM_NULL;   // of the collective calls
-MPI_Comm errors = MPI_COMM_NULL;  // of what failed
-MPI_Comm lives = MPI_COMM_NULL;   // of signs of life
+MPI_Comm ranks = MPI_COMM_NULL;   // for collective calls
+MPI_Comm errors = MPI_COMM_NULL;  // for error reports
+MPI_Comm lives = MPI_COMM_NULL;   // for heartbeats
 std::list<Told> told;             // until the process ends
 std::vector<MPI_Request> beats;   // [ranks] the last one sent
 char no_bytes;
@@ -82,7 +82,7 @@ int tell(const char* text, int length) {
 }
 
 int heard(char* text, int capacity) {
-  for (Told& one : told) {  // sends go on only while somebody looks
+  for (Told& one : told) {  // sends need calls of MPI for progress
     int sent = 0;
     MPI_Test(&one.request, &sent, MPI_STATUS_IGNORE);
   }

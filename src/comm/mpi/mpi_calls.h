@@ -23,11 +23,11 @@ struct MpiCalls {
   int (*done)();  // 1: done, 0: not yet
   // Errors of ranks, independent of other calls. `tell` copies `text`.
   int (*tell)(const char* text, int length);
-  int (*heard)(char* text, int capacity);  // the length of what a rank told; 0: nothing
+  int (*heard)(char* text, int capacity);  // returns the length of a rank's error; 0: none
   // Sends a heartbeat to every other rank; beat_of: a rank whose heartbeat has arrived, -1: none.
   int (*beat)();
   int (*beat_of)();
-  void (*finish)();  // the regular end; an error ends a process without it
+  void (*finish)();  // the regular end; not called after an error
 };
 
 using MpiCallsFunction = const MpiCalls* (*)();

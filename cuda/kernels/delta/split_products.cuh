@@ -1,0 +1,46 @@
+// Products of f32 matrices on tensor cores, near f32: each number is split into two tf32 numbers.
+#pragma once
+
+#include "cuda/intrinsics/tf32.h"
+
+namespace leq::LEQ_GPU {
+
+// x = high + low, off by 2^-22 of x at most.
+struct SplitFloat {
+  std::uint32_t high, low;
+
+  __device__ __forceinline__ explicit SplitFloat(float x = 0) : high(cut(x)) {
+    low = cut(x - __uint_as_float(high));
+  }
+  static __device__ __forceinline__ std::uint32_t cut(float x) {
+    return __float_as_uint(x) & 0xffffe000u;
+  }
+};
+
+// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles] of a warp, d as mma_m16n8k8_tf32 has it.
+// a(row, k), b(k, column): the numbers at k and k + 1, k even. Off by 2^-20 of sum |a b| or so:
+// the products of two low parts are left out.
+template <int tiles, class A, class B>
+__device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, A a, B b) {
+  const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll 2
+  for (int step = 0; step < steps; ++step) {
+    // Which k a lane has is free, if a and b agree: neighbours lie side by side in memory.
+    const int k = 8 * step + 2 * t;
+    const float2 above = a(g, k), below = a(g + 8, k);
+    const SplitFloat x[4] = {SplitFloat(above.x), SplitFloat(below.x), SplitFloat(above.y),
+                             SplitFloat(below.y)};
+    const std::uint32_t high[4] = {x[0].high, x[1].high, x[2].high, x[3].high};
+    const std::uint32_t low[4] = {x[0].low, x[1].low, x[2].low, x[3].low};
+#pragma unroll
+    for (int tile = 0; tile < tiles; ++tile) {
+      const float2 column = b(k, 8 * tile + g);
+      const SplitFloat y[2] = {SplitFloat(column.x), SplitFloat(column.y)};
+      ptx::mma_m16n8k8_tf32(d[tile], low, {y[0].high, y[1].high});
+      ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].low, y[1].low});
+      ptx::mma_m16n8k8_tf32(d[tile], high, {y[0].high, y[1].high});
+    }
+  }
+}
+
+}  // namespace leq::LEQ_GPU
