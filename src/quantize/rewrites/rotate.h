@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// The configuration of `config`'s model after rotation by the signs of `seed`: blocks of the
+// The configuration of `config`'s model after rotation with the signs of `seed`: blocks of the
 // largest power of two that divides the width. The block norms of a LayerNorm model lose their
 // betas to the biases of the linears after them, so all linears of its blocks have biases then; an
 // RMSNorm has no beta, and its model gains no biases. Throws Error where the model is rotated
