@@ -50,7 +50,7 @@ class LowerFactor {
 
   bool run() {
     RowRange block = {block_start(a_.rows() - 1), a_.rows()};
-    std::int64_t unsubtracted = block.last;  // end of the blocks that rows above still lack
+    std::int64_t unsubtracted = block.last;  // end of the rows still to subtract from those above
     bool positive = !is_own(block.first, block.first) || factor_corner(block);
     while (share_corner(block, positive)) {
       if (block.first == 0) return true;

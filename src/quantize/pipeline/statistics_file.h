@@ -56,7 +56,7 @@ class StatisticsWriter {
 class StatisticsReader {
  public:
   // Throws Error naming the file: damaged, cut off, of another model than `config` with weights
-  // `weights`, without X^T X where `hessian` wants it, or the same windows twice.
+  // `weights`, without X^T X where `hessian` is set, or with the same windows as another file.
   StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
                    const std::string& weights, bool hessian);
   ~StatisticsReader();

@@ -28,7 +28,7 @@ struct AwqScales {
   double exponent = 0;        // r; 0 where no scaling was best
   bool by_weights = false;    // the form that also divides by the weights' magnitudes
   double error = 0;           // relative squared error of the outputs, weights rounded by plain
-                              // ranges, or by fitted scales of scales
+                              // ranges, or by fitted super-block scales
   double plain_error = 0;     // without scales
 };
 // With r = i / steps: s_j = x_j^r with x_j = mean |x_j|, and s_j = x_j^r / w_j^(1-r) with w_j the

@@ -43,8 +43,8 @@ struct SmoothingOptions {
 struct SmoothingChoice {
   std::optional<double> alpha;  // none: no scaling had the least error
   std::vector<float> scales;    // [S], all 1 then
-  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, each
-  // consumer by all its rows: Y = X W^T, Yq the same with X / s and W diag(s) rounded.
+  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, weighted
+  // by N / R: Y = X W^T, Yq the same with X / s and W diag(s) rounded.
   double error = 0;
   double plain_error = 0;  // without scales
 };
