@@ -61,6 +61,7 @@ constexpr SettingFlag kFlags[] = {
     {"save_stats", "--save-stats"},
     {"sequences", "-np"},
     {"strategy", "--search"},
+    {"speculate", "--speculate"},
     {"stride", "--stride"},
     {"target_bpw", "--target-bpw"},
     {"target_size", "--target-size"},

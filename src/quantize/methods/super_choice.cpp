@@ -43,7 +43,7 @@ SuperRanges empty_ranges(const MethodInput& input) {
   return result;
 }
 
-// Sets scale and minimum of the sub-block at `column`, as decoded from its super-block.
+// Sets scale and minimum of the sub-block at `column`, as decoded from its superblock.
 void set_range(const MethodInput& input, std::int64_t row, std::int64_t column, const float* supers,
                const std::uint8_t* sub, SuperRanges& to) {
   const bool has_min = to.layout.subs > 1;

@@ -1,4 +1,4 @@
-// Methods rtn, gptq and gptq+ for types with super-block scales (q4_k, q5_k, q6_k): scales and
+// Methods rtn, gptq and gptq+ for types with superblock scales (q4_k, q5_k, q6_k): scales and
 // minima by fit_super, weighted by the inputs, then codes as for other types. For codes without
 // zero points of W + min, the errors equal those of scale * code - min from W.
 #pragma once

@@ -113,7 +113,7 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
 }
 
 // The values that method rtn stores for a weight whose columns were multiplied by `scale` [K],
-// [N][K]: super-block scales are fitted to the mean squares of the inputs, here divided by `scale`.
+// [N][K]: superblock scales are fitted to the mean squares of the inputs, here divided by `scale`.
 std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& scheme,
                                  const Site& site, std::span<const float> scale) {
   InputStatistics statistics;

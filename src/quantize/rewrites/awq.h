@@ -17,7 +17,7 @@ struct AwqOptions {
   std::vector<QuantScheme> of_consumers;  // where they differ; empty: `scheme` for all
   int steps = 20;                         // steps of the exponent from 0 to 1
   // Rows of each consumer that the search uses, evenly spaced; its result is then compared with no
-  // scaling over all rows, both as stored in a file: with super-block scales fitted. A weight that
+  // scaling over all rows, both as stored in a file: with superblock scales fitted. A weight that
   // is exactly on such a grid loses by any scaling of its columns.
   std::int64_t search_rows = 512;
   bool clip = true;
@@ -28,7 +28,7 @@ struct AwqScales {
   double exponent = 0;        // r; 0 where no scaling was best
   bool by_weights = false;    // the form that also divides by the weights' magnitudes
   double error = 0;           // relative squared error of the outputs, weights rounded by plain
-                              // ranges, or by fitted super-block scales
+                              // ranges, or by fitted superblock scales
   double plain_error = 0;     // without scales
 };
 // With r = i / steps: s_j = x_j^r with x_j = mean |x_j|, and s_j = x_j^r / w_j^(1-r) with w_j the
