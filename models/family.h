@@ -104,7 +104,7 @@ struct Family {
   WindowRule windows = WindowRule::none;
   bool output_gate = false;           // attention has an output gate
   double partial_rotary = 1.0;        // rotary share of a head if partial_rotary_factor is absent
-  bool reads_partial_rotary = false;  // whether that key is read
+  bool reads_partial_rotary = false;  // false: the key must be 1 or absent
   const DeltaKeys* delta = nullptr;
   std::optional<ExpertKeys> experts = {};
   bool query_temperature = false;  // llama_4_scaling_beta in rope_parameters

@@ -25,8 +25,8 @@ constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kLoad = 0x981;  // from global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992, kExit = 0x94d;
 constexpr unsigned kWait = 0x82e;                 // griddepcontrol.wait
-constexpr unsigned kBranches[] = {0x947, 0x547};  // of a lane, of a warp (10.0 and newer)
-constexpr unsigned kToFloat[] = {0x306, 0x25a};   // of a lane, of a warp
+constexpr unsigned kBranches[] = {0x947, 0x547};  // per lane, and per warp (10.0 and newer)
+constexpr unsigned kToFloat[] = {0x306, 0x25a};   // per lane, and per warp
 
 struct Instruction {
   std::uint64_t low, high;
@@ -86,7 +86,7 @@ bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t fir
 
 Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   const auto work = [&](auto is_work) {
-    std::vector<long> before(1);  // instructions of that kind in front of each
+    std::vector<long> before(1);  // prefix count of such instructions
     for (const Instruction& one : code) before.push_back(before.back() + (is_work(one) ? 1 : 0));
     return before;
   };
@@ -142,7 +142,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
 
 int main(int count, char** arguments) {
   const std::string prefix = ".text.", architecture = arguments[1];
-  const bool hopper = std::stoi(architecture) >= 90;  // branches are encoded anew
+  const bool hopper = std::stoi(architecture) >= 90;  // with another encoding of branches
   for (int i = 2; i < count; ++i) {
     std::ifstream in(arguments[i], std::ios::binary);
     const std::vector<char> file((std::istreambuf_iterator<char>(in)), {});

@@ -4,7 +4,7 @@ namespace leq::LEQ_GPU {
 
 std::optional<std::size_t> Arena::take(std::size_t bytes) {
   const std::size_t size = aligned(bytes);
-  std::size_t gap = 0;  // where the one before the next block begins
+  std::size_t gap = 0;  // start of the gap before the next block
   for (const auto& [begin, end] : used_) {
     if (begin - gap >= size) break;
     gap = end;

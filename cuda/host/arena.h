@@ -28,7 +28,7 @@ class Arena {
 
  private:
   std::size_t bytes_;
-  std::map<std::size_t, std::size_t> used_;  // where each block begins and ends
+  std::map<std::size_t, std::size_t> used_;  // start and end of each block
 };
 
 }  // namespace leq::LEQ_GPU

@@ -37,7 +37,7 @@ class DeviceExperts {
  private:
   // The weight segments of all experts of one site.
   struct Table {
-    std::vector<const std::uint8_t*> codes;  // of each segment: which weights these are
+    std::vector<const std::uint8_t*> codes;  // per segment: identify the weights
     std::unique_ptr<DeviceScratch> there;
   };
   struct Routed {
@@ -51,7 +51,7 @@ class DeviceExperts {
   int device_;
   rt::Stream& stream_;
   DeviceScratch groups_;                              // ExpertGroups of the layer
-  std::map<const ExpertRoutes*, Routed> routed_;      // workspaces keep their routes in place
+  std::map<const ExpertRoutes*, Routed> routed_;      // by address: workspaces never move them
   std::map<std::string, Table, std::less<>> tables_;  // by the first expert's name
 };
 

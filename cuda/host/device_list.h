@@ -21,7 +21,7 @@ std::string device_line(std::size_t index, const rt::DeviceInfo& device,
 struct DriverState {
   int driver_version = 0;  // newest CUDA that the driver runs; 0 = there is no driver
   int runtime_version = 0;
-  std::string reason;       // the runtime's words
+  std::string reason;       // the runtime's message
   bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set,
   std::string visible;      // to this
 };

@@ -31,7 +31,7 @@ class GpuMemory final : public DeviceMemory {
   rt::Stream& stream_;
   Regions regions_;
   std::optional<Uploader> uploader_;   // from plan to finish_placing
-  std::byte* upload_slots_ = nullptr;  // of it, on the device: in the plan, at its end
+  std::byte* upload_slots_ = nullptr;  // the uploader's, on the device: at the end of the plan
 };
 
 }  // namespace leq::LEQ_GPU

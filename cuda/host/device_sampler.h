@@ -51,7 +51,7 @@ class DeviceSampler {
   std::uint64_t number_ = 0;
   Pinned landing_;
   std::size_t landed_ = 0;
-  std::vector<std::byte> lists_;  // what goes to the device, in one piece
+  std::vector<std::byte> lists_;  // uploaded to the device in one piece
 };
 
 }  // namespace leq::LEQ_GPU

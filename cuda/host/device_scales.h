@@ -32,7 +32,7 @@ class DeviceScales {
   DeviceScratch records_;
   Pinned landing_;                 // one record
   std::vector<std::size_t> free_;  // slots, the next one last
-  std::vector<bool> was_used_;     // steps that read a slot may still be on their way
+  std::vector<bool> was_used_;     // steps that read a slot may still be in flight
 };
 
 }  // namespace leq::LEQ_GPU

@@ -47,7 +47,7 @@ class Regions {
   std::size_t cap_;
   std::list<Region> regions_;
   std::map<std::byte*, Block> blocks_;
-  std::size_t taken_ = 0;  // by regions
+  std::size_t taken_ = 0;  // allocated for regions
 };
 
 class Pinned {

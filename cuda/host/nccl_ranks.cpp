@@ -13,7 +13,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 8 << 10;  // that one block packs at least
+constexpr std::int64_t kBlockBytes = 8 << 10;  // minimum bytes that one block packs
 constexpr auto kNap = std::chrono::microseconds(50);
 // Waits are usually short, so a thread polls before it sleeps.
 constexpr int kPolls = 20'000;
@@ -45,7 +45,7 @@ void NcclRanks::join() {
   ensure(bytes.size() == sizeof id, kSite, ": ", bytes.size(), " bytes of an id");
   std::memcpy(&id, bytes.data(), sizeof id);
   NcclConfig config;
-  config.blocking = 0;  // so that a rank that does not come is noticed here
+  config.blocking = 0;  // so that a missing rank is noticed here
   rt::use(stream_);
   const int began = calls_.join(&comm_, size(), id, rank(), &config);
   if (began != kNcclInProgress) check(began, kSite);
@@ -87,7 +87,7 @@ void NcclRanks::check(int result, std::string_view site) {
   const Error failed("NCCL at " + std::string(site) + ": " + calls_.result_text(result) + ": " +
                          calls_.last_error(comm_),
                      ErrorKind::no_device);
-  throw abort(rank_error(*this, failed));  // where another rank has ended all: its error
+  throw abort(rank_error(*this, failed));  // if another rank ended all: its error
 }
 
 template <class Holds>
@@ -138,7 +138,7 @@ void NcclRanks::send_and_receive(std::span<const ByteRange> parts, Receivers to,
 }
 
 void NcclRanks::gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) {
-  if (ended_) ranks_.barrier(site);  // throws why
+  if (ended_) ranks_.barrier(site);  // throws the reason
   ExchangeArguments a = common_;
   a.plane_count = static_cast<int>(blocks.size());
   each_part(blocks, common_.slot_bytes, site, [&](const ExchangePart& part) {

@@ -50,7 +50,7 @@ class PeerRanks final : public Communicator {
   ExchangeArguments common_;  // of all gathers
   std::map<std::string, std::uint32_t, std::less<>> numbers_;
   std::vector<std::string> sites_;
-  Membership membership_;  // last: what others write is there until it has gone
+  Membership membership_;  // last: keeps the memory alive that others write
 };
 
 }  // namespace leq::LEQ_GPU

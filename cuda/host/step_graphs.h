@@ -46,7 +46,7 @@ class StepGraphs {
     auto operator<=>(const Kind&) const = default;
   };
   struct Recording {
-    rt::GraphOwner graph;  // null: seen once
+    rt::GraphOwner graph;  // null: the kind was seen once
     std::uint64_t last_use;
   };
   struct Running {

@@ -12,7 +12,7 @@ namespace {
 
 // Enough to read a file's pages from several places at once, and to copy at PCIe speed.
 constexpr int kMostThreads = 8;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // that one thread copies at a time
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // copied by one thread at a time
 
 // Prefetches a mapped file's bytes while others are copied; no effect for memory that is not a
 // file.

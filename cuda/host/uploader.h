@@ -38,8 +38,8 @@ class Uploader {
   struct Slot {
     Pinned host;
     std::byte* landing = nullptr;
-    rt::EventOwner copied;  // the pinned bytes are free again, the landed ones are there
-    rt::EventOwner relaid;  // the landing slot is free again
+    rt::EventOwner copied;  // the pinned bytes are free, the landed ones valid
+    rt::EventOwner relaid;  // the landing slot is free
   };
   void use(std::byte* landing, std::size_t slot_bytes);
   void use_own(std::size_t slot_bytes);

@@ -25,7 +25,7 @@ __device__ __forceinline__ int opaque(unsigned x) {
 template <class T>
 __device__ __forceinline__ const T* opaque(const T* address) {
 #ifdef __CUDA_ARCH__
-  std::size_t at = __cvta_generic_to_global(address);  // so that it stays known where it lies
+  std::size_t at = __cvta_generic_to_global(address);  // so that its address space stays known
   asm("" : "+l"(at));
   return static_cast<const T*>(__cvta_global_to_generic(at));
 #else

@@ -35,7 +35,7 @@ using LaunchAttributes = std::array<cudaLaunchAttribute, 2>;
 cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
                                  LaunchAttributes& attributes);
 void check_launch(cudaError_t result, const Launch& launch);
-cudaStream_t handle(Stream& stream);  // for the libraries that bench/gpu measures beside
+cudaStream_t handle(Stream& stream);  // for the libraries that bench/gpu compares with
 
 template <class... Parameters, class... Arguments>
 void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),

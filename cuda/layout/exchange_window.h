@@ -13,7 +13,7 @@
 namespace leq::gpu {
 
 inline constexpr int kMostPeers = 16;       // ranks, this one included
-inline constexpr int kExchangeBlocks = 16;  // of an exchange: all run at once on any GPU
+inline constexpr int kExchangeBlocks = 16;  // blocks of an exchange: all run at once on any GPU
 inline constexpr int kExchangePlanes = 3;   // codes, scales, sums
 inline constexpr std::int64_t kPushBytes = 16;
 

@@ -34,7 +34,7 @@ constexpr std::int64_t kv_code_bytes(int bits, int head_dim) {
 }
 
 struct KvCodePlace {
-  int word = 0;   // of 32 bits
+  int word = 0;   // index of a 32-bit word
   int shift = 0;  // to the code's lowest bit
 
   bool operator==(const KvCodePlace&) const = default;

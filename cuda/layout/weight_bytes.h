@@ -9,7 +9,7 @@
 namespace leq::gpu {
 
 struct WeightBytes {
-  std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // codes lie first
+  std::size_t scales_at = 0, zeros_at = 0, bytes = 0;  // offsets; codes are first
 };
 // Throws Error for schemes without a kernel (nf4, b1), naming a supported one.
 WeightBytes weight_bytes(const WeightView& weight);

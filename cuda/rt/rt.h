@@ -19,7 +19,7 @@ struct DeviceInfo {
   int multiprocessors = 0;
   std::size_t shared_limit_bytes = 0;  // a block's largest shared memory
   std::size_t memory_bytes = 0;
-  double clock_hz = 0;  // of clock64 in kernels
+  double clock_hz = 0;  // frequency of clock64 in kernels
   std::string uuid;     // "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", as nvidia-smi spells it
 };
 // Empty where there is none; never throws.
@@ -92,7 +92,7 @@ struct RegionCloser {
   void operator()(Region* region) const noexcept;
 };
 using RegionOwner = std::unique_ptr<Region, RegionCloser>;
-RegionOwner take_region(int device, std::size_t bytes);  // null where the device has no room
+RegionOwner take_region(int device, std::size_t bytes);  // null where there is not enough memory
 void* begin_block(Region& region, std::size_t offset, std::size_t bytes);
 void end_block(Region& region, void* data) noexcept;
 
@@ -116,7 +116,7 @@ using GraphOwner = std::unique_ptr<Graph, GraphCloser>;
 // From now on work on the stream is recorded and does not run. Until the end this thread must not
 // wait for the stream or allocate or free memory: that fails, and so does the recording.
 void begin_capture(Stream& stream);
-GraphOwner end_capture(Stream& stream);  // throws Error where something was refused
+GraphOwner end_capture(Stream& stream);  // throws Error where an operation was refused
 void drop_capture(Stream& stream) noexcept;
 bool is_capturing(const Stream& stream);
 void launch(const Graph& graph, Stream& stream);

@@ -36,7 +36,7 @@ std::uint32_t swizzled_address(std::uint32_t address, int span) {
 // An mbarrier's state in its 64 bits, distinguished from poison by the top two.
 struct BarrierState {
   unsigned parity, pending, count;
-  int bytes;  // announced and not there yet
+  int bytes;  // announced and not yet arrived
 };
 constexpr std::uint64_t kMade = 1;
 constexpr unsigned kMostCount = (1u << 20) - 1;

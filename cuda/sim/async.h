@@ -41,8 +41,8 @@ enum class MatrixNumbers : std::uint8_t { s8, f16, bf16 };
 // D[64][2 count] of a warpgroup: this thread's part (wgmma.h).
 struct MatrixProduct {
   void* sums;
-  int count;                         // of sums, half the columns of D
-  const std::uint32_t* a_registers;  // four, or null: `a` says where A lies
+  int count;                         // number of sums, half the columns of D
+  const std::uint32_t* a_registers;  // four registers of A, or null: `a` describes A
   std::uint64_t a, b;
   bool add;
   MatrixNumbers numbers;
@@ -72,7 +72,7 @@ class AsyncWork {
 
   struct Load {
     TiledBytes matrix;
-    unsigned rank;  // of the block where it goes
+    unsigned rank;  // of the destination block
     std::uint32_t address;
     int column, row;
     std::uint64_t* barrier;
@@ -88,7 +88,7 @@ class AsyncWork {
   };
   struct ThreadProducts {
     bool fenced = false;
-    std::vector<Product> products;     // started and not waited for, oldest first
+    std::vector<Product> products;     // started, not yet waited for, oldest first
     std::vector<std::size_t> commits;  // ends of groups in `products`
     std::vector<HeldSums> held;
   };

@@ -55,11 +55,11 @@ struct Thread {
   Fibre fibre;
   State state = State::ready;
   Meeting kind = Meeting::sync;
-  std::uint32_t mask = 0;  // of the meeting it waits for
-  std::uint32_t met = 0;   // lanes that came to the last one
-  bool waited = false;     // for the launch in front
+  std::uint32_t mask = 0;  // lanes of the collective it waits for
+  std::uint32_t met = 0;   // lanes that took part in the last one
+  bool waited = false;     // for the previous launch
   dim3 index;
-  std::vector<Copy> copies;          // issued and not landed, oldest first
+  std::vector<Copy> copies;          // issued, not yet arrived, oldest first
   std::vector<std::size_t> commits;  // ends of groups in `copies`
   Condition condition = {};
   PartBarrier part = {};
@@ -67,7 +67,7 @@ struct Thread {
 
 struct Warp {
   Slot brought[kWarpLanes];
-  Slot seen[kWarpLanes];  // of the meetings that took place
+  Slot seen[kWarpLanes];  // values of completed collectives
   unsigned meetings = 0;
   char keys[4];
 };

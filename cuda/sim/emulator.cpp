@@ -167,7 +167,7 @@ void let_go_on(State waits) {
 // Releases the threads at named barriers that have their full count of arrivals. True if there were
 // some.
 SIMT_UNSEEN bool release_parts() {
-  PartBarrier came[kPartBarriers] = {};  // how many threads, and how many are awaited
+  PartBarrier came[kPartBarriers] = {};  // arrived threads, and expected ones
   for (unsigned i = 0; i < block->threads.size(); ++i) {
     const Thread& thread = block->threads[i];
     if (thread.state != State::at_part) continue;
@@ -264,12 +264,12 @@ void run_cluster() {
 }
 
 struct Device {
-  std::mutex lock;  // a grid at a time
+  std::mutex lock;  // one grid at a time
   std::unique_ptr<leq::ThreadPool> pool = std::make_unique<leq::ThreadPool>(1);
 };
 
 struct Emulator {
-  std::mutex lock;  // of what follows
+  std::mutex lock;  // of the members below
   std::map<int, Device> devices;
   std::map<const void*, std::uint64_t> launches;
   Schedule schedule;

@@ -43,8 +43,8 @@ struct Grid {
   // Static and dynamic together: 48 KB, or the larger limit that the kernel was allowed.
   std::size_t shared_limit = 48 << 10;
   unsigned cluster = 1;  // neighbouring blocks in x that run together
-  bool early = false;    // may begin before the launch in front of it has ended
-  int device = 0;        // whose workers run it: grids of two run at the same time
+  bool early = false;    // may start before the previous launch has ended
+  int device = 0;        // its workers run it: grids of two devices run at the same time
 };
 
 // One block of a grid with `early`, run up to wait_for_predecessor while the previous launch has
@@ -92,7 +92,7 @@ void sync_block();
 void sync_threads(unsigned barrier, unsigned threads);
 void sync_cluster();
 unsigned cluster_blocks();
-unsigned cluster_rank();  // of this block among them
+unsigned cluster_rank();  // of this block in the cluster
 void wait_for_predecessor();
 void let_successor_start();
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and returns the slots of all
@@ -118,7 +118,7 @@ long long clock();  // nanoseconds
 
 void* dynamic_shared();
 void* dynamic_shared_of(unsigned rank);  // of a block of the cluster
-void require_running(unsigned rank);  // its shared memory is gone when all its threads have ended
+void require_running(unsigned rank);     // an ended block's shared memory is freed
 std::size_t dynamic_shared_bytes();
 // The block's variable of this call site; `key` is unique to it.
 void* static_shared(const void* key, std::size_t bytes, std::size_t alignment);

@@ -131,7 +131,7 @@ SIMT_UNSEEN void entered(Main& main) { asan_arrive(nullptr, &main.stack, &main.s
 
 SIMT_UNSEEN void leave(Fibre& fibre, Main& main) {
   tsan_switch(main.watched);
-  asan_leave(nullptr, main.stack, main.stack_bytes);  // null: this fibre never comes back
+  asan_leave(nullptr, main.stack, main.stack_bytes);  // null: this fibre never resumes
   simt_switch(&fibre.saved, main.saved);
   std::abort();
 }

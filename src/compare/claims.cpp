@@ -11,7 +11,7 @@ namespace {
 
 using namespace claims;
 
-constexpr double kNoticeable = 0.05;        // of KL: less is as good
+constexpr double kNoticeable = 0.05;        // of KL: smaller differences count as equal
 constexpr double kSmallDegradation = 0.10;  // "under 10 %"
 
 Claim best_accuracy(const Json& results) {

@@ -224,7 +224,7 @@ class Comparison {
 
   const CompareJob& job_;
   std::vector<ChoiceTask> tasks_;
-  Workbench bench_;  // last of all that may be wrong: it makes the folder
+  Workbench bench_;  // last of the members that may throw: it creates the folder
   std::vector<Step> steps_;
   std::set<std::string> measured_again_;  // identities
   std::set<std::string> impossible_;      // candidates without a file or a quality

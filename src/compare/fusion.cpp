@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kFusedRows = 256;
 constexpr int kTimedPasses = 101;
-constexpr int kPassesAtOnce = 10;  // a clock's tick is long beside one pass
+constexpr int kPassesAtOnce = 10;  // a clock tick is long compared with one pass
 
 template <class Pass>
 double timed_ms(const Pass& pass) {

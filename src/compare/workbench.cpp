@@ -33,7 +33,7 @@ std::filesystem::path partial_of(const std::filesystem::path& file) {
   return file.string() + ".partial";
 }
 
-constexpr double kComparedBits = 4.25;  // of a search: what int4 in groups of 64 takes
+constexpr double kComparedBits = 4.25;  // of a search: the bits of int4 in groups of 64
 
 std::filesystem::path made_folder(const std::filesystem::path& output) {
   std::error_code error;
@@ -131,7 +131,7 @@ CheckpointOptions Workbench::options_of(const Candidate& candidate) const {
   if (candidate.is_base()) options.type = dtype_name(checkpoint_.dtype);
   options.threads = job_.threads;
   options.stop = job_.stop;
-  options.resume = true;  // of an interrupted comparison
+  options.resume = true;  // continues an interrupted comparison
   return options;
 }
 
@@ -156,7 +156,7 @@ std::filesystem::path Workbench::path_of(const Candidate& candidate) const {
 }
 
 void Workbench::remove_file(const Candidate& candidate) {
-  std::error_code ignored;  // where there is none
+  std::error_code ignored;  // there may be no such file
   std::filesystem::remove(path_of(candidate), ignored);
   std::filesystem::remove_all(partial_of(path_of(candidate)), ignored);
 }

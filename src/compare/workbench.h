@@ -79,7 +79,7 @@ class Workbench {
   Divergence measure(Session& session, const CompareWindows& windows);
 
   void require_not_stopped() const;
-  void remove_files();  // of the candidates and the base's distributions
+  void remove_files();  // those of the candidates, and the base's distributions
 
  private:
   std::filesystem::path checked_folder() const;

@@ -18,10 +18,10 @@ namespace {
 struct Architecture {
   std::string_view name;
   std::string_view model_type;
-  std::string_view windowed = {};  // model_type where attention.sliding_window is there
-  std::string_view experts = {};   // model_type where expert_count is above 0
+  std::string_view windowed = {};  // model_type if attention.sliding_window is present
+  std::string_view experts = {};   // model_type if expert_count is above 0
   bool paired_rows = false;        // q and k rows in llama.cpp's order for RoPE
-  std::string_view plain = {};     // model_type where RoPE is not scaled
+  std::string_view plain = {};     // model_type if RoPE is not scaled
 };
 constexpr std::array<Architecture, 10> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},

@@ -12,7 +12,7 @@ namespace leq {
 
 struct GgufModel {
   Family family;                   // rules with GGUF's names, which `names` holds
-  std::vector<std::string> names;  // moved with the family, never copied from under it
+  std::vector<std::string> names;  // moved with the family, never copied: `family` refers to it
   std::string config_json;
   std::vector<std::string> left_out;  // name prefixes of the tensors of MTP layers
   std::int64_t paired_heads = 0;  // rows of q (and, of `paired_kv_heads`, of k) are in rotary pairs

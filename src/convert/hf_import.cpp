@@ -352,7 +352,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);
-  const Json whole = parse_json(config_text, config_path.string());  // with its wrapper's keys
+  const Json whole = parse_json(config_text, config_path.string());  // with the wrapper's keys
   if (std::string note = mistral_pattern_note(whole, tokenizer.spec); !note.empty()) {
     model.notes.push_back(std::move(note));
   }

@@ -78,8 +78,8 @@ TokenizerSpec import_ranks(const TokenizerFile& file, const TokenizerImportOptio
   return read_rank_file(text, file.path.string(), options.pretokenizer);
 }
 
-// The default end token of GPT-2's and Qwen's classes, where no file names one; it gets the id
-// after the last piece if the vocabulary lacks it.
+// The default token of GPT-2's and Qwen's classes, where no file names one; it gets the id after
+// the last piece if the vocabulary lacks it.
 void name_end_of_text(const std::string& tokenizer_class, TokenizerConfig& config) {
   const auto name = [](NamedToken& named) {
     if (named.present) return;

@@ -24,7 +24,7 @@ struct ChoiceTask {
   std::vector<ChoiceQuestion> questions;
 };
 
-// One line: its form is told by its keys.
+// One line; its keys determine its form.
 //   hellaswag  ctx_a, ctx_b, activity_label, endings, label
 //   piqa       goal, sol1, sol2, label
 //   arc        question, choices {text, label}, answerKey; or question {stem, choices [...]}

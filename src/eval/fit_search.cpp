@@ -125,8 +125,8 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   int with_all_bits = 0;
   for (const auto& [keys, values] : kCaches) {
-    // Skips a cache that is no smaller than a finer one, and, after one such choice for comparison,
-    // caches smaller than all weights at 8 bits need.
+    // Skips a cache no smaller than a finer one, and all caches after two beside which the weights
+    // fit at 8 bits (the second one is for comparison).
     const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
     if (cache >= smallest || with_all_bits == 2) continue;
     smallest = cache;

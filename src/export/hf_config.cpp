@@ -15,8 +15,8 @@ struct LayerKinds {
   std::optional<DeltaNetConfig> delta = {};
   DenseMlpConfig mlp = {};
   std::optional<ExpertsMlpConfig> experts = {};
-  std::int32_t window = 0;  // of the layers that have one
-  bool all_windows = true;  // every layer has it
+  std::int32_t window = 0;  // of the layers that have a window
+  bool all_windows = true;  // every layer has the window
 };
 
 LayerKinds common_layers(const ModelConfig& config) {

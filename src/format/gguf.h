@@ -78,10 +78,10 @@ class GgufMetadata {
 
 struct GgufTensor {
   std::string name;
-  Shape shape;  // [N, K] as Hugging Face has it: the file's dimensions turned round
+  Shape shape;  // [N, K] as in Hugging Face: the file's dimensions reversed
   const GgufType* type = nullptr;
   std::span<const std::byte> bytes;
-  std::uint64_t offset = 0;  // of the file
+  std::uint64_t offset = 0;  // in the file
 };
 
 struct GgufFile {

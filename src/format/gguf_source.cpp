@@ -29,14 +29,14 @@ std::string part_ending(std::int64_t number, std::int64_t count) {
 struct Split {
   std::int64_t number = 0;
   std::int64_t count = 1;
-  std::int64_t tensors = -1;  // of all parts; -1: not said
+  std::int64_t tensors = -1;  // of all parts; -1: not given
 };
 Split split_of(const GgufMetadata& metadata) {
   Split split;
   split.number = metadata.integer("split.no").value_or(0);
   split.count = metadata.integer("split.count").value_or(1);
   split.tensors = metadata.integer("split.tensors.count").value_or(-1);
-  if (split.count == 0) split.count = 1;  // as some writers say "not split"
+  if (split.count == 0) split.count = 1;  // some writers mark "not split" so
   require(split.count >= 1 && split.count <= kMostParts && split.number >= 0 &&
               split.number < split.count,
           metadata.source(), ": part ", split.number, " (split.no) of ", split.count,

@@ -45,11 +45,11 @@ struct LeqReader::State {
   std::unique_ptr<LoadedFile> file;  // empty where the bytes belong to the caller
   std::span<const std::byte> bytes;
   Json metadata;
-  Json entries;  // of the tensors, by name
+  Json entries;  // of tensors, by name
   LeqIndex index;
   std::uint64_t fingerprint = 0;
   std::uint32_t minor_version = 0;
-  std::unordered_map<std::string_view, std::size_t> tensors;  // keys lie in index
+  std::unordered_map<std::string_view, std::size_t> tensors;  // keys point into `index`
   std::unordered_map<std::string_view, std::size_t> blobs;
 
   void open() {

@@ -19,10 +19,10 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kReadBytes = 8u << 20;   // of one read: large, and enough of them to share
-constexpr int kReadThreads = 4;                // copying from the page cache is bound by memory
+constexpr std::size_t kReadBytes = 8u << 20;   // per read: large, and enough reads to share
+constexpr int kReadThreads = 4;                // copying from the page cache is memory-bound
 constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead at a time: two huge pages
-constexpr std::size_t kLookBytes = 64u << 20;  // mapped before the rest of a file is
+constexpr std::size_t kLookBytes = 64u << 20;  // mapped first, to decide about the rest of a file
 constexpr std::uint64_t kMargin = 1'000'000'000;
 
 std::optional<std::uint64_t> first_number(const char* path) {

@@ -54,8 +54,8 @@ struct PackedMatrix {
   int bits = 8;
   ScalePlane scales;
   ZeroPlane zeros;
-  std::vector<std::int32_t> column_blocks;  // [K] the scales' block of each column; empty: in order
-  float common = 1;  // every scale is multiplied by it, or divided where the file says so
+  std::vector<std::int32_t> column_blocks;  // [K] scale block of each column; empty: in order
+  float common = 1;  // factor of all scales, or divisor where the file says so
   bool divides = false;
   std::string type;  // for people: "GPTQ int4 g128"
 

@@ -375,7 +375,7 @@ std::optional<PackedName> packed_name(std::string_view tensor) {
 }
 
 void PackedParts::add(PackedRole role, const SourceTensor& tensor) {
-  const SourceTensor* none = nullptr;  // what runs has scales of its own
+  const SourceTensor* none = nullptr;  // ignored: leq computes scales of its own
   std::array<const SourceTensor**, 8> places = {&weight,        &packed, &scale,        &zeros,
                                                 &column_groups, &shape,  &common_scale, &none};
   const SourceTensor*& place = *places[static_cast<std::size_t>(role)];

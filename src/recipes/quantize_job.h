@@ -1,5 +1,5 @@
-// From a checkpoint folder to a quantized and evaluated file in one call: what leq-quantize
-// does.
+// Quantizes a checkpoint folder and evaluates the file in one call: the work of leq-quantize,
+// without its command line.
 #pragma once
 
 #include <cstdint>

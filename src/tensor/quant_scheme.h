@@ -22,7 +22,7 @@ enum class CodeKind : std::uint8_t {
   uint_,  // unsigned codes with a zero point for each scale
   nf4,    // index of one of 16 levels, times the largest value of 64 columns (tensor/nf4.h)
   b1,     // a sign and a second bit (tensor/b1.cpp)
-  q4_k,   // GGUF's k types: scales of scales (tensor/super_blocks.h)
+  q4_k,   // GGUF's k types: superblock scales (tensor/super_blocks.h)
   q5_k,
   q6_k,
 };

@@ -69,7 +69,7 @@ TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
   }
 }
 
-// Narrow models: scales of scales, and more bits where 4 lose most; a user's types win.
+// Narrow models: superblock scales, and more bits where 4 lose most; a user's types win.
 TEST_F(Quantize, RecipeQ4GivesMoreBitsToWhatNeedsThem) {
   const auto type_of = [](const Json& file, const std::string& name) {
     for (const Json& tensor : file.at("tensors"))

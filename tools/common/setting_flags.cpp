@@ -60,6 +60,7 @@ constexpr SettingFlag kFlags[] = {
     {"samples", "--samples"},
     {"save_stats", "--save-stats"},
     {"sequences", "-np"},
+    {"speculate", "--speculate"},
     {"strategy", "--search"},
     {"stride", "--stride"},
     {"target_bpw", "--target-bpw"},

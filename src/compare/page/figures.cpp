@@ -25,7 +25,7 @@ RadarNumbers radar_numbers(const Json& results, const std::string& spec) {
   const auto number = [&](const char* group, const char* key) {
     return result_number(results, group, spec, key).value_or(0);
   };
-  constexpr double kShortest = 0.1;  // seconds: less is all the same
+  constexpr double kShortest = 0.1;  // seconds: shorter times count as this
   return {1 / number("quality", "ppl"),
           median_speed(results, spec, "prompt"),
           median_speed(results, spec, "generation"),

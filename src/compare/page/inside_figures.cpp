@@ -41,7 +41,7 @@ Figure layer_heat(const Json& results, const char* key, const std::string& title
     auto& cells = chart.cells.emplace_back();
     chart.columns.clear();
     for (const Json& row : results["layers"][spec]["layers"]) {
-      if (!row.contains(key)) continue;  // of the embedding there is no KL
+      if (!row.contains(key)) continue;  // there is no KL of the embedding
       chart.columns.push_back(depth_name(row));
       const bool there = row[key].is_number() && row[key].get<double>() > 0;
       cells.push_back(there ? std::optional(row[key].get<double>()) : std::nullopt);

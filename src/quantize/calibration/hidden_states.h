@@ -1,5 +1,5 @@
 // The residual stream of all calibration windows between two blocks: in memory, or in a file where
-// that would not fit.
+// memory is too small.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace leq {
 class HiddenStates {
  public:
   // windows x numbers f32. `file` empty: in memory. Throws Error naming the file where it cannot be
-  // made or is too large for the disk; the file has no name once made and vanishes with the object.
+  // created or is too large for the disk; the file is unlinked at once and freed with the object.
   HiddenStates(std::int64_t windows, std::int64_t numbers, const std::filesystem::path& file);
   ~HiddenStates();
   HiddenStates(const HiddenStates&) = delete;
   HiddenStates& operator=(const HiddenStates&) = delete;
 
   std::int64_t windows() const { return windows_; }
-  std::int64_t numbers() const { return numbers_; }  // of one window
+  std::int64_t numbers() const { return numbers_; }  // per window
   void read(std::int64_t window, std::span<float> out) const;
   void write(std::int64_t window, std::span<const float> values);
 

@@ -1,5 +1,5 @@
-// How often which magnitude was seen: |x| by the upper bits of its f32, 32 bins to each power of
-// two from 2^-32 to 2^32. What lies below or beyond is in the first or last bin.
+// Histogram of |x| by the upper bits of its f32, 32 bins for each power of two from 2^-32 to 2^32.
+// Smaller and larger magnitudes are counted in the first or last bin.
 #pragma once
 
 #include <array>
@@ -16,13 +16,13 @@ struct Histogram {
   void add(const Histogram& more);
 };
 
-// A bin's smallest |x|.
+// The smallest |x| of a bin.
 float histogram_edge(int bin);
-// The smallest edge that at least `share` of all values lie below.
+// The smallest bin edge with at least `share` of all values below it.
 float histogram_quantile(const Histogram& histogram, double share);
 
 // Sum of squared errors of all values when rounded to multiples of `peak` / 127 and clipped at
-// `peak`, the values of a bin taken as spread evenly over it; `absmax` is the largest value.
+// `peak`, with the values of a bin assumed to be uniform over it; `absmax` is the largest value.
 double rounding_error(const Histogram& histogram, float absmax, float peak);
 
 }  // namespace leq

@@ -46,9 +46,9 @@ void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64
   }
 }
 
-// All rows are cut into `samples` runs of nearly one length; each gives one row, at a place that
-// the golden ratio moves on from run to run (row 0 of the first). At one fixed place, runs that
-// divide a window would never meet its first token, whose values are the largest in many models.
+// All rows are divided into `samples` runs of nearly equal length; each gives one sample, at an
+// offset that advances by the golden ratio from run to run (row 0 in the first). At a fixed offset,
+// runs that divide a window would never sample its first token, whose values are often the largest.
 bool is_sample(std::int64_t row, std::int64_t samples, std::int64_t total) {
   constexpr std::uint32_t kGoldenShare = 2654435769u;  // of 2^32
   const std::int64_t run = row * samples / total;
@@ -76,7 +76,7 @@ float largest_of(std::span<const float> x) {
   return largest;
 }
 
-// The first of equals stays.
+// Keeps the first of several equal tokens.
 void keep_largest_token(InputStatistics& statistics, const WindowRows& rows) {
   float largest = largest_of(statistics.largest_token);
   const auto columns = static_cast<std::size_t>(rows.columns);

@@ -1,5 +1,5 @@
-// What calibration keeps of the inputs X [T][K] of one linear: enough for every method, mergeable,
-// and independent of the order in which whole windows were seen.
+// The statistics that calibration keeps of the inputs X [T][K] of one linear: sufficient for every
+// method, mergeable, and independent of the order in which whole windows were added.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace leq {
 
-// Which statistics are gathered; each has a cost.
+// The statistics to gather; each has a cost in memory and time.
 struct StatisticsWanted {
   bool hessian = false;     // K * K doubles
-  int sample_tokens = 512;  // rows of X kept as they are, spread evenly; 0 = none
-  TileShare share = {};     // of X^T X, where several divide it among them
+  int sample_tokens = 512;  // rows of X kept unchanged, spread evenly; 0 = none
+  TileShare share = {};     // this rank's part of X^T X, where several ranks divide it
 };
 
 struct InputStatistics {
@@ -35,10 +35,10 @@ struct InputStatistics {
   std::int64_t sample_tokens() const { return columns == 0 ? 0 : std::ssize(samples) / columns; }
 };
 
-// statistics += rows x [T][K] of one window. `first` is the number of x's first row among all
-// `total` rows to come, by which samples are spread. Rows are added in order and columns shared out
-// among threads: the same numbers for any number of threads. Throws Error naming `name` where x
-// holds a value that is not finite, or K changes.
+// statistics += rows x [T][K] of one window. `first` is the index of x's first row among all
+// `total` rows, for spreading the samples. Rows are added in order and columns are divided among
+// threads: the same numbers for any number of threads. Throws Error naming `name` where x holds a
+// value that is not finite, or K changes.
 struct WindowRows {
   std::span<const float> x;  // [T][K]
   std::int64_t columns = 0;  // K
@@ -48,24 +48,24 @@ struct WindowRows {
 void accumulate(InputStatistics& statistics, const WindowRows& rows, const StatisticsWanted& wanted,
                 std::string_view name, ThreadPool& pool);
 
-// Its part that is X^T X: for who counts all else elsewhere and merges it.
+// Adds only to X^T X: for callers that gather the other statistics separately and merge them.
 void add_hessian(InputStatistics& statistics, std::span<const float> x, const TileShare& share,
                  ThreadPool& pool);
 
-// Statistics of the inputs divided by scale [K]. The histogram is built anew from the samples, each
-// standing for the tokens between two of them, and from the largest value of each column, which a
-// sample may have missed.
+// Converts to statistics of the inputs divided by scale [K]. The histogram is rebuilt from the
+// samples, each weighted by the number of tokens between two samples, and from the largest value of
+// each column, which the samples may not contain.
 void divide_inputs(InputStatistics& statistics, std::span<const float> scale);
 
-// How far two halves of the data differ: mean over columns of |a - b| / (a + b), 0 = not at all,
-// for the largest magnitudes and for the mean squares.
+// Difference between two halves of the data: mean over columns of |a - b| / (a + b), 0 = equal, of
+// the largest magnitudes and of the mean squares.
 struct HalvesDifference {
   double absmax = 0;
   double square_mean = 0;
 };
 HalvesDifference compare_halves(const InputStatistics& first, const InputStatistics& second);
 
-// Calls visit(span) for every array of the statistics, in the order in which files hold them.
+// Calls visit(span) for every array of the statistics, in the order in which files store them.
 template <class Statistics, class Visit>
 void each_array(Statistics& statistics, const Visit& visit) {
   visit(std::span(statistics.absmax));

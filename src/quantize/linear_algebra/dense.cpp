@@ -9,16 +9,16 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 192;  // of a; 98 KB of f32 so deep
+constexpr std::int64_t kRowsAtOnce = 192;  // of a; 98 KB of f32 at this depth
 constexpr std::int64_t kPanelsAtOnce = 8;  // of b; 196 KB
 
-// A part of a product that stays in the second cache: up to 192 rows, 128 deep, 8 panels wide.
+// One block of a product, sized for the L2 cache: up to 192 rows, 128 deep, 8 panels wide.
 template <class Real>
 class PackedProduct {
  public:
   PackedProduct() : a_(at(kRowsAtOnce * kTileDepth)), b_(kPanelsAtOnce, kTileDepth) {}
 
-  // b[first..., left...] in panels.
+  // Packs b[first..., left...] into panels.
   void take_right(const Block<const Real>& b, std::int64_t first, std::int64_t left) {
     depth_ = std::min(kTileDepth, b.rows - first);
     columns_ = std::min(kPanelsAtOnce * kLanes, b.columns - left);
@@ -29,7 +29,7 @@ class PackedProduct {
     }
   }
 
-  // a[top..., first...] in slices [depth][8]; rows that are not there are whatever they were.
+  // Packs a[top..., first...] into slices [depth][8]; padding rows are left undefined.
   void take_left(const Block<const Real>& a, std::int64_t top, std::int64_t first) {
     rows_ = std::min(kRowsAtOnce, a.rows - top);
     for (std::int64_t row = 0; row < rows_; ++row) {
@@ -39,7 +39,7 @@ class PackedProduct {
     }
   }
 
-  // c += the product; c points at its first number.
+  // c += the product; c points to its first element.
   void add_to(Real* c, std::int64_t stride) {
     const auto add = product_kernel<Real>();
     for (std::int64_t j = 0; j < columns_; j += kLanes) {
@@ -110,7 +110,7 @@ void add_product(Block<const double> a, Block<const double> b, Block<double> c) 
 
 bool solve_positive(std::span<double> a, std::span<double> x) {
   const std::int64_t n = std::ssize(x);
-  // a = L L^T, and L y = x on the way.
+  // Factors a = L L^T and solves L y = x in the same loop.
   for (std::int64_t i = 0; i < n; ++i) {
     double* row = a.data() + i * n;
     for (std::int64_t j = 0; j <= i; ++j) {

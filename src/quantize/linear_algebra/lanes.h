@@ -1,5 +1,5 @@
-// Rows of a matrix side by side: the rows of a panel in the lanes of vectors, so that one
-// instruction works on one column of all of them.
+// Rows of a matrix interleaved: the rows of a panel are the lanes of vectors, so that one
+// instruction processes one column of all of them.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,18 @@
 
 namespace leq {
 
-// What a task of a method takes: panels of rows, which share one reading of the factor or of H, by
-// blocks of columns.
+// Work of one task of a method: panels of rows, which share one read of the factor or of H,
+// processed in blocks of columns.
 inline constexpr std::int64_t kTaskPanels = 2;
 inline constexpr std::int64_t kBlockColumns = kTileDepth;
 
-// One column of a panel, on 64 bytes.
+// One column of a panel, aligned to 64 bytes.
 template <class Real>
 struct alignas(64) LaneRow {
   Real lanes[kPanelLanes<Real>] = {};
 };
 
-// [columns][lanes], panel after panel.
+// Layout [panels][columns][lanes].
 template <class Real>
 class LanePanels {
  public:
@@ -42,9 +42,9 @@ class LanePanels {
   std::vector<LaneRow<Real>> rows_;
 };
 
-inline constexpr std::int64_t kRotatedColumns = 16;  // so many at once stay in L1
+inline constexpr std::int64_t kRotatedColumns = 16;  // this many at once stay in L1
 
-// to [columns][lanes] = the transpose of from [count][columns]; lanes from `count` on stay.
+// to [columns][lanes] = transpose of from [count][columns]; lanes from `count` on are unchanged.
 template <class From, class To>
 void rows_to_lanes(const From* from, std::int64_t stride, std::int64_t count, std::int64_t columns,
                    To* to, std::int64_t lanes) {
@@ -57,7 +57,7 @@ void rows_to_lanes(const From* from, std::int64_t stride, std::int64_t count, st
   }
 }
 
-// The way back.
+// The inverse of rows_to_lanes.
 template <class Number>
 void lanes_to_rows(const Number* from, std::int64_t lanes, std::int64_t count, std::int64_t columns,
                    Number* to, std::int64_t stride) {

@@ -1,7 +1,7 @@
 // The triangular factor A = L^T L of a positive definite matrix: Cholesky's algorithm from the last
-// row up, in blocks of 120 rows, of which each is solved for and then subtracted from what is left.
-// Ranks divide the squares of 120 x 120 that blocks of rows and of columns make; each number is one
-// rank's alone until its row is solved for.
+// row up, in blocks of 120 rows, each solved and then subtracted from the remaining rows. Ranks
+// divide the squares of 120 x 120 formed by blocks of rows and columns; each element is computed by
+// one rank alone until its row is solved and shared.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -29,14 +29,14 @@ struct RowRange {
   std::int64_t first = 0, last = 0;
 };
 
-// The block that holds a row: blocks begin at multiples of 120.
+// First row of the block that contains a row: blocks start at multiples of 120.
 std::int64_t block_start(std::int64_t row) { return row / kBlockRows * kBlockRows; }
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Two blocks at a time: the later one is subtracted from the rows of the other, then both from all
-// rows above, which so pass through the caches half as often. Task 0 of either step goes on to
-// factor the corner that comes next, while other threads subtract from the rest.
+// Processes blocks in pairs: the later one is subtracted from the rows of the other, then both from
+// all rows above, which halves the passes over those rows. Task 0 of either step also factors the
+// next corner, while other threads subtract from the rest.
 class LowerFactor {
  public:
   LowerFactor(LowerMatrix& a, ThreadPool& pool, Communicator& ranks)
@@ -50,7 +50,7 @@ class LowerFactor {
 
   bool run() {
     RowRange block = {block_start(a_.rows() - 1), a_.rows()};
-    std::int64_t unsubtracted = block.last;  // from the block's first row on
+    std::int64_t unsubtracted = block.last;  // end of the rows still to subtract from those above
     bool positive = !is_own(block.first, block.first) || factor_corner(block);
     while (share_corner(block, positive)) {
       if (block.first == 0) return true;
@@ -67,8 +67,8 @@ class LowerFactor {
   }
 
  private:
-  // Squares are dealt out row by row from the top: of those above any row each rank has as many, to
-  // one, and so it has of those in a row.
+  // Squares are assigned round-robin, row by row from the top: within any row, and within all rows
+  // above it, the counts of two ranks differ by at most one.
   int owner(std::int64_t row, std::int64_t left) const {
     const std::int64_t block = row / kBlockRows;
     return static_cast<int>((block * (block + 1) / 2 + left / kBlockRows) % ranks_.size());
@@ -77,12 +77,12 @@ class LowerFactor {
     return owner(row, left) == ranks_.rank();
   }
 
-  // Where column i of the rows from k on lies: the broadcast side of a product.
+  // Address of column i in the rows from k on: the broadcast operand of a product.
   const double* column(std::int64_t i, std::int64_t k) const {
     return a_.row(i / kLanes, k) + i % kLanes;
   }
 
-  // Rows [row, row + 8) of a panel minus what the rows after them in the block explain.
+  // Subtracts from rows [row, row + 8) of a panel the products of the later rows in the block.
   void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
     const std::int64_t below = row + kTileRows;
     if (below == block_end) return;
@@ -99,7 +99,7 @@ class LowerFactor {
     return triangles_.data() + (row - block_start(row)) * kTileRows;
   }
 
-  // The 8 x 8 corner of rows [row, row + 8), for the kernel that solves with it.
+  // Factors the 8 x 8 corner of rows [row, row + 8) for the solve kernel.
   bool factor_triangle(std::int64_t row) {
     double l[kTileRows][kTileRows] = {};
     for (std::int64_t k = 0; k < kTileRows; ++k) {
@@ -125,7 +125,7 @@ class LowerFactor {
     kernels_.solve(triangle(row), a_.row(panel, row));
   }
 
-  // A block's own columns.
+  // Factors a block's diagonal corner: its rows in its own columns.
   bool factor_corner(RowRange block) {
     for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows) {
       const std::int64_t last = row / kLanes;
@@ -138,7 +138,7 @@ class LowerFactor {
     return true;
   }
 
-  // A block's columns left of its own.
+  // Solves a block's rows in the columns left of its corner.
   void solve_left(RowRange block) {
     std::vector<std::int64_t> panels;
     for (std::int64_t panel = 0; panel < block.first / kLanes; ++panel) {
@@ -154,7 +154,7 @@ class LowerFactor {
   // a[j][i] -= the sum over k in `depth` of L[k][j] L[k][i], for j in `rows` (whole blocks above
   // depth) and i <= j; the last block of `rows` gets its corner factored.
   bool subtract(RowRange depth, RowRange rows) {
-    std::vector<RowRange> squares;  // the rows and the columns where they begin
+    std::vector<RowRange> squares;  // first row and first column of each
     for (std::int64_t row = rows.last - kBlockRows; row >= rows.first; row -= kBlockRows) {
       for (std::int64_t left = row; left >= 0; left -= kBlockRows) {
         if (is_own(row, left)) squares.push_back({row, left});
@@ -178,7 +178,7 @@ class LowerFactor {
             .bytes = at(count) * sizeof(double)};
   }
 
-  // Whether the corner has a factor, which all have afterwards.
+  // Broadcasts the corner's factor; returns whether it has one.
   bool share_corner(RowRange block, bool positive) {
     if (ranks_.size() == 1) return positive;
     double has_factor = positive ? 1 : 0;
@@ -193,7 +193,7 @@ class LowerFactor {
     return has_factor == 1;
   }
 
-  // The columns left of a block's own, solved for.
+  // Gathers the block's solved columns left of its corner.
   void share_row(RowRange block) {
     if (ranks_.size() == 1) return;
     std::vector<OwnedRows> parts;
@@ -204,7 +204,7 @@ class LowerFactor {
     gather_owned(ranks_, parts, kSite);
   }
 
-  // From [row, row + 120) x [left, left + 120), or what of it lies below the diagonal.
+  // Subtracts from [row, row + 120) x [left, left + 120), or from its part below the diagonal.
   void subtract_square(RowRange depth, std::int64_t row, std::int64_t left) {
     TileProduct<double> tile = {
         .a_stride = kLanes, .depth = depth.last - depth.first, .c_stride = kLanes, .sign = -1};

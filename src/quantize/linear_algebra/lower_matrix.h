@@ -1,5 +1,5 @@
-// The lower triangle of a square matrix, laid out so that its factor is computed in place: panels
-// of 24 columns, each with its rows from the diagonal down, one after another in memory.
+// The lower triangle of a square matrix, in a layout for factoring in place: panels of 24 columns,
+// each with its rows from the diagonal down, stored one after another.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// [n][n] for entries (i, j) with j <= i; all 0 at first. Rows are filled up to whole tiles with
-// rows of the identity. About 4 n^2 bytes.
+// [n][n] for entries (i, j) with j <= i; initially all 0. Rows are padded to whole tiles with rows
+// of the identity. About 4 n^2 bytes.
 class LowerMatrix {
  public:
   static constexpr std::int64_t kLanes = kPanelLanes<double>;
@@ -24,13 +24,13 @@ class LowerMatrix {
   }
 
   std::int64_t size() const { return size_; }
-  std::int64_t rows() const { return rows_; }  // with those that fill up
+  std::int64_t rows() const { return rows_; }  // including padding rows
   std::int64_t panels() const { return (rows_ + kLanes - 1) / kLanes; }
 
   double& at(std::int64_t i, std::int64_t j) { return row(j / kLanes, i)[j % kLanes]; }
   double at(std::int64_t i, std::int64_t j) const { return row(j / kLanes, i)[j % kLanes]; }
-  // [24] entries of row i, i >= 24 * panel; the following rows come after it. Those right of the
-  // diagonal have no meaning.
+  // [24] entries of row i, i >= 24 * panel; the next rows follow it in memory. Entries right of the
+  // diagonal are undefined.
   double* row(std::int64_t panel, std::int64_t i) {
     return reinterpret_cast<double*>(buffer_.data()) + index(panel, i);
   }
@@ -39,7 +39,7 @@ class LowerMatrix {
   }
 
  private:
-  // Panels before have rows_, rows_ - 24, ... rows.
+  // Earlier panels have rows_, rows_ - 24, ... rows.
   std::int64_t start(std::int64_t panel) const {
     return (panel * rows_ - panel * (panel - 1) / 2 * kLanes) * kLanes;
   }

@@ -1,5 +1,5 @@
-// X^T X: tokens are laid out in panels of 48 columns once, and tiles of the upper triangle are
-// products of those panels, which serve as either side.
+// X^T X: tokens are packed into panels of 48 columns once, and tiles of the upper triangle are
+// products of those panels, which serve as either operand.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -64,12 +64,12 @@ class PackedTokens {
   HugeBuffer buffer_;
 };
 
-// Panels [row, ...) x [column, ...) with row <= column.
+// The tile of panels [row, ...) x [column, ...) with row <= column.
 struct ProductTile {
   std::int64_t row = 0, column = 0;
 };
 
-// Off the diagonal first: those on it are half the work and fill up the end.
+// Tiles off the diagonal come first: those on it are half the work and balance the last tasks.
 std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share) {
   std::vector<ProductTile> tiles;
   std::int64_t number = 0;
@@ -105,8 +105,8 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   }
 }
 
-// h += the tile, row by row, and the same below the diagonal, eight rows at a time: lines of memory
-// follow one another.
+// h += the tile, row by row, and its mirror image below the diagonal, eight rows at a time so that
+// memory is accessed in runs of adjacent cache lines.
 void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t columns, double* h) {
   const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
   const std::int64_t bottom = std::min(columns, top + kTileColumns);

@@ -1,5 +1,5 @@
-// A matrix in the order in which tile products read the side that they broadcast, and the product
-// of its columns with lanes.
+// A matrix in the layout in which tile products read their broadcast operand, and the product of
+// its columns with lanes.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace leq {
 
-// F [K][J] in blocks of 128 rows, each in slices [128][8] of 8 columns; the rest of the last block
-// and slice is 0. Blocks that are never written take no memory.
+// F [K][J] in blocks of 128 rows, each in slices [128][8] of 8 columns; padding of the last block
+// and slice is 0. Blocks that are never written use no physical memory.
 template <class Real>
 class SlicedMatrix {
  public:
@@ -42,7 +42,7 @@ class SlicedMatrix {
   HugeBuffer buffer_;
 };
 
-// F[k][j] = value(k, j) for k < rows(j): what a column has below that stays 0.
+// F[k][j] = value(k, j) for k < rows(j); the rest of each column stays 0.
 template <class Real, class Rows, class Value>
 SlicedMatrix<Real> slice_columns(std::int64_t n, ThreadPool& pool, const Rows& rows,
                                  const Value& value) {
@@ -66,8 +66,8 @@ struct IndexRange {
 };
 
 // c[p][j] += the sum over k in `depth` of F[k][j] b[p][k] for columns j (from a multiple of 8 on),
-// in each lane of each panel p. c's first row is column columns.first; it has room for whole
-// slices. A sum is cut where F's blocks end.
+// in each lane of each panel p. c's first row is column columns.first; it is allocated for whole
+// slices. Sums are split at F's block boundaries.
 template <class Real>
 struct LaneProduct {
   IndexRange depth, columns;

@@ -1,6 +1,6 @@
 // The inner loops of the dense linear algebra, for each instruction set. A tile is 8 rows of one
-// panel; a panel is 192 bytes wide: 24 accumulators of 512 bits. Every number comes out of the same
-// fused multiply-adds in the same order, whatever the instruction set.
+// panel; a panel is 192 bytes wide: 24 accumulators of 512 bits. Every element is computed by the
+// same fused multiply-adds in the same order, for any instruction set.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace leq {
 
 inline constexpr std::int64_t kTileRows = 8;
-inline constexpr std::int64_t kTileDepth = 128;  // at most; a panel so deep stays in a small L1
+inline constexpr std::int64_t kTileDepth = 128;  // maximum; such a panel stays in a small L1
 inline constexpr std::size_t kPanelBytes = 192;
 template <class Real>
 inline constexpr std::int64_t kPanelLanes = kPanelBytes / sizeof(Real);  // f32: 48, f64: 24
@@ -22,20 +22,20 @@ inline constexpr std::int64_t kPanelLanes = kPanelBytes / sizeof(Real);  // f32:
 template <class Real>
 struct TileProduct {
   const Real* a = nullptr;
-  std::int64_t a_stride = 0;  // from depth to depth; b has the lanes of a panel
-  const Real* b = nullptr;    // on 64 bytes
+  std::int64_t a_stride = 0;  // between depths; b's stride is a panel's lanes
+  const Real* b = nullptr;    // aligned to 64 bytes
   std::int64_t depth = 0;
   Real* c = nullptr;
   std::int64_t c_stride = 0;
   Real sign = 1;
-  const Real* next_a = nullptr;  // of the tile that follows: fetched meanwhile
+  const Real* next_a = nullptr;  // of the next tile: prefetched
 };
 
-// One column of weights in all lanes of a panel, one row of the weight each. Every pointer but
-// `factor` is to [lanes].
+// Rounds one column of weights in all lanes of a panel, one weight row per lane. Every pointer
+// except `factor` points to [lanes].
 template <class Real>
 struct RoundColumn {
-  // The target is targets + the sum over q < before of differences[q - before] * factor[q * 8].
+  // The target: targets + the sum over q < before of differences[q - before] * factor[q * 8].
   const Real* targets = nullptr;
   const Real* factor = nullptr;
   std::int64_t before = 0;
@@ -44,13 +44,13 @@ struct RoundColumn {
   const float* divisors = nullptr;
   const float* zeros = nullptr;
   float low = 0, high = 0;      // codes
-  double pivot = 0;             // of losses
-  Real* differences = nullptr;  // weight - value; those of the columns before lie in front
+  double pivot = 0;             // factor of the losses
+  Real* differences = nullptr;  // weight - value; those of earlier columns precede it
   std::int16_t* codes = nullptr;
   double* losses = nullptr;  // += pivot * (target - value)^2
 };
 
-// One column of codes in all lanes, each moved to where the gradient is least.
+// Moves one column of codes in all lanes to the minimum of the loss along that column.
 struct MoveColumn {
   // The gradient is gradients + the sum over q < before of changes[q - before] * factor[q * 8].
   const float* gradients = nullptr;
@@ -59,11 +59,11 @@ struct MoveColumn {
   const float* scales = nullptr;
   const float* divisors = nullptr;
   float curvature = 0;      // H's diagonal
-  float least_move = 0;     // |gradient / (curvature * divisor)| below it moves nothing
+  float least_move = 0;     // no move where |gradient / (curvature * divisor)| is smaller
   float low = 0, high = 0;  // codes
   std::int16_t* codes = nullptr;
   float* errors = nullptr;   // += the change
-  float* changes = nullptr;  // of the errors: -scale * move; those of the columns before in front
+  float* changes = nullptr;  // of the errors: -scale * move; earlier columns precede it
 };
 
 struct TileKernels {
@@ -72,20 +72,20 @@ struct TileKernels {
   // x [8][lanes] := the solution of x_k = (x_k + sum over m > k of triangle[m][k] x_m) *
   // triangle[k][k], from the last row up: below its diagonal `triangle` [8][8] holds -L, on it 1/L.
   void (*solve)(const double* triangle, double* x) noexcept;
-  // Codes by the rule of nearest_code.
+  // Rounds to codes by the rule of nearest_code.
   void (*round_f32)(const RoundColumn<float>&) noexcept;
   void (*round_f64)(const RoundColumn<double>&) noexcept;
   // Returns the number of codes that moved.
   std::int64_t (*move)(const MoveColumn&) noexcept;
-  // sums [lanes] += the sum over k of a[k] b[k], both [count][lanes]; f32 for 16 products in turn.
+  // sums [lanes] += the sum over k of a[k] b[k], both [count][lanes]; f32 within 16 products.
   void (*add_dots)(const float* a, const float* b, std::int64_t count, double* sums) noexcept;
 };
 
-// The kernels of a level, for tests; of the best supported one, or of the one LEQ_ISA names.
+// The kernels of a level, for tests; those of the best supported level, or of LEQ_ISA.
 const TileKernels& tile_kernels(Isa isa);
 const TileKernels& tile_kernels();
 
-// Of the chosen level, for f32 or f64.
+// The product kernel of the selected level, for f32 or f64.
 template <class Real>
 auto product_kernel() {
   if constexpr (std::is_same_v<Real, float>) {

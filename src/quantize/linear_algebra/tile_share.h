@@ -1,4 +1,4 @@
-// X^T X divided among several, by the tiles that it is computed in.
+// X^T X divided among several ranks by its tiles.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace leq {
 
-// One of `count` who divide the tiles of X^T X among them: each number is one's alone.
+// Index of a rank among `count` ranks that divide the tiles of X^T X: each element has one rank.
 struct TileShare {
   std::int64_t index = 0, count = 1;
 };
 
-// Numbers of X^T X [K][K] by rows and columns [first, last); the upper triangle's, where rows and
-// columns are the same also the lower one's.
+// A tile of X^T X [K][K]: rows [top, bottom) and columns [left, right) of the upper triangle; a
+// tile on the diagonal also includes the lower one.
 struct TileCorners {
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
 };
 std::vector<TileCorners> tiles_of(std::int64_t columns, const TileShare& share);
 
-// Into the lower triangle what a tile has in the upper one.
+// Copies a tile of the upper triangle, transposed, into the lower triangle.
 void mirror(const TileCorners& tile, std::int64_t columns, std::span<double> h);
 
 }  // namespace leq

@@ -1,7 +1,7 @@
-// Method billm (Huang et al. 2024, "braq"): one sign for each weight and one more bit, in blocks of
-// 128 columns. Columns that matter are binarized twice, the others in two parts by size; what a
-// block gets wrong is made good in the columns after it. For research: at 3.1 bits a weight it is
-// no smaller than 3-bit codes and worse.
+// Method billm (Huang et al. 2024, "braq"): one sign and one more bit per weight, in blocks of 128
+// columns. Salient columns are binarized twice, the others in two parts by magnitude; the error of
+// a block is compensated in the columns after it. For research: at 3.1 bits per weight it is no
+// smaller than 3-bit codes and less accurate.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,15 +15,15 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kBlock = 128;  // columns that share their eight numbers
+constexpr std::int64_t kBlock = 128;  // columns that share their eight f16 numbers
 constexpr std::int64_t kNumbers = 8;
-constexpr std::int64_t kTaskRows = 64;    // whose feedback is one product
-constexpr std::size_t kMostSalient = 49;  // columns of a block
+constexpr std::int64_t kTaskRows = 64;    // rows whose feedback is one matrix product
+constexpr std::size_t kMostSalient = 49;  // columns per block
 constexpr int kThresholds = 81;           // shares 0.10, 0.11 ... 0.90 of the small part
 constexpr double kMostDamping = 1.0;
 
-// H with a damped diagonal = V V^T, V upper triangular: the error of a row that is off by d is
-// sum_i (sum_{j<=i} d_j V_ji)^2, so that column i sees the errors of those before it.
+// Damped H = V V^T, V upper triangular: the output error of a row with weight errors d is sum_i
+// (sum_{j<=i} d_j V_ji)^2, so that column i depends on the errors of the columns before it.
 struct Feedback {
   std::int64_t columns = 0;
   std::vector<double> v;  // [K][K]
@@ -32,8 +32,8 @@ struct Feedback {
   }
 };
 
-// H damped, an input that was always 0 with 1 on the diagonal. Damping grows tenfold where that is
-// not positive definite; at last only the diagonal is left, that is, no feedback.
+// Factors damped H, with 1 on the diagonal for an input that was always 0. Damping grows tenfold
+// while H is not positive definite; in the end only the diagonal is used, that is, no feedback.
 Feedback make_feedback(const MethodInput& input, std::string& note) {
   const std::int64_t n = input.columns;
   ThreadPool alone(1);
@@ -70,7 +70,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
   return feedback;
 }
 
-// Mean and mean distance from it: the best m and a of m + a sign(x - m), nearly.
+// Mean and mean absolute deviation: approximately the best m and a of m + a sign(x - m).
 struct Binary {
   double mean = 0, size = 0;
 
@@ -95,25 +95,25 @@ std::vector<double> residual(std::span<const double> x, const Binary& first) {
   return rest;
 }
 
-// Squared error of salient weights, binarized twice.
+// Squared error of salient weights, which are binarized twice.
 double salient_error(std::span<const double> x) {
   const auto rest = residual(x, Binary(x));
   return Binary(rest).error(rest);
 }
 
-// A block of columns as the errors before it have left it, and how it is binarized.
+// A block of columns with the errors of earlier blocks compensated, and its parameters.
 struct BlockWork {
   std::int64_t rows = 0, first = 0, count = 0;  // columns [first, first + count)
   std::vector<double> x;                        // [N][count]
-  std::vector<std::size_t> order = {};          // columns of the block by falling salience
-  std::size_t salient = 0;                      // so many of them
-  double threshold = 0;                         // |x| above it is large
+  std::vector<std::size_t> order = {};          // columns of the block by descending salience
+  std::size_t salient = 0;                      // number of salient columns, the first in order
+  double threshold = 0;                         // non-salient weights with |x| above it are large
 
   std::span<const double> row(std::int64_t r) const {
     return std::span(x).subspan(static_cast<std::size_t>(r * count),
                                 static_cast<std::size_t>(count));
   }
-  // The numbers of row r in the columns order[from, to).
+  // The values of row r in the columns order[from, to).
   std::vector<double> pick(std::int64_t r, std::size_t from, std::size_t to) const {
     std::vector<double> picked;
     for (std::size_t i = from; i < to; ++i) picked.push_back(row(r)[order[i]]);
@@ -121,15 +121,15 @@ struct BlockWork {
   }
 };
 
-// Index of the least sum over rows of `errors` [N][choices].
+// Index of the choice with the least sum over rows of `errors` [N][choices].
 std::size_t least_column(std::span<const double> errors, std::size_t choices) {
   std::vector<double> totals(choices);
   for (std::size_t i = 0; i < errors.size(); ++i) totals[i % choices] += errors[i];
   return static_cast<std::size_t>(std::min_element(totals.begin(), totals.end()) - totals.begin());
 }
 
-// Salience of a column: sum over rows of x^2 V_kk^2. Of 1 to 49 columns, as many count as salient
-// as give the least error when the others share one mean and size.
+// Salience of a column: sum over rows of x^2 V_kk^2. Chooses the number of salient columns, 1 to
+// 49, of least error, with the others binarized as one part.
 void choose_salient(BlockWork& work, const Feedback& feedback, ThreadPool* pool) {
   std::vector<double> salience(static_cast<std::size_t>(work.count));
   for (std::size_t i = 0; i < work.x.size(); ++i) {
@@ -163,8 +163,8 @@ struct TwoParts {
   }
 };
 
-// The size that parts small from large weights of the columns that are not salient, of 81 quantiles
-// the one of least error.
+// Chooses the threshold between small and large weights in the columns that are not salient: the
+// one of least error among 81 quantiles.
 void choose_threshold(BlockWork& work, ThreadPool* pool) {
   std::vector<double> sizes;
   for (std::int64_t row = 0; row < work.rows; ++row) {
@@ -193,11 +193,11 @@ void choose_threshold(BlockWork& work, ThreadPool* pool) {
 
 float half(double value) { return f16_to_f32(f32_to_f16(static_cast<float>(value))); }
 
-// One row of a block: its numbers in f16, and its codes for them.
+// One row of a block: its eight parameters rounded to f16, and the codes for them.
 struct RowCodes {
   float numbers[kNumbers] = {};
   std::vector<std::int16_t> codes;
-  std::vector<double> values;  // what they stand for
+  std::vector<double> values;  // the codes' values
 
   RowCodes(const BlockWork& work, std::int64_t row)
       : codes(work.order.size()), values(work.order.size()) {
@@ -226,11 +226,11 @@ struct RowCodes {
   }
 };
 
-// Errors d = W - Wq so far, [N][K].
+// Errors d = W - Wq of the blocks done so far, [N][K].
 using Errors = std::vector<double>;
 
-// The block as it should be rounded: the numbers that, with the errors d made before it and none
-// after it, make all e_i = sum_{j<=i} d_j V_ji of its columns 0.
+// Target values of a block: those for which, given the errors d of earlier blocks and none after
+// them, every e_i = sum_{j<=i} d_j V_ji of its columns is 0.
 BlockWork start_block(const MethodInput& input, const Feedback& feedback, const Errors& errors,
                       std::int64_t first) {
   const std::int64_t columns = input.columns, count = std::min(kBlock, columns - first);
@@ -238,7 +238,7 @@ BlockWork start_block(const MethodInput& input, const Feedback& feedback, const 
   work.x.resize(static_cast<std::size_t>(input.rows * count));
   for_rows(input.pool, (input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
     const std::int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, input.rows);
-    double* const owed = work.x.data() + begin * count;  // [rows][count], later x
+    double* const owed = work.x.data() + begin * count;  // [rows][count] sums, replaced by x
     add_product({errors.data() + begin * columns, end - begin, first, columns},
                 {feedback.v.data() + first, first, count, columns},
                 Block<double>{owed, end - begin, count, count});

@@ -1,4 +1,4 @@
-// W - Q of chosen codes, and what it costs in the outputs. Rows lie in the lanes of panels.
+// W - Q of the chosen codes, and the resulting loss in the outputs. Rows are the lanes of panels.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; 0 in lanes without a row.
+// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; 0 in unused lanes.
 LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
                               std::span<const std::int16_t> codes, std::int64_t first,
                               std::int64_t count);
@@ -21,7 +21,7 @@ LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
 // d H d^T of every row d of `rows` [N][K]: [N], products in f32, sums over a row in double.
 std::vector<double> row_energies(std::span<const float> rows, const Hessian& hessian,
                                  ThreadPool& pool);
-// The same of W - Q.
+// The same for the rows of W - Q.
 std::vector<double> row_losses(const MethodInput& input, const Ranges& ranges,
                                std::span<const std::int16_t> codes, const Hessian& hessian,
                                ThreadPool& pool);

@@ -16,12 +16,12 @@ namespace {
 constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
 constexpr std::int64_t kStepColumns = kTileRows;
-// A move of one helps where |g / (H s)| > 0.5; f32 sums of g are off by far less than this margin.
+// One step helps where |g / (H s)| > 0.5; rounding errors of g's f32 sums are far below the margin.
 constexpr float kLeastMove = 0.501f;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// A task's rows in the lanes of its panels.
+// The rows of one task, in the lanes of its panels.
 class DescentRows {
  public:
   DescentRows(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
@@ -65,8 +65,8 @@ class DescentRows {
     return std::min(kLanes, count_ - panel * kLanes);
   }
 
-  // The gradient H errors of the block as all columns are before it, then, step by step, what the
-  // moves of the steps before add.
+  // Computes the gradient H errors of the block from all columns before the block's moves, then
+  // adds, step by step, the contribution of the moves of earlier steps.
   std::int64_t sweep_block(std::int64_t block) {
     const std::int64_t end = std::min(columns_, block + kBlockColumns);
     for (std::int64_t panel = 0; panel < panels_; ++panel)

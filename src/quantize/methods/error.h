@@ -1,5 +1,5 @@
-// How far chosen codes are from the weight they stand for: in the weights themselves, and in the
-// outputs on the calibration tokens.
+// Error of chosen codes against the weight: in the weights themselves, and in the outputs on the
+// calibration tokens.
 #pragma once
 
 #include <cstdint>
@@ -23,35 +23,35 @@ namespace leq {
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);
 
-// Two weights [N][K] to compare; `found` is what came of `wanted`.
+// Two weights [N][K] to compare: `found` is the quantized `wanted`.
 struct WeightPair {
   std::span<const float> wanted, found;
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
-  Communicator* ranks = &one_rank();  // that each have some of the rows, in their order
+  Communicator* ranks = &one_rank();  // each has some of the rows, in rank order
 };
 
-// All relative: 0 = no difference, 1 = as far off as a weight of zeros; 0 where both are 0.
-// ||W - Wq||^2 / ||W||^2.
+// All are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 where both are 0. ||W
+// - Wq||^2 / ||W||^2.
 double weight_error(const WeightPair& pair);
 // sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2, with h_k the mean square of input channel k.
 double diagonal_error(const WeightPair& pair, const InputStatistics& statistics);
 // tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: the relative squared error of the outputs on the
 // calibration tokens, products in f32. Throws Error without H.
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
-// The same of what a method has found of this rank's rows.
+// The same from the errors that a method computed for this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
-// The squared error that weights off by d cause in the outputs, summed over tokens: d H d^T with
-// H = statistics.hessian, products in f32, or with its diagonal where only that is known. All times
+// The squared error in the outputs of weight errors d, summed over tokens: d H d^T with H =
+// statistics.hessian, products in f32, or with its diagonal where only that is known. All scaled by
 // one number, the same for any d.
 class OutputWeights {
  public:
-  // The statistics outlive it.
+  // The statistics must outlive it.
   OutputWeights(const InputStatistics& statistics, ThreadPool* pool);
 
-  // Of every row of `rows` [N][K]: [N].
+  // The error for each row of `rows` [N][K]: [N].
   std::vector<double> errors(std::span<const float> rows) const;
 
   const InputStatistics& statistics() const { return statistics_; }

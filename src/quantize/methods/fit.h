@@ -1,5 +1,5 @@
 // Range primitives: the scale of one group of weights by several rules, and the ranges of a whole
-// weight, rounded to what the file can hold before any code is computed with them.
+// weight, rounded to storable values before any code is computed with them.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace leq {
 
-// Integers that a code may be: symmetric schemes [-127, 127] at 8 bits, else
-// [-2^(b-1), 2^(b-1) - 1]; with a zero point [0, 2^b - 1].
+// Limits of integer codes: symmetric schemes [-127, 127] at 8 bits, else [-2^(b-1), 2^(b-1) - 1];
+// with a zero point [0, 2^b - 1].
 struct CodeLimits {
   int low = 0, high = 0;
 };
 CodeLimits code_limits(const QuantScheme& scheme);
 
-// What a rule finds for the numbers x of one group, not yet rounded: value = scale * code, or with
-// a zero point scale * (code - z) where z = round(-low / scale).
+// The range that a rule finds for the values x of one group, before rounding: value = scale * code,
+// or with a zero point scale * (code - z) where z = round(-low / scale).
 struct Range {
   float scale = 0;
   float low = 0;  // <= 0; 0 without a zero point
 };
 
-// A rule. `x` has at least one finite number, `importance` as many weights >= 0 of their squared
-// errors (read by weighted rules only), `bits` is 2, 3, 4 or 8.
+// A rule. `x` has at least one finite value, `importance` the weight >= 0 of each squared error
+// (read by weighted rules only), `bits` is 2, 3, 4 or 8.
 using RangeRule = Range (*)(std::span<const float> x, std::span<const float> importance, int bits);
 
 // scale = max |x| / (2^(b-1) - 1).
@@ -35,15 +35,15 @@ Range fit_absmax(std::span<const float> x, std::span<const float> importance, in
 Range fit_signed(std::span<const float> x, std::span<const float> importance, int bits);
 // Zero point: low = min(0, min x), high = max(0, max x), scale = (high - low) / (2^b - 1).
 Range fit_minmax(std::span<const float> x, std::span<const float> importance, int bits);
-// Symmetric codes of (nearly) least sum w (x - s l)^2: 19 scales around each of the two in which x
-// of largest |x| is the lowest and the highest level; for the codes l of each the best scale is
-// sum w x l / sum w l^2; then single codes move by one as long as that helps. (The idea is the
-// rounding of llama.cpp's importance matrix.)
+// Symmetric codes of (nearly) least sum w (x - s l)^2: 19 scales around each of the two that map
+// the largest |x| to the lowest or the highest level; for the codes l of each the best scale is sum
+// w x l / sum w l^2; then single codes move by one as long as the error falls. (The idea is that of
+// llama.cpp's importance matrix.)
 Range fit_weighted(std::span<const float> x, std::span<const float> importance, int bits);
 // The same with a zero point: five zero points around that of fit_minmax, 19 scales for each.
 Range fit_weighted_zero(std::span<const float> x, std::span<const float> importance, int bits);
 
-// Ranges of a weight [N][K] as the file holds them, before there are codes.
+// Ranges of a weight [N][K] in storable values, before codes are chosen.
 struct Ranges {
   std::int64_t group = 0;           // columns that share a scale; K where a row does
   std::int64_t per_row = 0;         // G = ceil(K / group)
@@ -59,8 +59,8 @@ struct Ranges {
   int zero(std::size_t at) const { return zeros.empty() ? 0 : zeros[at]; }
 };
 
-// code = clip(round_half_even(x / s) + z), an f32 division (docs/leq-format.md).
-// Clipping first is the same, because the limits are integers.
+// code = clip(round_half_even(x / s) + z), an f32 division (docs/leq-format.md). Clipping before
+// rounding is equivalent, because the limits are integers.
 inline int nearest_code(float x, float divisor, int zero, CodeLimits limits) {
   constexpr float kRounder = 12582912.0f;  // 1.5 * 2^23: adding it rounds to nearest even
   const auto low = static_cast<float>(limits.low - zero);
@@ -77,11 +77,11 @@ void require_finite(const MethodInput& input);
 // value 0; Scaling::tensor has the scale of the row with the largest one.
 Ranges choose_ranges(const MethodInput& input, RangeRule rule,
                      std::span<const float> importance = {});
-// Ranges of least squared error, weighted by input_importance: those of method rtn. Plain ones
-// where one scale serves the whole tensor: a search over all its rows at once gains nothing at 8
-// bits.
+// Ranges of least squared error, weighted by input_importance:
+// those of method rtn. Plain ranges for one scale per tensor:
+// a search over all its rows at once gains nothing at 8 bits.
 Ranges weighted_ranges(const MethodInput& input);
-// Ranges by the largest values (with a zero point: by both ends): fit_signed or fit_minmax.
+// Ranges from the largest values (zero point: minimum and maximum): fit_signed or fit_minmax.
 Ranges plain_ranges(const MethodInput& input);
 // The nearest code of every weight for these ranges.
 ChosenCodes nearest_codes(const MethodInput& input, Ranges ranges);
@@ -90,7 +90,7 @@ ChosenCodes nearest_codes(const MethodInput& input, Ranges ranges);
 // statistics or where all inputs were 0.
 std::vector<float> input_importance(const MethodInput& input);
 
-// body(row) for every row, by the pool where there is one.
+// Calls body(row) for every row, in the pool where there is one.
 template <class Body>
 void for_rows(ThreadPool* pool, std::int64_t rows, const Body& body) {
   if (pool == nullptr) {

@@ -1,5 +1,5 @@
-// GPTQ (Frantar et al. 2022): columns are rounded one after another, and what rounding took away is
-// made good in the columns still to come, as the second moments of the inputs tell.
+// GPTQ (Frantar et al. 2022): columns are rounded one after another, and each rounding error is
+// compensated in the remaining columns, according to the second moments of the inputs.
 #pragma once
 
 #include <cstdint>
@@ -20,23 +20,23 @@ struct FeedbackCodes {
   std::vector<double> losses;       // [N] d H d^T of each row, H with its damping
 };
 
-// Codes of input.weight in fixed ranges, columns in feedback.order. The sum of D_i e_i^2 that the
-// loop adds up is the loss, which tests check. Real: of the errors fed back.
+// Codes of input.weight in fixed ranges, columns in feedback.order. The loop accumulates the loss
+// as the sum of D_i e_i^2, which tests check. Real: the type of the errors fed back.
 template <class Real>
 FeedbackCodes choose_with_feedback(const MethodInput& input, const Ranges& ranges,
                                    const Feedback<Real>& feedback, ThreadPool& pool);
 
-// The same with their losses.
+// The same with the loss of each row.
 RowChoice feedback_choice(const MethodInput& input, Ranges ranges, const Feedback<float>& feedback,
                           ThreadPool& pool);
 
-// What a user should know of how the factor came about; empty where all went well.
+// Note for the user about raised damping or a missing factor; empty where neither occurred.
 std::string damping_note(const MethodInput& input, const std::optional<Feedback<float>>& feedback);
 
 bool supports_gptq(const QuantScheme& scheme);
 
-// Method "gptq": plain ranges, then feedback; a row that rtn's ranges and nearest codes serve
-// better takes those, as all do with a note where H has no factor.
+// Method "gptq": plain ranges, then feedback; a row with less loss by rtn's ranges and nearest
+// codes takes those, as do all rows, with a note, where H has no factor.
 MethodResult choose_gptq(const MethodInput& input);
 
 }  // namespace leq

@@ -10,12 +10,12 @@
 namespace leq {
 namespace {
 
-constexpr double kFirstRaise = 0.01;  // where damping began at 0
+constexpr double kFirstRaise = 0.01;  // first damping where it began at 0
 constexpr double kMostDamping = 1.0;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The diagonal, 1 where the input was always 0.
+// The diagonal of H, with 1 for an input that was always 0.
 std::vector<double> live_diagonal(const MethodInput& input) {
   const std::int64_t n = input.columns;
   const InputStatistics* statistics = input.statistics;

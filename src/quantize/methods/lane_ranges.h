@@ -1,4 +1,4 @@
-// The ranges of the rows in a panel's lanes.
+// Scales, divisors and zero points of a panel's rows, by lane.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// [G][lanes] each. Lanes without a row have scale 1 and no zero point.
+// [G][lanes] each. Unused lanes have scale 1 and no zero point.
 struct LaneRanges {
   LaneRanges(const Ranges& ranges, std::int64_t first, std::int64_t count, std::int64_t lanes)
       : lanes_(lanes), group_(ranges.group) {
@@ -28,7 +28,7 @@ struct LaneRanges {
     }
   }
 
-  // Where the lanes of a column's group begin.
+  // Index of the first lane of a column's group.
   std::int64_t index(std::int64_t column) const { return column / group_ * lanes_; }
 
   std::vector<float> scales, divisors, zeros;

@@ -1,6 +1,6 @@
-// A quantization method: picks codes and scales of one weight. Methods are functions in a table
-// (methods.cpp); what they produce is stored in the few schemes of tensor/quant_scheme.h, and no
-// reader of a file can tell who chose its codes.
+// A quantization method: chooses codes and scales of one weight. Methods are functions in a table
+// (methods.cpp); their results are stored in the few schemes of tensor/quant_scheme.h, so that
+// reading a file does not depend on the method.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@
 
 namespace leq {
 
-// What a method wants to know of a linear's inputs.
+// The input statistics that a method needs.
 enum class Needs : std::uint8_t {
   nothing,
-  diagonal,  // mean squares of each input channel; weights of 1 where there are none
+  diagonal,  // mean square of each input channel; 1 where there are no statistics
   hessian,   // X^T X
 };
 
 struct MethodOptions {
-  double damping = 0.01;     // GPTQ: the diagonal grows by this share
+  double damping = 0.01;     // GPTQ: relative increase of the diagonal
   double shrinkage = 0;      // the same, wherever X^T X is used: of few tokens it is an estimate
-  bool act_order = true;     // GPTQ: columns by falling diagonal
+  bool act_order = true;     // GPTQ: columns by descending diagonal
   int descent_passes = 3;    // GPTQ+, ZeroQuant+: coordinate descent
-  bool refit_scales = true;  // GPTQ+, ZeroQuant+: scales solved again for the codes found
+  bool refit_scales = true;  // GPTQ+, ZeroQuant+: refits scales for the chosen codes
 };
 
-// One weight W [N][K] and the inputs that it will meet; or some of its rows, perhaps none, where
-// ranks divide them: all call then, in turn with each other.
+// One weight W [N][K] with the statistics of its inputs; or some of its rows, possibly none, where
+// ranks divide them: all ranks call the method then, for the same weights in the same order.
 struct MethodInput {
   std::string_view name;  // for errors
   std::span<const float> weight;
@@ -47,33 +47,33 @@ struct MethodInput {
   Communicator* ranks = &one_rank();
 };
 
-// d H d^T of the rows d of W - Q and of W, H = X^T X times one number: [N].
+// d H d^T of the rows d of W - Q and of W, with H = X^T X times one number: [N].
 struct OutputErrors {
   std::vector<double> errors, energies;
 };
 
 struct MethodResult {
   ChosenCodes codes;
-  std::string note;  // what a user should know, such as a fallback; empty where all went well
-  // Of methods that weigh errors by H: no need to do so again.
+  std::string note;  // message for the user, such as a fallback; empty if none
+  // Set by methods that weight errors by H, so that they need not be computed again.
   std::optional<OutputErrors> outputs = {};
 };
 
 struct QuantMethod {
-  std::string_view name;     // as CheckpointOptions::method has it
-  std::string_view summary;  // one line for people
+  std::string_view name;     // as in CheckpointOptions::method
+  std::string_view summary;  // one line for users
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;
   MethodResult (*choose)(const MethodInput& input) = nullptr;
-  bool teacher_inputs = false;  // statistics of the unquantized model, never true-sequential
-  bool adds_biases = false;     // where bias correction has none to correct
-  // Whether ranks may divide a weight's rows: those of a scheme whose rows share no scale are
-  // chosen each by itself, but for the scale_mul that choose_ranges finds.
+  bool teacher_inputs = false;  // needs statistics of the unquantized model, never true-sequential
+  bool adds_biases = false;     // adds a bias where bias correction needs one
+  // Whether ranks may divide a weight's rows: rows of a scheme without shared scales are chosen
+  // independently, except for the scale_mul that choose_ranges finds.
   bool divides_rows = false;
-  std::string_view own_type = "int8";  // where the user names none
+  std::string_view own_type = "int8";  // default type
 };
 
-// All methods that choose codes, in the order in which people should see them.
+// All methods that choose codes, in display order.
 std::span<const QuantMethod> quant_methods();
 // Throws Error listing the names where there is no such method.
 const QuantMethod& require_method(std::string_view name);

@@ -1,4 +1,4 @@
-// The table of methods: a method is one file and one line here.
+// The table of methods: each method is one file and one line here.
 #include "base/error.h"
 #include "base/text.h"
 #include "quantize/methods/method_table.h"

@@ -1,5 +1,5 @@
-// Ranges and codes of a weight with what each row loses, to keep the best of several choices row by
-// row.
+// Ranges and codes of a weight with the loss of each row, for taking the best of several choices
+// row by row.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct RowChoice {
   std::vector<double> losses;       // [N] d H d^T, d = w - q
 };
 
-// Scales of both as multiples of one scale_mul, so that rows of either fit in one tensor.
+// Makes the scales of both multiples of one scale_mul, so that one tensor can hold rows of either.
 void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme);
 
-// The nearest codes in given ranges, losses under `hessian`.
+// The nearest codes in given ranges, with losses under `hessian`.
 RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
                          ThreadPool& pool);
 
-// Rows of `other` where their loss is smaller; the whole where rows share one scale. The ranges of
-// both share one scale_mul, and their losses are of one H.
+// Takes rows of `other` where their loss is smaller; all or none where rows share one scale. The
+// ranges of both share one scale_mul, and their losses have the same H.
 void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice);
 
-// With what it loses under `hessian`.
+// The result with its losses under `hessian`.
 MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
                        std::string note, ThreadPool& pool);
 

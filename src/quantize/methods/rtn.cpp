@@ -1,5 +1,5 @@
-// Method rtn: the nearest code for the range of least squared error, each input channel weighted
-// by its mean square on the calibration tokens.
+// Method rtn: the nearest code in the range of least squared error, each input channel weighted by
+// its mean square on the calibration tokens.
 #include "quantize/methods/fit.h"
 #include "quantize/methods/method_table.h"
 #include "quantize/methods/super_choice.h"
@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// One scale for a whole tensor is left to absmax (weighted_ranges says why).
+// One scale per tensor is left to absmax (weighted_ranges explains it).
 bool supports_rtn(const QuantScheme& scheme) {
   return scheme.is_integer() && scheme.scaling != Scaling::tensor;
 }

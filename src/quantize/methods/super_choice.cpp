@@ -17,7 +17,7 @@ namespace {
 
 std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Numbers of superblocks as a file has them, and as ranges of codes without zero points.
+// Super-block scales as stored in a file, and as ranges of codes without zero points.
 struct SuperRanges {
   SuperLayout layout;
   std::vector<float> supers;       // [N][ceil(K/256)][layout.supers]
@@ -43,7 +43,7 @@ SuperRanges empty_ranges(const MethodInput& input) {
   return result;
 }
 
-// Scale and minimum of the sub-block that begins with `column`, as its superblock has them.
+// Sets scale and minimum of the sub-block at `column`, as decoded from its superblock.
 void set_range(const MethodInput& input, std::int64_t row, std::int64_t column, const float* supers,
                const std::uint8_t* sub, SuperRanges& to) {
   const bool has_min = to.layout.subs > 1;
@@ -92,7 +92,7 @@ MethodInput shifted_input(const MethodInput& input, const SuperRanges& super) {
   return shifted;
 }
 
-// Codes of the shifted weight with the numbers that a file stores.
+// Combines codes of the shifted weight with the scales and minima that a file stores.
 ChosenCodes with_supers(std::vector<std::int16_t> codes, SuperRanges super) {
   for (std::int16_t& code : codes) code = static_cast<std::int16_t>(code + super.zero);
   return {

@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-// What decides the format of a linear's input beside act: whether it comes with sums of codes, and
-// over how many columns.
+// Columns per sum of codes, 0 for no sums:
+// part of a linear's input format beside act.
 std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
   return plan.scheme.is_offset() ? sum_group(plan.scheme, plan.act, columns) : 0;
 }
@@ -22,7 +22,7 @@ std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
 struct ActWord {
   ActChoice choice;
   std::string_view name;
-  ActKind kind;  // of all block linears
+  ActKind kind;  // for all block linears
   OnlineMode online_mode = OnlineMode::safe;
 };
 constexpr std::array<ActWord, 8> kActWords = {{
@@ -41,9 +41,9 @@ const ActWord& word_of(ActChoice choice) {
                        [&](const ActWord& word) { return word.choice == choice; });
 }
 
-// Finer than 128 columns where rounding inputs costs most (docs/quantization.md): down's are
-// products, and the head's errors reach the logits at once. A group of the weights must not span
-// two scales of the inputs.
+// Groups finer than 128 columns where rounding inputs costs most (docs/quantization.md): down's
+// inputs are products, and the head's errors affect the logits directly. A group of the weights
+// must not span two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
   const bool fine = role == TensorRole::mlp_output || role == TensorRole::head ||
                     role == TensorRole::token_embedding;
@@ -56,7 +56,7 @@ bool is_kept_f32(TensorRole role) {
          role == TensorRole::exact_linear;
 }
 
-// Later patterns win; each must fit something.
+// Types by pattern: later patterns take precedence; each must match a tensor.
 std::map<std::string, QuantScheme> overridden(const PlanRequest& request,
                                               const std::vector<TensorSpec>& specs) {
   std::map<std::string, QuantScheme> schemes;
@@ -95,7 +95,7 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConf
   if (type.is_float()) return {type, ActKind::none};
   const bool table = role == TensorRole::head || role == TensorRole::token_embedding;
   const QuantScheme scheme = table ? QuantScheme{CodeKind::int_, 8, Scaling::row, 0} : type;
-  // nf4 and b1 weights take f32 inputs.
+  // nf4 and b1 weights require f32 inputs.
   if (act == ActChoice::none || !scheme.is_integer()) return {scheme, ActKind::none};
   const bool linear = is_block_linear(role);
   if (linear && act != ActChoice::automatic) {
@@ -112,8 +112,8 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   for (const TensorSpec& spec : specs) {
     const auto found = schemes.find(spec.name);
     QuantScheme type = found == schemes.end() ? request.type : found->second;
-    // Calibration runs the layers alone, and a head of multi-token prediction has the nearest
-    // codes.
+    // Calibration runs only the layers, so a multi-token
+    // prediction head gets the nearest codes.
     const bool calibrated = !spec.name.starts_with(kMtp);
     const bool by_method =
         calibrated || request.method == nullptr || request.method->needs == Needs::nothing;
@@ -141,7 +141,7 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   TensorPlanner planner = [plans = std::move(plans)](const std::string& name, TensorRole) {
     const auto found = plans.find(name);
     return found != plans.end() ? found->second
-                                : TensorPlan{};  // vectors that a rotation adds: f32
+                                : TensorPlan{};  // vectors that a rotation adds: stored as f32
   };
   check_plan(config, planner);
   return planner;

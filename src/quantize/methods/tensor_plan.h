@@ -1,4 +1,4 @@
-// Which scheme each tensor of a model gets, and who picks its codes.
+// The plan of a model's tensors: scheme, input format and method of each.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct TensorPlan {
   OnlineMode online_mode = OnlineMode::safe;  // act online
   const QuantMethod* method = nullptr;        // nullptr: the nearest codes (absmax)
   MethodOptions options = {};
-  std::string label = {};  // the method as a file names it, where not by its own name: "awq"
+  std::string label = {};  // the method's name in the file, where it differs: "awq"
 };
-// By a tensor's name, "layers.3.q", and what it is for.
+// Arguments: a tensor's name, "layers.3.q", and its role.
 using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRole role)>;
 
 // How the inputs of quantized linears are quantized.
@@ -33,12 +33,12 @@ enum class ActChoice : std::uint8_t {
   automatic,  // int8: a scale per 128 columns; in narrow models per 32 for down and the head where
               // their weights have one per row or 32 columns
   none,       // weights only
-  row,        // all block linears alike; the head as in automatic
+  row,        // all block linears the same; the head as in automatic
   g128,
   g32,
   tensor,
   online,
-  streaming,  // online, with a scale that learns of a step after it
+  streaming,  // online, with a scale that is updated after each step
 };
 std::optional<ActChoice> parse_act_choice(std::string_view name);  // "auto", "none", "row", ...
 std::string_view act_choice_name(ActChoice choice);
@@ -46,12 +46,12 @@ std::string_view act_choice_name(ActChoice choice);
 // Narrow models have less to average over, and large tables: finer groups of weights and inputs.
 inline constexpr std::int64_t kNarrowWidth = 2048;
 
-// Float types keep vectors and learned positions in f32. Integer types put the block linears in the
-// scheme, embedding and head in int8 per row (a tied table is read as the head).
+// Float types keep vectors and learned positions in f32. Integer types store the block linears in
+// the scheme, embedding and head in int8 per row (a tied table is planned as the head).
 TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConfig& config,
                        ActChoice act);
 
-// The type of all tensors whose names a regular expression (ECMAScript) is found in.
+// A type for all tensors whose names contain a match of a regular expression (ECMAScript).
 struct TypeOverride {
   std::string pattern;
   QuantScheme scheme;
@@ -60,32 +60,32 @@ struct TypeOverride {
 struct PlanRequest {
   QuantScheme type;
   ActChoice act = ActChoice::automatic;
-  const QuantMethod* method = nullptr;  // of the block linears
+  const QuantMethod* method = nullptr;  // for the block linears
   MethodOptions options = {};
   std::string label = {};
-  std::vector<TypeOverride> overrides = {};  // the last that fits wins
+  std::vector<TypeOverride> overrides = {};  // the last match takes precedence
 };
-// The plan of all tensors. Throws Error where a pattern is no regular expression, fits no tensor
+// The plan of all tensors. Throws Error where a pattern is no regular expression, matches no tensor
 // that can be quantized, or gives embedding or head another type than a float one or int8; where
-// the method does not choose codes of a type; and as check_plan does.
+// the method does not support a type; and as check_plan does.
 TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config);
 
-// Linears that read one input want it in one format. Throws Error naming two that do not agree.
+// Linears that read one input need it in one format. Throws Error naming two that differ.
 void check_plan(const ModelConfig& config, const TensorPlanner& plan);
 
-// One tensor to be quantized: rows of f32 on demand.
+// One tensor to be quantized, with f32 rows read on demand.
 struct TensorInput {
   std::string name;
   Shape shape;  // [N, K] or [n]
   TensorRole role = TensorRole::vector;
   std::function<void(std::int64_t first, std::int64_t count, std::span<float> out)> read;
   std::function<void()> drop;  // may be empty
-  // Rows in the codes that the checkpoint itself has, as TensorSource::read_codes; may be empty.
+  // Reads rows as the checkpoint's own codes, as TensorSource::read_codes; may be empty.
   std::function<bool(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
                      ChosenCodes& out)>
       read_codes = {};
-  std::optional<QuantScheme> own_scheme = {};  // that holds the checkpoint's numbers
-  std::string source_type = {};                // "Q4_K"; empty where one type is all tensors'
+  std::optional<QuantScheme> own_scheme = {};  // exact for the checkpoint's values
+  std::string source_type = {};                // "Q4_K"; empty where all tensors have one type
 };
 
 }  // namespace leq

@@ -8,13 +8,13 @@
 
 namespace leq {
 
-// A symmetric type with a scale for each row or group of columns.
+// Whether the type is symmetric with a scale for each row or group of columns.
 bool supports_zeroquant(const QuantScheme& scheme);
 
-// What a bias gains so that outputs keep their mean on the calibration tokens:
-// b += (W - Wq) mean(x), [N]. Throws Error where the statistics have other columns or no tokens.
+// The bias correction that restores the mean of the outputs on the calibration tokens: b += (W -
+// Wq) mean(x), [N]. Throws Error where the statistics have other columns or no tokens.
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);
-// W mean(x) of a weight [N][K], likewise.
+// W mean(x) of a weight [N][K]; throws Error likewise.
 std::vector<float> mean_outputs(std::span<const float> weight, const InputStatistics& statistics,
                                 ThreadPool& pool);
 

@@ -15,26 +15,26 @@
 
 namespace leq {
 
-inline constexpr int kSampleTokens = 512;  // of an input, kept by calibration
+inline constexpr int kSampleTokens = 512;  // rows of an input kept by calibration
 
-// How much of a sublayer a pass runs.
+// The part of a sublayer that a pass runs.
 enum class Extent : std::uint8_t {
   none,
-  inputs,  // up to the last linear whose inputs are wanted
+  inputs,  // up to the last linear whose inputs are needed
   whole,
 };
 
 struct Pass {
   Extent mixer = Extent::whole;
   Extent mlp = Extent::whole;
-  std::vector<std::size_t> sites = {};  // of the layer, whose inputs are gathered
+  std::vector<std::size_t> sites = {};  // sites of the layer whose inputs are gathered
   StatisticsWanted wanted = {};
-  bool keep = true;  // hidden states become what the sublayers that run whole make of them
+  bool keep = true;  // replace hidden states by the outputs of the sublayers that run whole
 };
 
 struct PassResult {
   std::map<std::size_t, InputStatistics> statistics;  // by site
-  // Between the first and the second half of the windows, worst over the sites.
+  // Difference between the first and the second half of the windows, largest over the sites.
   HalvesDifference halves;
 };
 
@@ -45,7 +45,7 @@ struct PassContext {
   ThreadPool& pool;
   std::string block;                        // "layers.3", for errors
   std::function<void()> on_window = [] {};  // after each window; may throw to end the pass
-  // That divide the windows among them: all make the same passes, and all have all statistics.
+  // The ranks that divide the windows: all make the same passes, and all receive all statistics.
   Communicator& ranks = one_rank();
 };
 

@@ -1,5 +1,5 @@
-// Runs one block of a model alone, its f32 weights taken from BlockTensors, over stored hidden
-// states: the engine's own forward on a model of one block.
+// Runs one block of a model on stored hidden states, with f32 weights from BlockTensors: the
+// engine's own forward pass on a model of one block.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace leq {
 
 class BlockRun {
  public:
-  // Sequences of at most `length` tokens. `block` and `backend` must outlive the run; values of the
-  // block's tensors may change between calls, their sizes not. Throws Error naming a tensor of
-  // the block that is missing or has a wrong shape.
+  // For sequences of at most `length` tokens. `block` and `backend` must outlive the run; values of
+  // the block's tensors may change between calls, their sizes may not. Throws Error naming a tensor
+  // of the block that is missing or has a wrong shape.
   BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
            Backend& backend, std::int64_t length);
   BlockRun(const BlockRun&) = delete;
   BlockRun& operator=(const BlockRun&) = delete;
 
-  // One sublayer over the hidden states [T][W] of a sequence, in place. False where the observer
-  // wanted no more; the states are unchanged then.
+  // Runs one sublayer on the hidden states [T][W] of a sequence, in place. False where the observer
+  // stopped it; the states are then unchanged.
   bool run(Sublayer which, std::span<float> hidden, Observer* observer);
 
   const ModelConfig& config() const { return config_; }
@@ -35,7 +35,7 @@ class BlockRun {
     return static_cast<std::int64_t>(numbers) / config_.width;
   }
 
-  // What the constructor asks of the backend at most.
+  // Upper bound of the bytes that the constructor allocates from the backend.
   static std::uint64_t bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
                              std::int64_t length);
 
@@ -43,7 +43,7 @@ class BlockRun {
   Weights bind(const BlockTensors& block, Backend& backend);
 
   std::map<std::string, StoredTensor, std::less<>> tensors_;
-  std::vector<float> zeros_;  // stands for the tensors outside the block
+  std::vector<float> zeros_;  // placeholder for the tensors outside the block
   ModelConfig config_;        // one block, one token
   std::vector<LinearSite> sites_;
   Weights weights_;

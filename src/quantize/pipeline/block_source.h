@@ -1,5 +1,5 @@
-// The unquantized blocks of a checkpoint, rewritten where that is asked for, and the hidden states
-// that enter the first of them.
+// The unquantized blocks of a checkpoint, with optional rewrites, and the hidden states that enter
+// the first block.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace leq {
 
-// Rewrites of whole blocks that leave the model's function as it is, in this order.
+// Rewrites of whole blocks that preserve the model's function, in this order.
 struct BlockRewrites {
   bool fold_attention_biases = false;               // quantize/rewrites/fold.h
   std::optional<std::uint64_t> rotation_seed = {};  // quantize/rewrites/rotate.h
@@ -29,18 +29,18 @@ struct BlockRewrites {
 // Throws Error where the model has no attention biases to fold, or as rotated() does.
 ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
 
-// Zeros of a tensor's shape.
+// A zero matrix of a tensor's shape.
 Matrix matrix_of(const Shape& shape);
 
 class BlockSource {
  public:
-  // `config` and `tensors` are those of the checkpoint and outlive the source.
+  // `config` and `tensors` are those of the checkpoint and must outlive the source.
   BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
               const BlockRewrites& rewrites);
 
-  const ModelConfig& config() const { return config_; }  // of the blocks as they are loaded
+  const ModelConfig& config() const { return config_; }  // of the blocks after the rewrites
   BlockTensors load(std::int64_t layer) const;
-  // Writes the states of the first hidden.windows() windows, from the unquantized tables.
+  // Writes the embeddings of the first hidden.windows() windows, from the unquantized tables.
   void embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const;
 
  private:

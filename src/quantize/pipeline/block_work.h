@@ -1,5 +1,5 @@
-// One block on its way from f32 to its stored tensors: folded, judged and quantized part by part,
-// in the order that the run (quantize_blocks.cpp) chooses.
+// Processes one block from f32 to its stored tensors: folds it, checks its inputs and quantizes it
+// part by part, in the order that the run (quantize_blocks.cpp) chooses.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +22,24 @@ namespace leq {
 
 using Statistics = std::map<std::size_t, InputStatistics>;  // by site
 
-// What the blocks of a run share; all of it outlives them.
+// Context shared by the blocks of a run; all references must outlive them.
 struct BlockContext {
-  const ModelConfig& config;  // of the blocks as they are written
+  const ModelConfig& config;  // of the blocks as written
   const BlockOptions& options;
   ThreadPool& pool;
   Communicator& ranks;
-  bool sequential = false;  // what is quantized replaces the f32 weights at once
+  bool sequential = false;  // quantized weights replace the f32 weights at once
 };
 
-// Experts with fewer tokens are rounded without what is known of their inputs.
+// Experts with fewer tokens are quantized without input statistics.
 inline constexpr std::int64_t kFewestExpertTokens = 32;
 
-// How many tokens calibration showed the experts of a layer, or of all.
+// Number of calibration tokens of the experts in a layer, or in all layers.
 struct ExpertTokens {
   std::int64_t experts = 0;
-  std::int64_t fewest = 0;  // of one
-  std::string site;         // which
-  std::int64_t rare = 0;    // with fewer than kFewestExpertTokens
+  std::int64_t fewest = 0;  // smallest count of an expert
+  std::string site;         // site of that expert
+  std::int64_t rare = 0;    // experts with fewer than kFewestExpertTokens
 };
 
 class BlockWork {
@@ -52,25 +52,25 @@ class BlockWork {
         block_(std::move(tensors)) {}
 
   std::int64_t layer() const { return layer_; }
-  // As they are now; they stay where they are.
+  // The tensors in their current state, at stable addresses.
   const BlockTensors& tensors() const { return block_; }
   const std::vector<LinearSite>& sites() const { return sites_; }
 
-  // Moves sizes of input channels by options.fold and divides what was seen of them.
+  // Scales input channels by options.fold and divides their statistics accordingly.
   void fold(Statistics& statistics);
-  // Before the linears of these sites are quantized: notes where a fixed scale does not suit an
-  // input (act tensor), and experts of which too little was seen.
+  // Called before the linears of these sites are quantized: marks inputs that need a scale for each
+  // token (act tensor), and experts with too few tokens.
   void judge_inputs(std::size_t site, const InputStatistics& inputs);
   const ExpertTokens& expert_tokens() const { return experts_; }
-  // How many numbers a linear has.
+  // Number of weights of a linear.
   std::int64_t size_of(const std::string& part) const;
   // Whether ranks can divide the rows of a linear.
   bool divides_rows(const std::string& part) const;
-  // Chooses the codes of a linear: all ranks together where they divide its rows.
+  // Chooses the codes of a linear: by all ranks together where they divide its rows.
   QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
-  // What was chosen, here or on another rank: corrects its bias, replaces its weights.
+  // Stores codes chosen on this or another rank: corrects the linear's bias, replaces its weights.
   void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);
-  // All tensors of the block, once each linear is quantized.
+  // Returns all tensors of the block, once each linear is quantized.
   std::vector<BlockTensor> finish();
 
  private:
@@ -88,7 +88,7 @@ class BlockWork {
   BlockTensors block_;
   std::map<std::string, QuantizedTensor> done_;
   std::map<std::size_t, std::string> folds_;  // by site: checksums of the scales
-  std::set<std::string> by_token_;            // blocks of inputs that a fixed scale does not suit
+  std::set<std::string> by_token_;            // block names of inputs that need a scale per token
   std::set<std::size_t> rare_;                // sites of experts with too few tokens
   ExpertTokens experts_;
 };

@@ -15,13 +15,13 @@
 namespace leq {
 namespace {
 
-// Bytes for each number of X^T X that a method solves with: the factor's triangle in double and
-// what is made of it; or that losses are weighed with. And for each weight of the linear in work:
-// f32 copies, codes, planes, and what the losses are measured with.
+// Bytes for each element of X^T X that a method solves with: the factor's triangle in double and
+// data derived from it; or that losses are computed with. And for each weight of the current
+// linear: f32 copies, codes, planes, and buffers for computing the losses.
 constexpr std::uint64_t kBytesPerSolved = 4 + 8;
 constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
 constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
-// Tables, stacks, buffers of files, and the program itself.
+// Tables, stacks, file buffers, and the program itself.
 constexpr std::uint64_t kFixedBytes = 40 << 20;
 
 std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool hessian) {
@@ -31,7 +31,7 @@ std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool 
          (hessian ? k * k * sizeof(double) : 0);
 }
 
-// The first layer of each kind: layers that differ in their windows alone need the same.
+// The first layer of each kind: layers that differ only in their attention window need the same.
 std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
   std::vector<LayerConfig> kinds;
   std::vector<std::int64_t> layers;
@@ -47,7 +47,7 @@ std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
 
 CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
                              const CalibrationShape& shape, const Layout& layout) {
-  std::uint64_t numbers = 0, largest = 0;  // of all tensors of the layer, and of one linear
+  std::uint64_t numbers = 0, largest = 0;  // total over the layer's tensors, and largest linear
   for (const TensorSpec& spec : layer_tensors(config, layer)) {
     std::uint64_t of_tensor = 1;
     for (const std::int64_t size : spec.shape) of_tensor *= static_cast<std::uint64_t>(size);
@@ -55,7 +55,7 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
     if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
   }
   std::int64_t widest = 0;
-  std::uint64_t all = 0, one = 0;  // of all sites, and of the largest stage
+  std::uint64_t all = 0, one = 0;  // total over the sites, and the largest stage
   const std::vector<LinearSite> sites = linear_sites(config, layer);
   for (const std::vector<std::size_t>& stage : stages_of(sites)) {
     std::uint64_t of_stage = 0;
@@ -78,7 +78,7 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
   if (!shape.hidden) return memory;
   const auto window = static_cast<std::uint64_t>(shape.length * config.width) * sizeof(float);
   const auto input = static_cast<std::uint64_t>(shape.length * widest) * sizeof(float);
-  // X^T X lays the input out once more.
+  // X^T X needs a packed copy of the input.
   const bool hessian = shape.hessian_of_one || shape.hessian_together;
   memory.forward =
       BlockRun::bytes(config, layer, layout, shape.length) + window + (hessian ? 2 * input : input);

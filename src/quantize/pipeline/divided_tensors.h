@@ -1,4 +1,4 @@
-// Tensors that ranks quantize among them: each its own ones, all the same order.
+// Tensors that several ranks quantize: each rank its own ones, all in the same order.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@ namespace leq {
 
 class DividedTensors {
  public:
-  // As many tensors as there are sizes; the ranks get equal parts of their sum, as near as can be.
+  // One size per tensor; tensors are assigned so that each rank's sum of sizes is nearly equal.
   DividedTensors(Communicator& ranks, std::span<const std::int64_t> sizes);
 
   bool is_own(std::size_t tensor) const { return owners_[tensor] == ranks_.rank(); }
-  // This rank's tensors, in their order.
+  // Adds a tensor of this rank, in order.
   void add(QuantizedTensor tensor);
-  // Once all ranks have added theirs: receivers have all.
+  // Called after all ranks have added theirs: gathers all tensors on the receivers.
   void exchange(Receivers to, std::string_view site);
-  // All of them, in their order.
+  // Returns the next of all tensors, in order.
   QuantizedTensor take_next();
 
  private:

@@ -13,8 +13,8 @@ void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
   from = {};
 }
 
-// Planes of rows that are whole panels follow one another; a second plane of codes lies behind all
-// of the first.
+// Planes of parts with whole panels are concatenated; the second plane of codes follows all of the
+// first.
 PackedWeight join_panels(std::vector<PackedWeight>& parts, std::int64_t rows) {
   std::vector<std::byte> high;
   for (PackedWeight& part : parts) {
@@ -47,7 +47,7 @@ std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const Tens
   const std::int64_t columns = tensor.shape[1];
   std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
   std::atomic<bool> exact = true;
-  // One of each thread: memory of a task's size comes from the system, page by page.
+  // One buffer per thread: an allocation of a task's size would be mapped anew, page by page.
   std::vector<ChosenCodes> codes_of(static_cast<std::size_t>(pool.threads()));
   pool.run(std::ssize(parts), [&](std::int64_t task, int worker) {
     if (!exact) return;

@@ -1,4 +1,4 @@
-// The codes that a checkpoint itself has, carried over into a file of leq.
+// Carries over the codes of a checkpoint into a .leq file.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 namespace leq {
 
 // The tensor in the plan's scheme with the codes and scales of its checkpoint, method "source" and
-// no error: what is read back is the checkpoint's numbers. nullopt where the plan names a method,
-// or the scheme does not hold every code exactly.
+// no error: dequantizing gives the checkpoint's numbers. nullopt where the plan names a method, or
+// the scheme cannot store every code exactly.
 std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const TensorPlan& plan,
                                            ThreadPool& pool);
 

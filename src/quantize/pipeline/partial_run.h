@@ -1,4 +1,4 @@
-// OUTPUT.partial: the finished blocks of a calibrated run, so that an interrupted one goes on.
+// OUTPUT.partial: the finished blocks of a calibrated run, for resuming it after an interruption.
 #pragma once
 
 #include <cstdint>
@@ -22,49 +22,49 @@ struct BlockTensor {
   QuantizedTensor quantized;
 };
 
-// What becomes of an interrupted run.
+// Handling of an interrupted run.
 enum class UnfinishedRun : std::uint8_t {
-  resume,   // it is gone on with
-  replace,  // its work is removed
-  refuse,   // it is an error: of several ranks, who do not resume
+  resume,   // continue it
+  replace,  // delete its blocks
+  refuse,   // throw Error: several ranks cannot resume
 };
 
 class PartialRun {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // Goes on with the run in `folder`, where there is one; or, as `earlier` says, removes what it
-  // finished, which `say` hears, or refuses to. `identity` says all that the blocks depend on.
-  // Throws Error where the run in the folder finished something and was another one, or still goes
-  // on.
+  // Resumes the run in `folder`, if there is one; or, by `earlier`, deletes its blocks, which is
+  // reported to `say`, or throws Error. `identity` contains everything that the blocks depend on.
+  // Throws Error where the run in the folder has finished blocks and another identity, or is still
+  // running.
   PartialRun(std::filesystem::path folder, const std::string& identity, UnfinishedRun earlier,
              const Say& say);
-  ~PartialRun();  // removes the folder where nothing was finished in it
+  ~PartialRun();  // removes the folder if it has no finished block
   PartialRun(PartialRun&&) noexcept = default;
   PartialRun& operator=(PartialRun&&) noexcept = default;
 
-  // Of the run that was interrupted in `folder`; nullopt where there is none.
+  // The identity of the run that was interrupted in `folder`; nullopt if there is none.
   static std::optional<std::string> identity_of(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return work_.path(); }
-  // Blocks [0, finished()) are there.
+  // Blocks [0, finished()) are stored.
   std::int64_t finished() const { return finished_; }
-  void save(const std::vector<BlockTensor>& block);  // block number finished()
-  // A finished block, its checksums checked.
+  void save(const std::vector<BlockTensor>& block);  // as block number finished()
+  // Reads a finished block and verifies its checksums.
   std::vector<BlockTensor> load(std::int64_t layer) const;
-  // Says where what is finished stays, where there is something: an error ends this run.
+  // Called when an error ends the run: reports where finished blocks are kept, if there are any.
   void tell_kept();
-  // All that was kept, at the end; the folder goes with this object.
+  // Deletes all finished blocks, at the end; the folder is removed with this object.
   void remove();
 
  private:
   std::filesystem::path file_of(std::int64_t layer) const;
 
-  bool holds_work() const;  // beside the identity
+  bool holds_work() const;  // any file apart from the identity
 
   WorkFolder work_;
   Say say_;
-  bool told_ = false;  // what stays
+  bool told_ = false;  // tell_kept() has reported
   std::int64_t finished_ = 0;
 };
 

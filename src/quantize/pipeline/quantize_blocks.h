@@ -1,12 +1,12 @@
-// Quantizes the blocks of a model with what calibration tells of their inputs: one block's f32
-// weights, its statistics and the hidden states of the windows are in memory, nothing else.
+// Quantizes the blocks of a model with calibrated input statistics. One block's f32 weights, its
+// statistics and the hidden states of the windows are in memory, nothing else.
 //
-//   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward of the unquantized
-//   block gathers
-//                     the inputs of all its linears and moves the hidden states on
+//   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward pass of the
+//                     unquantized block gathers statistics of the inputs of all its linears
+//                     and computes the hidden states for the next block
 //   true-sequential   (gptq): q, k, v; then o with inputs recomputed after the quantized q, k, v;
-//                     then gate and up; then down; hidden states move on through the quantized
-//                     block (docs/quantization.md, gptq; Frantar et al. 2022)
+//                     then gate and up; then down; the quantized block computes the hidden
+//                     states for the next one (docs/quantization.md, gptq; Frantar et al. 2022)
 #pragma once
 
 #include <cstdint>
@@ -30,33 +30,33 @@
 
 namespace leq {
 
-// What a caller chooses beside types and methods.
+// Options beside types and methods.
 struct RunOptions {
-  std::optional<FoldMethod> fold = {};  // of a checkpoint: in place of its method's own
-  BlockRewrites rewrites = {};          // of each block before all else
-  std::vector<std::filesystem::path> load_stats = {};  // instead of a forward
+  std::optional<FoldMethod> fold = {};                 // of a checkpoint: replaces its method's own
+  BlockRewrites rewrites = {};                         // of each block, first of all
+  std::vector<std::filesystem::path> load_stats = {};  // instead of a forward pass
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
-                                // statistics, nor where a method has teacher_inputs
-  // Keys' means go into the file wherever there are statistics; this asks for them where nothing
-  // else does.
+                                // Mean keys are stored wherever there are
+                                // statistics; this gathers statistics
+                                // where nothing else needs them.
   bool measure_keys = false;
-  // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases get those that lack.
+  // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases add missing ones.
   bool correct_bias = true;
-  // act tensor: linears take a scale for each token where a fixed one makes the outputs of their
-  // input err more than this many times as much; 0 = never.
+  // act tensor: linears get a scale for each token where a fixed scale causes more than this many
+  // times its output error; 0 = never.
   double max_static_error = 0;
   std::uint64_t max_ram = 0;  // bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core
-  // Goes on with an interrupted run that had the same model, text and settings; false: removes what
-  // it finished.
+  // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
+  // blocks.
   bool resume = true;
-  // That divide the work among them: all make the same call, with the same checkpoint and the same
-  // of all else; the leader writes what is written, and speaks.
+  // The ranks that divide the work: all make the same call with the same checkpoint and options;
+  // only the leader writes files and reports.
   Communicator* ranks = &one_rank();
-  // Asked often; true ends the run with an Error.
+  // Polled often; true ends the run with an Error.
   std::function<bool()> stop = [] { return false; };
-  // Lines for people; settings in them are marked, see spelled() in base/error.h.
+  // Reports for users; settings in them are marked, see spelled() in base/error.h.
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
@@ -67,25 +67,25 @@ struct BlockOptions : RunOptions {
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
 };
 
-// The configuration of the model as it is written: rewritten, and with the biases that are added.
+// The configuration of the written model: rewritten, and with added biases.
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
 
-// Whether a linear is calibrated with what the quantized linears before it give.
+// Whether a linear is calibrated on inputs computed by the quantized linears before it.
 bool runs_sequentially(const ModelConfig& config, const BlockOptions& options);
 
-// Whether the blocks are to be rewritten or want statistics; without, write_tensors does.
+// Whether the blocks are rewritten or need statistics; if not, write_tensors quantizes them.
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {
-  std::optional<PartialRun> partial;  // the leader's
+  std::optional<PartialRun> partial;  // on the leader only
   Json calibration;                   // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
 };
 
-// Of a few rows of the first and the last block: tells checkpoints of one shape apart.
+// Checksum of a few rows of the first and the last block: distinguishes checkpoints of one shape.
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
 
-// All blocks of `config`, whose tensors are among `tensors`, into the partial run returned. Throws
-// Error, and leaves the finished blocks for a run that resumes. Several ranks do not resume.
+// Quantizes all blocks of `config`, whose tensors are among `tensors`, into the returned partial
+// run. Throws Error, and keeps the finished blocks for resuming. Several ranks cannot resume.
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
 

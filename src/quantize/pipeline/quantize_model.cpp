@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Adds tensors to the file and keeps the totals.
+// Adds tensors to the file and accumulates the totals.
 class Adder {
  public:
   explicit Adder(LeqWriter* writer) : writer_(writer) {}
@@ -39,11 +39,11 @@ class Adder {
   QuantizeResult result;
 
  private:
-  LeqWriter* writer_;  // null: of a rank that writes nothing
+  LeqWriter* writer_;  // null on ranks that do not write
 };
 
-// Tensors that are quantized here, from `first` on: as many as ranks divide at a time, up to the
-// next finished block.
+// Number of tensors to quantize together from `first` on: as many as ranks divide at a time, up to
+// the next finished block.
 std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t first,
                            const WriteOptions& options) {
   const std::size_t most =
@@ -88,7 +88,7 @@ QuantizeResult write_tensors(LeqWriter* writer, std::span<const TensorInput> ten
     if (count > 0) continue;
     if (options.blocks != nullptr &&
         tensors[first].name.starts_with(layer_tensor(next_block, ""))) {
-      // A block's tensors, which folds may have added to, are written where its first one stands.
+      // All tensors of a block, including those added by folds, are written at its first tensor.
       for (const BlockTensor& stored : options.blocks->load(next_block)) {
         adder.add(stored.name, stored.shape, stored.quantized);
       }

@@ -1,5 +1,5 @@
-// Writes the tensors of a model into a .leq file: those outside the blocks, and the blocks where no
-// calibration is wanted, are read, quantized and written one by one.
+// Writes the tensors of a model into a .leq file: those outside the blocks, and blocks without
+// calibration, are read, quantized and written one by one.
 #pragma once
 
 #include <cstdint>
@@ -16,23 +16,23 @@ namespace leq {
 
 struct WriteOptions {
   TensorPlanner plan;
-  bool calibrated = false;             // the blocks are finished, in place of quantizing theirs
-  const PartialRun* blocks = nullptr;  // which the leader has
+  bool calibrated = false;             // blocks are finished already and not quantized here
+  const PartialRun* blocks = nullptr;  // the finished blocks, on the leader
   int threads = 0;                     // 0 = one for each usable core
-  Communicator* ranks = &one_rank();   // that divide what is quantized here
+  Communicator* ranks = &one_rank();   // ranks that divide the tensors
 };
 
 struct QuantizeResult {
   std::uint64_t tensor_bytes = 0;
   double worst_error = 0;  // relative squared error of weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same of outputs on the calibration text, where there is one
+  double worst_loss = 0;  // the same of outputs on the calibration text, if any
   std::string worst_loss_tensor;
 };
 
-// At no time is more than one tensor (of finished blocks: one block) in memory; of N ranks, 4 N
-// tensors on the leader, who alone has a writer. `progress(done, total)` counts tensors. Throws
-// Error naming a value that is not finite.
+// Holds at most one tensor (of finished blocks: one block) in memory; with N ranks, 4 N tensors on
+// the leader, which alone has a writer. `progress(done, total)` counts tensors. Throws Error naming
+// a value that is not finite.
 QuantizeResult write_tensors(LeqWriter* writer, std::span<const TensorInput> tensors,
                              const WriteOptions& options,
                              const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -51,7 +51,7 @@ void append(std::vector<std::byte>& to, const std::vector<std::byte>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-// Planes of row blocks that are whole panels follow one another: joined, they are the tensor's.
+// Planes of row blocks with whole panels are contiguous: concatenated, they are the tensor's.
 PackedWeight join(std::vector<Packed>& parts, std::int64_t rows) {
   PackedWeight whole = std::move(parts.front().weight);
   for (std::size_t i = 1; i < parts.size(); ++i) {
@@ -65,8 +65,8 @@ PackedWeight join(std::vector<Packed>& parts, std::int64_t rows) {
   return whole;
 }
 
-// A tensor as one piece where its rows share a number (a scale for the whole tensor, or the common
-// factor of f16 group scales), else in blocks of rows, packed by all threads.
+// Rows that share a number (a scale for the whole tensor, or the common factor of f16 group scales)
+// are packed as one piece, others in blocks of rows by all threads.
 bool rows_are_independent(const QuantScheme& scheme) {
   return scheme.is_float() || scheme.scaling == Scaling::row;
 }
@@ -104,10 +104,10 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
 
 struct ChosenTensor {
   QuantizedTensor tensor;
-  std::optional<OutputErrors> outputs;  // of own rows
+  std::optional<OutputErrors> outputs;  // of this rank's rows
 };
 
-// The rows of all ranks, whole panels of each.
+// Joins the rows of all ranks; each rank has whole panels.
 PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows,
                         std::string_view name) {
   if (ranks.size() == 1) return own;
@@ -123,7 +123,7 @@ PackedWeight join_ranks(Communicator& ranks, PackedWeight own, std::int64_t rows
   return own;
 }
 
-// Each rank chooses the codes of its own rows; all have all of them.
+// Each rank chooses the codes of its own rows; every rank receives all of them.
 ChosenTensor choose_codes(const MethodInput& own, std::int64_t rows, const TensorPlan& plan) {
   MethodResult chosen = plan.method->choose(own);
   PackedWeight mine = {.scheme = plan.scheme,

@@ -1,4 +1,4 @@
-// One tensor's values to the planes of a file, with what is known of the error.
+// Converts one tensor's values to the planes of a file, and records the error.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace leq {
 
-// What a file and its reader are told of a stored tensor.
+// Facts about a stored tensor, for the file and its readers.
 struct TensorRecord {
   std::string method = "none";      // "absmax", "gptq"; "none" for floats
   double error = 0;                 // |W - Wq|^2 / |W|^2
@@ -24,12 +24,12 @@ struct TensorRecord {
   bool loss_of_hessian = false;
   float act_scale = 0;  // act tensor: the step between two codes of the inputs
   OnlineMode online_mode = OnlineMode::safe;  // act online
-  std::string note = {};                      // of the method: a fallback, say
+  std::string note = {};                      // message of the method, such as a fallback
   std::string source = {};  // the tensor's type in the checkpoint, where types differ: "Q4_K"
-  std::string fold = {};    // checksum of the scales that its inputs are divided by; empty: none
+  std::string fold = {};    // checksum of the scales that its inputs are divided by; or empty
 };
 
-// As a file names it.
+// The record in the form that a file stores.
 TensorFacts facts_of(const TensorRecord& record);
 
 struct QuantizedTensor {
@@ -37,24 +37,24 @@ struct QuantizedTensor {
   TensorRecord record;
 };
 
-// Whether several ranks can divide the rows of a tensor; else one quantizes all of it.
+// Whether several ranks can divide the rows of a tensor; if not, one rank quantizes all of it.
 bool divides_rows(const TensorPlan& plan);
 
-// Values [rows][columns] as `plan` says; `statistics` of the inputs, or nullptr where there are
-// none. The same for any number of threads, and for several ranks that make the same call and
-// divide the rows: divides_rows(plan). Throws Error naming `name` and a value that is not finite.
+// Quantizes values [rows][columns] as `plan` says, with `statistics` of the inputs, or nullptr. The
+// same result for any number of threads, and for several ranks that make the same call and divide
+// the rows: divides_rows(plan). Throws Error naming `name` and a value that is not finite.
 QuantizedTensor quantize_values(std::span<const float> values, std::int64_t rows,
                                 std::int64_t columns, const TensorPlan& plan,
                                 const InputStatistics* statistics, const std::string& name,
                                 ThreadPool& pool, Communicator& ranks = one_rank());
 
-// A tensor read as it is needed: by blocks of rows where no number is shared between rows.
+// Reads a tensor while quantizing it: by blocks of rows where rows share no number.
 QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan, ThreadPool& pool);
 
-// Rows of a stored weight as f32 [rows][columns], from `first` on as many as there is room for.
+// Dequantizes rows of a stored weight to f32 [rows][columns], from `first` on as many as fit.
 void unpack_rows(const WeightView& weight, std::int64_t first, std::span<float> out,
                  ThreadPool& pool);
-// All of them.
+// Dequantizes all rows.
 void unpack_all(const WeightView& weight, std::span<float> out, ThreadPool& pool);
 
 }  // namespace leq

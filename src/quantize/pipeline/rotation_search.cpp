@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Enough for mean squares; every seed costs a forward of the model over so many.
+// Sufficient for mean squares; each seed costs a forward pass over this many windows.
 constexpr std::int64_t kWindows = 8;
 
 class SeedLoss {

@@ -1,4 +1,4 @@
-// What an interrupted run is known by, so that a resumed run goes on with that one and no other.
+// The identity of an interrupted run, so that only the same run resumes it.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace leq {
 
-// All that the bytes of the blocks depend on. `config` is that of the written model, `weights` the
-// checksum of the checkpoint's, `texts` what is known of the inputs: as calibration_json, or
+// Everything that the bytes of the blocks depend on. `config` is that of the written model,
+// `weights` the checksum of the checkpoint's, `texts` describes the inputs: as calibration_json, or
 // of the same form.
 std::string run_identity(const ModelConfig& config, const std::string& weights,
                          const BlockOptions& options, const Json& texts);
 
-// Windows of the calibration text in the run that was interrupted in `folder` (OUTPUT.partial,
+// Number of calibration windows of the run that was interrupted in `folder` (OUTPUT.partial,
 // OUTPUT.search); nullopt where there is none.
 std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::path& folder);
 

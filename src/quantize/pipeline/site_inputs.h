@@ -1,4 +1,4 @@
-// The inputs of a layer's linears as calibration names them, by their place in linear_sites.
+// The inputs of a layer's linears by their index in linear_sites, as calibration identifies them.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 namespace leq {
 
-// By how errors name it: "layers.3.qkv".
+// The input's name in errors: "layers.3.qkv".
 std::string input_name(std::int64_t layer, const LinearSite& site);
-// The linears that read it and are quantized: {"q", "k", "v"}.
+// The quantized linears that read the input: {"q", "k", "v"}.
 std::vector<std::string> parts_of(const LinearSite& site);
-// Which site a linear of the layer belongs to: that of "k" is 0. Throws Error where there is none.
+// Index of the site of a linear of the layer: 0 for "k". Throws Error where there is none.
 std::size_t site_of(std::span<const LinearSite> sites, std::string_view part);
-// Sites whose inputs are there at one time, each list in order: those of one block together.
+// Groups of sites whose inputs are available together, each list in order: sites of one block.
 std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites);
-// All of `sites`: 0, 1, ...
+// Indices of all `sites`: 0, 1, ...
 std::vector<std::size_t> all_sites(std::span<const LinearSite> sites);
 
 }  // namespace leq

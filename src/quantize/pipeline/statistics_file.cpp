@@ -33,18 +33,18 @@ struct Preamble {
 static_assert(sizeof(Preamble) == 64);
 
 struct RecordHeader {
-  std::uint64_t layer, site;  // of linear_sites
+  std::uint64_t layer, site;  // index in linear_sites
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
-  std::uint64_t bytes;    // after the header
-  std::uint64_t xxh3;     // of header (0 here) and those bytes
+  std::uint64_t bytes;    // size after the header
+  std::uint64_t xxh3;     // of the header with xxh3 = 0 and those bytes
 };
 
 std::uint64_t hash(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-// Of a record: its header with no checksum in it, then the bytes after it.
+// Hash of a record: its header with a checksum of 0, then the bytes after it.
 class RecordHash {
  public:
   explicit RecordHash(RecordHeader header) : state_(XXH3_createState(), XXH3_freeState) {
@@ -93,7 +93,7 @@ StatisticsIdentity identity_from(std::span<const std::byte> bytes, const std::st
   return identity;
 }
 
-// Numbers that the rest of the program may rely on.
+// Throws Error unless the values have the properties that other code relies on.
 void check_values(const InputStatistics& statistics, const std::string& where) {
   const auto finite = [&](auto values) {
     for (const auto value : values) {
@@ -120,7 +120,7 @@ Json calibration_json(const StatisticsIdentity& identity) {
 StatisticsWriter::StatisticsWriter(const std::filesystem::path& path,
                                    const StatisticsIdentity& identity)
     : file_(path), identity_(identity_json(identity).dump()) {
-  const Preamble preamble = {};  // the real one is written last
+  const Preamble preamble = {};  // placeholder; rewritten at the end
   file_.append(std::as_bytes(std::span(&preamble, 1)));
   file_.append(std::as_bytes(std::span(identity_)));
 }
@@ -161,7 +161,7 @@ void StatisticsWriter::finish() {
 struct StatisticsReader::File {
   explicit File(const std::filesystem::path& path) : map(path) {}
 
-  // The tables of the file; throws Error where its bytes are no statistics.
+  // Reads the tables of the file; throws Error where it is no statistics file.
   StatisticsIdentity open();
   InputStatistics read(std::int64_t layer, std::size_t site) const;
 
@@ -232,7 +232,7 @@ InputStatistics StatisticsReader::File::read(std::int64_t layer, std::size_t sit
   statistics.samples.resize(static_cast<std::size_t>(header.samples) * columns);
   if (header.hessian == 1) statistics.hessian.resize(columns * columns);
   each_array(statistics, [&](auto values) {
-    if (values.empty()) return;  // memcpy wants a pointer
+    if (values.empty()) return;  // memcpy requires a valid pointer
     std::memcpy(values.data(), bytes.data(), values.size_bytes());
     bytes = bytes.subspan(values.size_bytes());
   });

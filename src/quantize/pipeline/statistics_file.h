@@ -24,7 +24,7 @@
 
 namespace leq {
 
-// What statistics belong to.
+// The model and the data that statistics belong to.
 struct StatisticsIdentity {
   ModelConfig config;
   std::string weights;  // checksum of some of the model's weights
@@ -36,10 +36,10 @@ struct StatisticsIdentity {
   bool hessian = false;
 };
 
-// {"text", "text_sha256", "samples", "length", "seed"}: what a file says of its calibration.
+// {"text", "text_sha256", "samples", "length", "seed"}: the description of a calibration in a file.
 Json calibration_json(const StatisticsIdentity& identity);
 
-// Writes record by record; the file appears complete or not at all.
+// Writes record by record; the file gets its name only once it is complete.
 class StatisticsWriter {
  public:
   StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
@@ -52,11 +52,11 @@ class StatisticsWriter {
   std::uint64_t records_ = 0;
 };
 
-// One or more files, read on demand and merged; the order in which they are named does not matter.
+// One or more files, read on demand and merged; their order does not matter.
 class StatisticsReader {
  public:
   // Throws Error naming the file: damaged, cut off, of another model than `config` with weights
-  // `weights`, without X^T X where `hessian` wants it, or the same windows twice.
+  // `weights`, without X^T X where `hessian` is set, or with the same windows as another file.
   StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
                    const std::string& weights, bool hessian);
   ~StatisticsReader();

@@ -1,4 +1,4 @@
-// A quantized tensor as bytes, for the rank that writes the file.
+// Serialization of a quantized tensor, for sending it to the rank that writes the file.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 namespace leq {
 
 std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor);
-// Throws Error where the bytes are none.
+// Throws Error where the bytes are not a valid tensor.
 QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes);
 
-// Several after each other, each behind its size.
+// Appends one tensor, preceded by its size.
 void append_tensor(std::vector<std::byte>& to, const QuantizedTensor& tensor);
-// All that were appended, in their order. Throws Error as above.
+// All appended tensors, in order. Throws Error as above.
 std::vector<QuantizedTensor> tensors_of_bytes(std::span<const std::byte> bytes);
 
 }  // namespace leq

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSmallestScale = 1e-4;
 
-// mean over rows of |W_nj| / (largest of its group), and then over tied channels, [S].
+// The mean over rows of |W_nj| / (largest of its group), then over tied channels, [S].
 std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : site.columns;
   std::vector<double> of_columns(static_cast<std::size_t>(site.columns));
@@ -46,7 +46,7 @@ std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
   return sizes;
 }
 
-// mean |x| over tokens and tied channels, [S].
+// The mean |x| over tokens and tied channels, [S].
 std::vector<double> input_sizes(const Site& site) {
   const InputStatistics& statistics = *site.statistics;
   require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
@@ -62,7 +62,7 @@ std::vector<double> input_sizes(const Site& site) {
   return sizes;
 }
 
-// Scales of one exponent; `weights` empty for the plain form.
+// Scales for one exponent; `weights` is empty for the form without weights.
 std::vector<float> awq_scales(std::span<const double> inputs, std::span<const double> weights,
                               double exponent) {
   std::vector<double> scales;
@@ -81,12 +81,12 @@ std::vector<float> awq_scales(std::span<const double> inputs, std::span<const do
   return rounded;
 }
 
-// Who divides the rows of a site's weights; alone where they share a scale.
+// The ranks that divide the rows of a site's weights; one rank where rows share a scale.
 Communicator& dividers(const Site& site, const QuantScheme& scheme) {
   return scheme.scaling == Scaling::tensor ? one_rank() : *site.ranks;
 }
 
-// Rows [0, N) of a weight, at most `count` of them, spread evenly; of these, this rank's.
+// At most `count` of a weight's rows, evenly spaced; returns this rank's share of them.
 std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count,
                              const Communicator& ranks) {
   const std::int64_t taken = std::min(count, weight.rows);
@@ -103,7 +103,7 @@ double sum(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// W - Q(W diag(s)) diag(1 / s), [N][K]: how far off the weight is once its inputs are divided.
+// W - Q(W diag(s)) diag(1 / s), [N][K]: the weight error once the inputs are divided by s.
 std::vector<float> difference(std::span<const float> wanted, std::vector<float> rounded,
                               std::span<const float> scale) {
   for (std::size_t i = 0; i < rounded.size(); ++i) {
@@ -112,8 +112,8 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
   return rounded;
 }
 
-// What method rtn stores of a weight whose columns were multiplied by `scale` [K], [N][K]: scales
-// of scales are fitted to the mean squares of the inputs, here divided by `scale`.
+// The values that method rtn stores for a weight whose columns were multiplied by `scale` [K],
+// [N][K]: superblock scales are fitted to the mean squares of the inputs, here divided by `scale`.
 std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& scheme,
                                  const Site& site, std::span<const float> scale) {
   InputStatistics statistics;
@@ -134,18 +134,18 @@ std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& sc
   return dequantize(choose_super_rtn(input).codes, scaled.rows, site.columns, scheme);
 }
 
-// Scales of scales are fitted once candidates are few: that takes tens of times a plain range.
+// Super-block scales are fitted only for few candidates: that takes tens of times a plain range.
 enum class Rounding : std::uint8_t { plain_ranges, as_stored };
 
-// The consumers' rows that a search looks at, and the squared error of their outputs.
+// The consumers' rows that a search uses, and the squared error of their outputs.
 struct Trial {
   const Site& site;
   const AwqOptions& options;
   const OutputWeights& outputs;
   Rounding rounding;
   Communicator& ranks;
-  std::vector<std::size_t> consumers;       // that are looked at
-  std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's
+  std::vector<std::size_t> consumers;       // indices of those that are used
+  std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's rows
 
   Trial(const Site& of, const AwqOptions& with, const OutputWeights& of_outputs, Rounding how,
         std::int64_t rows)
@@ -189,7 +189,7 @@ struct Trial {
     return total;
   }
 
-  // Of all ranks' rows, in their order.
+  // Sum over all ranks' rows, in row order.
   double output_error(std::span<const float> off) const {
     return sum(join_lists(ranks, outputs.errors(off), site.name));
   }

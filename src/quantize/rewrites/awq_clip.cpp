@@ -1,4 +1,4 @@
-// The search for the largest weight that a group keeps.
+// The search for the clipping limit of each group.
 #include <algorithm>
 #include <cmath>
 
@@ -43,7 +43,7 @@ struct GroupMoments {
     }
   }
 
-  // d H d^T for weights off by d from column `first` on, a group's.
+  // d H d^T for weight errors d of one group, which starts at column `first`.
   double error(std::span<const double> d, std::int64_t first) const {
     double total = 0;
     if (blocks.empty()) {
@@ -62,7 +62,7 @@ struct GroupMoments {
   }
 };
 
-// Rounds one group as a file with this scale_mul would hold it; how far off each number is.
+// Rounds one group as a file with this scale_mul stores it; returns the error of each value.
 struct GroupRounding {
   QuantScheme scheme;
   float scale_mul = 1;
@@ -116,7 +116,7 @@ void clip_row(std::span<float> row, const GroupMoments& moments, const GroupRoun
   }
 }
 
-// Errors of the outputs of each row when `stored` is rounded and meant to be `wanted`, [N].
+// Output error of each row when `stored` is rounded in place of `wanted`, [N].
 std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> stored,
                                std::span<const float> scale, const QuantScheme& scheme,
                                const OutputWeights& outputs, Communicator& ranks) {

@@ -52,7 +52,7 @@ void scale_columns(Matrix& weight, const SmoothingSite& site, std::span<const fl
   }
 }
 
-// Divides row r by scale[r]; a vector is taken as rows of one number.
+// Divides row r by scale[r]; a vector is treated as rows of one number.
 void divide_rows(Matrix& weight, std::span<const float> scale, const std::string& part) {
   ensure(weight.values.size() % scale.size() == 0, "fold: ", part, " holds ", weight.values.size(),
          " numbers, expected rows for ", scale.size(), " scales");
@@ -62,7 +62,7 @@ void divide_rows(Matrix& weight, std::span<const float> scale, const std::string
   }
 }
 
-// What the engine multiplies the input of `consumer` with: 1 / s, times what is there already.
+// The factors that the engine multiplies the input of `consumer` with: 1 / s, times existing ones.
 void divide_at_run_time(BlockTensors& block, const std::string& consumer, const SmoothingSite& site,
                         std::span<const float> scale) {
   const std::string part = consumer + ".inv_smooth";
@@ -133,7 +133,7 @@ ModelConfig with_linear_biases(ModelConfig config) {
 }
 
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
-  // A gate multiplies the bias, which then depends on the token.
+  // A gate multiplies the bias, which then depends on the token: not foldable.
   if (!block.has("v.bias") || block.has("attention_gate")) return;
   const Matrix& o = block.at("o");
   Matrix& v_bias = block.at("v.bias");

@@ -1,6 +1,6 @@
 // Function-preserving rewrites of a block: inputs of linears are divided by s and the linears'
-// columns multiplied by it. What produces the inputs takes the division where it can, else the
-// linear carries inv_smooth and divides at run time.
+// columns multiplied by it. The producer of the inputs absorbs the division where it can, else the
+// linear gets inv_smooth and divides at run time.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace leq {
 enum class Producer : std::uint8_t {
   norm,      // gain (and beta) of a norm
   rows,      // the rows and the bias of a linear: v before o, up before down
-  run_time,  // nothing can take it: inv_smooth of the consumer (GELU before down)
+  run_time,  // no producer can absorb it: inv_smooth of the consumer (GELU before down)
 };
 
-// Linears that read one input, and what produces that input.
+// Linears that read one input, and the producer of that input.
 struct SmoothingSite {
   std::string name;  // of its LinearSite: "qkv", "o", "gate_up", "down"
   Producer producer = Producer::norm;
   std::string producer_part;           // "attention_norm", "v", "up"; empty at run time
-  std::vector<std::string> consumers;  // {"q", "k", "v"}: they decide the scales
+  std::vector<std::string> consumers;  // {"q", "k", "v"}: they determine the scales
   std::int64_t columns = 0;            // K of the consumers
   // Input channel -> index of its scale, [K]. The identity but after grouped-query attention,
   // where the query heads of one kv head share the scales of its v rows.
@@ -38,8 +38,8 @@ struct SmoothingSite {
 std::vector<SmoothingSite> smoothing_sites(const ModelConfig& config, std::int64_t layer = 0);
 
 // Divides the input of the site's consumers by scale[scale_of[k]] and multiplies their columns by
-// it: the block's function stays the same in exact arithmetic. `scale` [site.scales], each finite
-// and > 0. Products in double, rounded once.
+// it: the block's function is unchanged in exact arithmetic. `scale` [site.scales], each finite and
+// > 0. Products in double, rounded once.
 void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const float> scale);
 
 // Attention weights add up to 1, so a bias of v passes through them unchanged:

@@ -10,10 +10,10 @@
 namespace leq {
 namespace {
 
-// Enough to tell exponents apart; the one found is compared with no scaling over all rows.
+// Sufficient for comparing exponents; the best is compared with no scaling over all rows.
 constexpr std::int64_t kFewRows = 128;
 
-// Only what is rounded gains from a fold. The consumers' plan, that of the first for all.
+// Folds help only weights that are rounded. The plan of the first consumer stands for all.
 std::optional<TensorPlan> integer_plan(const FoldInput& input) {
   const TensorPlan plan = input.plan(input.site.consumers.front());
   if (!plan.scheme.is_integer()) return std::nullopt;

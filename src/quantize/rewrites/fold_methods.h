@@ -1,5 +1,5 @@
-// The folds that a method has or that are chosen beside it: SmoothQuant, AWQ, and the data-free
-// equaliser.
+// The folds of a method or chosen separately:
+// SmoothQuant, AWQ, and the data-free equalizer.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 
 namespace leq {
 
-// A rewrite of the linears that read one input, chosen with what is known of that input.
+// The linears that read one input with the statistics of that input, for choosing a fold.
 struct FoldInput {
   const SmoothingSite& site;
   const BlockTensors& block;
@@ -26,8 +26,8 @@ struct FoldInput {
   Communicator& ranks = one_rank();
 };
 struct FoldChoice {
-  std::vector<float> scales;  // [site.scales] that the input is divided by; empty = leave it
-  // The consumers' weights from then on, where more is done to them than the multiplication.
+  std::vector<float> scales;  // [site.scales] divisors of the input; empty = no fold
+  // The consumers' new weights, where the fold does more than multiply their columns.
   std::vector<std::vector<float>> weights = {};
 };
 struct FoldMethod {
@@ -36,14 +36,14 @@ struct FoldMethod {
   std::function<FoldChoice(const FoldInput&)> choose;
 };
 
-// With one alpha for all sites; without: for each site the one of least error, none among them.
+// With alpha: the same for all sites; without: the one of least error for each site, or no scaling.
 FoldMethod smoothing_fold(std::optional<double> alpha);
-// s = 1 / max |W| of each channel, for comparison: no look at the inputs.
+// s = 1 / max |W| of each channel, for comparison: ignores the inputs.
 FoldMethod equalizer_fold();
 // AWQ: scales by exponent search, then clipped groups.
 FoldMethod awq_fold();
-// AWQ's scales alone, in front of a method that picks ranges and codes: errors are weighed by the
-// mean squares of the inputs.
+// AWQ's scales alone, for methods that choose ranges and codes: errors are weighted by the mean
+// squares of the inputs.
 FoldMethod awq_scales_fold();
 
 }  // namespace leq

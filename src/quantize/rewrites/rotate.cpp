@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// A matrix on its way through a rewrite; a bias is a column.
+// A matrix during a rewrite; a bias is a matrix of one column.
 struct Doubles {
   std::size_t rows = 0, columns = 0;
   std::vector<double> values;  // [rows][columns]
@@ -23,8 +23,8 @@ struct Doubles {
   double* row(std::size_t r) { return values.data() + r * columns; }
 };
 
-// Q = diag(factors) H on the diagonal, again and again where there is more to turn; factors are
-// +-1 / sqrt(block).
+// Q = diag(factors) H, repeated along the diagonal
+// for larger sizes; factors are +-1 / sqrt(block).
 struct Rotator {
   std::vector<double> factors;
   std::size_t block = 0;
@@ -39,8 +39,8 @@ Rotator rotator(std::uint64_t seed, RotationSpace space, std::int64_t size) {
   return by;
 }
 
-// x <- H x in each block of `block` pieces, a piece being `length` numbers: sums and differences
-// of pieces at distances 1, 2, 4, ...
+// x <- H x in each block of `block` pieces of `length` numbers: sums and differences of pieces at
+// distances 1, 2, 4, ...
 void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
   for (std::size_t distance = 1; distance < block; distance *= 2) {
     const std::size_t run = distance * length;
@@ -56,7 +56,7 @@ void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
   }
 }
 
-// W <- W Q: every row is rotated as the rows of the stream are.
+// W <- W Q: rotates every row like the rows of the stream.
 void rotate_columns(Doubles& w, const Rotator& by) {
   const std::size_t period = by.factors.size();
   for (std::size_t first = 0; first < w.values.size(); first += period) {
@@ -65,7 +65,7 @@ void rotate_columns(Doubles& w, const Rotator& by) {
   }
 }
 
-// W <- Q^T W: what the linear puts out is rotated.
+// W <- Q^T W: rotates the outputs of the linear.
 void rotate_rows(Doubles& w, const Rotator& by) {
   for (std::size_t r = 0; r < w.rows; ++r) {
     const double factor = by.factors[r % by.factors.size()];
@@ -74,7 +74,7 @@ void rotate_rows(Doubles& w, const Rotator& by) {
   hadamard(w.values, w.columns, by.block);
 }
 
-// Takes the mean over the outputs off each column: the linear puts out rows without a mean.
+// Subtracts each column's mean over the outputs: the linear's output rows then have mean 0.
 void centre_rows(Doubles& w) {
   std::vector<double> mean(w.columns);
   for (std::size_t i = 0; i < w.values.size(); ++i) mean[i % w.columns] += w.values[i];
@@ -122,7 +122,7 @@ class BlockRotation {
       const Matrix& bias = block_.at(part + ".bias");
       linear.bias = {rows, 1, {bias.values.begin(), bias.values.end()}};
     } else if (config_.norm == NormKind::layer) {
-      linear.bias = {rows, 1, std::vector<double>(rows)};  // a beta will need it
+      linear.bias = {rows, 1, std::vector<double>(rows)};  // for folding a beta into it
     }
     return linear;
   }
@@ -140,10 +140,10 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
-  // Numbers of a head that an output gate multiplies one by one cannot be mixed.
+  // An output gate multiplies the values of a head one by one, so they cannot be rotated.
   bool turns_heads() const { return !block_.has("attention_gate"); }
 
-  // A linear after a norm: takes the norm's gain and beta, then reads the rotated stream.
+  // A linear after a norm: absorbs the norm's gain and beta, then reads the rotated stream.
   void reading(const std::string& part, const std::string& norm) {
     Linear linear = take(part);
     const std::vector<float>& gain = block_.at(norm).values;

@@ -11,10 +11,10 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTaskRows = 64;          // rows of w that a thread takes at once
-constexpr std::size_t kSearchedConsumers = 17;  // odd: of gates and ups in turn it takes both
+constexpr std::int64_t kTaskRows = 64;          // rows of w per task
+constexpr std::size_t kSearchedConsumers = 17;  // odd: even steps select both gates and ups
 
-// Codes and groups like those of scales of scales, whose own fit is too slow for a search.
+// A plain scheme with similar codes and groups: fitting superblock scales is slow for a search.
 QuantScheme like_plain(const QuantScheme& scheme) {
   if (!scheme.is_super()) return scheme;
   if (scheme.kind == CodeKind::q6_k) return {CodeKind::int_, 6, Scaling::group, 16};

@@ -1,5 +1,5 @@
-// One smoothing site with the weights that read its input: what the searches for scales of
-// SmoothQuant and AWQ work on.
+// One smoothing site with the weights that read its input: the unit of the scale searches of
+// SmoothQuant and AWQ.
 #pragma once
 
 #include <cstdint>
@@ -31,32 +31,32 @@ struct Site {
   std::int64_t scales = 0;                      // S
   const InputStatistics* statistics = nullptr;  // of the shared input
   ThreadPool* pool = nullptr;                   // results are the same for any number of threads
-  Communicator* ranks = &one_rank();  // that may divide the work: all look at the same site
+  Communicator* ranks = &one_rank();            // ranks that may divide the work on the same site
 };
 
-// A view of the block's tensors: both outlive it. Throws Error where shapes do not fit.
+// Refers to the block's tensors: both must outlive it. Throws Error where shapes do not match.
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
                const InputStatistics& statistics, ThreadPool* pool,
                Communicator& ranks = one_rank());
 
-// Which consumers a search measures: all, or of many (experts) some in even steps.
+// Indices of the consumers that a search measures: all, or an even selection of many (experts).
 std::vector<std::size_t> searched_consumers(const Site& site);
 
-// scale [S] -> one for each input channel, [K].
+// Expands scale [S] to one for each input channel, [K].
 std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale);
 
 // W diag(scale) in f32, [N][K].
 std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale);
 
-// What the numbers of a weight become when stored in an integer scheme by their plain range
-// (methods absmax and zeropoint), [N][K]. Several ranks each have some of the rows, perhaps none;
-// where rows share a scale they have to be one's.
+// The values of a weight after rounding to an integer scheme with its plain ranges (methods absmax
+// and zeropoint), [N][K]. Several ranks each have some of the rows, possibly none; where rows share
+// a scale one rank must have all.
 std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
                                   const QuantScheme& scheme, ThreadPool* pool,
                                   Communicator& ranks = one_rank());
 
-// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T]. Ranks divide the rows, and all have
-// all outputs.
+// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T]. Ranks divide the rows, and all
+// receive all outputs.
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool, Communicator& ranks = one_rank());
 

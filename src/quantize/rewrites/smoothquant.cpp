@@ -12,7 +12,7 @@ namespace {
 constexpr double kSmallestPeak = 1e-5;
 constexpr double kLargestScale = 1e5;
 
-// max |W_nj| over consumers, rows and tied channels, [S].
+// The largest |W_nj| over consumers, rows and tied channels, [S].
 std::vector<double> weight_peaks(const Site& site) {
   std::vector<float> of_column(static_cast<std::size_t>(site.columns));
   for (const SiteWeight& consumer : site.consumers) {
@@ -43,7 +43,7 @@ std::vector<double> input_peaks(const Site& site) {
   return peaks;
 }
 
-// The largest of inputs and of weights for each scale, [S] both.
+// The largest magnitudes of inputs and of weights for each scale, both [S].
 struct Peaks {
   std::vector<double> inputs, weights;
 };
@@ -65,15 +65,15 @@ std::vector<float> scales_at(const Peaks& peaks, double alpha) {
   return scales;
 }
 
-// What the search compares: of a weight with more than kSearchRows rows, that many in even steps.
-// A row's error is its own unless one scale serves the tensor.
+// The rows that the search compares: kSearchRows evenly spaced rows of a larger weight. Rows have
+// independent errors unless one scale serves the tensor.
 struct SearchedWeight {
   std::string_view name;
   std::vector<float> picked;      // empty: all rows
   std::span<const float> values;  // [R][K]
   std::int64_t rows = 0;          // R
-  double weight = 1;              // N / R, for how many rows each stands
-  std::vector<float> outputs;     // without rounding, [R][T]
+  double weight = 1;              // N / R, the number of rows that each represents
+  std::vector<float> outputs;     // of the unrounded weights, [R][T]
 };
 
 SearchedWeight searched_rows(const Site& site, const SiteWeight& consumer, bool all) {
@@ -105,7 +105,7 @@ Searched searched_weights(const Site& site, const SmoothingOptions& options) {
           " columns; calibrate with some");
   Searched result;
   const std::vector<std::size_t> picked = searched_consumers(site);
-  result.weights.reserve(picked.size());  // their views stay where they are
+  result.weights.reserve(picked.size());  // no reallocation: views must remain valid
   for (const std::size_t at : picked) {
     const SiteWeight& consumer = site.consumers[at];
     result.weights.push_back(

@@ -1,6 +1,6 @@
-// SmoothQuant (Xiao et al. 2023): moves the size of an input channel from the activations, which
-// are rounded with few scales, into the weights. Scales for one site, and the search for how far to
-// move; folding them is quantize/rewrites/fold.h.
+// SmoothQuant (Xiao et al. 2023): moves the magnitude of an input channel from the activations,
+// which are rounded with few scales, into the weights. Scales for one site, and the search for the
+// migration strength; they are folded by quantize/rewrites/fold.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace leq {
 
-// The paper's settings: how weights and inputs share scales.
+// The paper's settings: the granularity of the scales of weights and inputs.
 struct SmoothingPreset {
   std::string_view name;  // "o1"
   std::string_view summary;
@@ -27,11 +27,11 @@ std::span<const SmoothingPreset> smoothing_presets();
 // consumers and over the channels that share the scale, both at least 1e-5; 1 where a_j is 0. [S]
 std::vector<float> smoothing_scales(const Site& site, double alpha);
 
-// s_j = 1 / w_j: what can be done without data, for comparison. [S]
+// s_j = 1 / w_j: the scaling possible without data, for comparison. [S]
 std::vector<float> equalizer_scales(const Site& site);
 
-// Rows of a weight that a search compares, in even steps: enough to tell which alpha is best, and
-// on a model of 7B a sixth of the work. A tensor with one scale for all its rows is compared whole.
+// Rows of a weight that a search compares, evenly spaced: sufficient to find the best alpha, and a
+// sixth of the work on a 7B model. A tensor with one scale for all its rows is compared whole.
 inline constexpr std::int64_t kSearchRows = 1024;
 
 struct SmoothingOptions {
@@ -41,14 +41,14 @@ struct SmoothingOptions {
 };
 
 struct SmoothingChoice {
-  std::optional<double> alpha;  // none: no scaling was better than any
+  std::optional<double> alpha;  // none: no scaling had the least error
   std::vector<float> scales;    // [S], all 1 then
-  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, each
-  // consumer by all its rows: Y = X W^T, Yq the same with X / s and W diag(s) rounded.
+  // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, weighted
+  // by N / R: Y = X W^T, Yq the same with X / s and W diag(s) rounded.
   double error = 0;
   double plain_error = 0;  // without scales
 };
-// The alpha of least error, the smaller one of equals; never worse than no scaling. Throws Error
+// The alpha of least error, of equal ones the smallest; never worse than no scaling. Throws Error
 // without sampled tokens.
 SmoothingChoice search_smoothing(const Site& site, const SmoothingOptions& options);
 

@@ -49,7 +49,7 @@ void check(const SearchProblem& problem, const SearchOptions& options) {
           Setting{"target_size"}, " or ", Setting{"target_bpw"});
 }
 
-// KL of a uniform model of `bytes` bytes; see run_search.
+// KL of a uniform model of `bytes` bytes, interpolated; see run_search.
 double uniform_kl_at(std::span<const SearchPoint> uniform, std::uint64_t bytes) {
   std::vector<SearchPoint> sorted(uniform.begin(), uniform.end());
   std::ranges::sort(sorted, {}, &SearchPoint::bytes);
@@ -79,7 +79,7 @@ bool is_uniform(const Assignment& assignment) {
   return std::ranges::count(assignment, assignment.front()) == std::ssize(assignment);
 }
 
-// Decides between what was found and the uniform points.
+// Chooses between the best point of the search and the uniform points.
 void accept(const SearchProblem& problem, SearchResult& result) {
   const SearchPoint& found = result.found;
   const SearchPoint& uniform =

@@ -1,6 +1,6 @@
-// Which unit of a model gets how many bits: strategies that minimize KL divergence plus a price of
-// size, or KL under a limit of size, by measuring whole assignments. Knows nothing of models: units
-// are names, sizes and features, and a measurement is a callback.
+// Assigns bit widths to the units of a model: strategies that minimize KL divergence plus a price
+// of size, or KL under a size limit, by measuring whole assignments. Independent of the model:
+// units are names, sizes and features, and a measurement is a callback.
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@ inline constexpr std::array<int, 4> kSearchBits = {2, 3, 4, 8};
 inline constexpr int kChoices = 4;
 inline constexpr int kEightBits = 3;  // index of 8 in kSearchBits
 
-// For each unit an index into kSearchBits.
+// An index into kSearchBits for each unit.
 using Assignment = std::vector<std::uint8_t>;
 
-// Linears that get the same bits. Features that are not known stay 0.
+// Linears that share a bit width. Unknown features stay 0.
 struct SearchUnit {
   std::string name;        // "layers.3.qkv"
-  std::string kind;        // units of one kind are tied by grid: "qkv", "o"
+  std::string kind;        // the grid strategy ties units of one kind: "qkv", "o"
   std::int64_t layer = 0;  // block, from 0
   std::int64_t params = 0;
-  std::array<std::uint64_t, kChoices> bytes{};  // stored at each choice, growing
+  std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
   std::array<double, kChoices> diagonal_proxy{};
   double entropy = 0;  // of the 8-bit codes, bits
@@ -40,8 +40,8 @@ struct SearchProblem {
   std::vector<SearchUnit> units;
   // KL of an assignment against the base model, nats. Deterministic.
   std::function<double(const Assignment&)> evaluate;
-  // May be empty. D_l(b): KL added by one unit at a choice where the others are as good as they
-  // get; for a cheaper measurement than evaluate(all 8 but one).
+  // Optional. D_l(b): the KL that one unit at a choice adds while all others are at their most
+  // accurate; for a measurement cheaper than evaluate(all 8 but one).
   std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
@@ -51,9 +51,9 @@ SearchStrategy parse_search_strategy(std::string_view name);
 
 struct SearchOptions {
   SearchStrategy strategy = SearchStrategy::sens;
-  // J(b) = KL + lambda * 8 bytes(b) / (16 params): nats for a unit's share of its 16-bit size.
+  // J(b) = KL + lambda * 8 bytes(b) / (16 params): a price in nats on the share of the 16-bit size.
   double lambda = 0.05;
-  // With a limit J is KL alone and assignments that do not fit are not looked at.
+  // With a limit J is KL alone, and assignments that exceed it are not measured.
   std::optional<std::uint64_t> target_bytes = {};
   int evaluations = 96;  // measurements of KL, those read from a log included; at least 5
   std::uint64_t seed = 0;
@@ -61,7 +61,7 @@ struct SearchOptions {
   std::function<void(int done, double best)> progress = {};
 };
 
-// Bits per weight of the units -> their bytes.
+// Bytes of the units at a number of bits per weight.
 std::uint64_t bytes_of_bpw(const SearchProblem& problem, double bits_per_weight);
 std::uint64_t bytes_of(const SearchProblem& problem, const Assignment& assignment);
 double bpw_of(const SearchProblem& problem, const Assignment& assignment);
@@ -72,35 +72,35 @@ struct SearchPoint {
   Assignment assignment;
   double kl = 0;
   std::uint64_t bytes = 0;
-  double objective = 0;       // J; infinite where it does not fit
-  double best_objective = 0;  // of this and all points before
+  double objective = 0;       // J; infinite where the size exceeds the limit
+  double best_objective = 0;  // over this and all earlier points
 };
 
 struct SearchResult {
-  SearchPoint chosen;  // what to write
-  SearchPoint found;   // the best of the search, uniform or not
+  SearchPoint chosen;  // the point to write
+  SearchPoint found;   // the best measured point, uniform or not
   bool accepted = false;
-  // KL of a uniform model of found's size, see run_search; found had to be below.
+  // KL of a uniform model of found's size, see run_search; `found` is accepted only below it.
   double uniform_kl = 0;
   std::string verdict;                               // one sentence
   std::array<SearchPoint, kChoices> uniform;         // all at 2, 3, 4, 8 bits
   std::vector<SearchPoint> pareto;                   // measured, none larger and worse than another
   std::vector<SearchPoint> trace;                    // in the order of measuring
-  std::vector<std::array<double, kChoices>> losses;  // D_l(b) as last believed, 0 at 8 bits
+  std::vector<std::array<double, kChoices>> losses;  // D_l(b) as last estimated, 0 at 8 bits
   int evaluations = 0;
 };
 
-// Throws Error where `log` is not empty and cannot be written, or is there and no search wrote it.
+// Throws Error where `log` is not empty and cannot be written, or exists and is no search log.
 void check_search_log(const std::filesystem::path& log);
 
 // Measures the uniform points, then searches. The same problem, options and seed give the same
-// answer, also where a log lets it begin in the middle.
+// answer, also when resumed from a log.
 //
-// Accepted is a plan whose measured KL is below that of a uniform model of equal size. Uniform
-// models have few sizes, so "of equal size" means: the straight line, over bytes, between the
-// uniform points next to the plan's size (which choosing units blindly between those two bit widths
-// reaches on average, where losses add up), or a smaller uniform point that lies below that line.
-// Else `chosen` is the uniform point with the smallest objective.
+// A plan is accepted if its measured KL is below that of a uniform model of equal size. Uniform
+// models have few sizes, so "of equal size" means: the linear interpolation, over bytes, between
+// the uniform points next to the plan's size (the average result of choosing units blindly between
+// those two bit widths, where losses are additive), or a smaller uniform point that lies below that
+// line. Otherwise `chosen` is the uniform point with the smallest objective.
 // Throws Error where the limit is below all units at 2 bits, the budget below 5, or the log is of
 // another problem or damaged.
 SearchResult run_search(const SearchProblem& problem, const SearchOptions& options);

@@ -1,5 +1,5 @@
-// The best assignment where losses add up: exact for small problems, rounded to a fine grid of
-// sizes for large ones.
+// The best assignment where losses are additive: exact for small problems, with sizes rounded to a
+// fine grid for large ones.
 #pragma once
 
 #include <array>

@@ -14,10 +14,10 @@ namespace leq {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kTolerance = 1e-4;  // a step counts that lowers J by more than this share of it
+constexpr double kTolerance = 1e-4;  // relative decrease of J that counts as an improvement
 constexpr int kSweeps = 3;
 constexpr std::size_t kGridKept = 32;
-constexpr std::size_t kEndBlocks = 2;  // blocks at each end that grid may raise by a level
+constexpr std::size_t kEndBlocks = 2;  // blocks at each end that grid may raise by one level
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -25,7 +25,7 @@ Assignment uniform(const SearchMeter& meter, int choice) {
   return Assignment(meter.problem().units.size(), static_cast<std::uint8_t>(choice));
 }
 
-// The uniform points are the first that every search measures.
+// Every search measures the uniform points first.
 double uniform_kl(SearchMeter& meter, int choice) {
   const auto point = meter.measure(uniform(meter, choice));
   return point ? point->kl : 0.0;
@@ -43,8 +43,8 @@ double predicted_objective(SearchMeter& meter, const LossTable& losses,
                          bytes_of(meter.problem(), assignment));
 }
 
-// Moves another unit by one level: the cheapest loss for each byte saved, or the largest gain for
-// each byte spent. False where no move helps.
+// Moves one other unit by one level: with the least loss per byte saved, or the largest gain per
+// byte spent. False where no move helps.
 bool shift_one(SearchMeter& meter, const LossTable& losses, std::size_t fixed, int direction,
                Assignment& assignment) {
   double best_rate = kInfinity;
@@ -70,8 +70,8 @@ bool shift_one(SearchMeter& meter, const LossTable& losses, std::size_t fixed, i
   return true;
 }
 
-// `assignment` with one unit at another choice. Under a limit other units give what is missing, or
-// take what is left over, by the predicted losses. Empty where that is impossible.
+// `assignment` with one unit at another choice. Under a limit other units are lowered until it
+// fits, then raised to use the bytes left, by predicted losses. Empty where that is impossible.
 Assignment moved(SearchMeter& meter, const LossTable& losses, Assignment assignment,
                  std::size_t unit, int choice) {
   assignment[unit] = static_cast<std::uint8_t>(choice);
@@ -83,7 +83,7 @@ Assignment moved(SearchMeter& meter, const LossTable& losses, Assignment assignm
   return assignment;
 }
 
-// Measures and takes over what is better. False where the budget is spent.
+// Measures a candidate and makes it current if it is better. False where the budget is spent.
 bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& current,
               bool& improved) {
   if (candidate.empty()) return true;
@@ -96,14 +96,14 @@ bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& curr
   return true;
 }
 
-// The measured point from which a descent starts.
+// The measured point at which a descent starts.
 SearchPoint start_at(SearchMeter& meter, const Assignment& assignment) {
   const auto point = assignment.empty() ? std::nullopt : meter.measure(assignment);
   return point && point->objective <= meter.best().objective ? *point : meter.best();
 }
 
-// Single moves from the current point, the most promising first, until none of them helps: a
-// coordinate-wise local optimum, or the budget is spent.
+// Tries single moves from the current point, the most promising first, until none improves it (a
+// coordinate-wise local optimum) or the budget is spent.
 void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
   for (bool improved = true; improved;) {
     improved = false;
@@ -126,18 +126,18 @@ void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
   }
 }
 
-// Smallest loss at a limit, or smallest J without one, where the losses add up.
+// The assignment of least loss within the limit, or of least J without one, for additive losses.
 Assignment best_by(SearchMeter& meter, const LossTable& losses) {
   return solve_knapsack(meter.problem().units, losses, meter.price(), meter.limit());
 }
 
-// D_l(b) measured while the budget lasts, 3 bits of all units first; the rest keeps what the
-// uniform points and the proxies say, scaled by what was measured of the unit.
+// Measures D_l(b) while the budget lasts, 3 bits of all units first; the other losses are estimates
+// from the uniform points and the proxies, scaled by the unit's measurement.
 LossTable measure_losses(SearchMeter& meter) {
   const LossTable guess = losses_from_uniform(meter);
   LossTable losses = guess;
   std::vector<double> scale(losses.size(), 0.0);
-  // A tenth of the budget stays for looking at assignments as a whole.
+  // A tenth of the budget is reserved for measuring whole assignments.
   const int kept = std::max(2, meter.options().evaluations / 10);
   for (const int choice : {1, 0, 2}) {
     for (std::size_t l = 0; l < losses.size(); ++l) {
@@ -215,7 +215,7 @@ LossTable search_entropy(SearchMeter& meter) {
   const auto& units = meter.problem().units;
   LossTable losses = losses_from_uniform(meter);
   const std::int64_t last = last_layer(meter.problem());
-  // b = argmin |b - (E - c)|: the bits change where E - c crosses the middle between two widths.
+  // b = argmin |b - (E - c)|: bits change where E - c crosses the middle between two widths.
   constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
   std::set<double> offsets;
   for (const SearchUnit& unit : units) {
@@ -226,7 +226,7 @@ LossTable search_entropy(SearchMeter& meter) {
   for (const double offset : offsets) {
     Assignment assignment;
     for (const SearchUnit& unit : units) {
-      // Ties go to fewer bits, so that one step of c is one step down for its unit.
+      // Ties choose fewer bits, so that one step of c lowers its unit by one level.
       const auto above = std::ranges::count_if(
           kMiddles, [&](double middle) { return unit.entropy - middle > offset; });
       const bool end = unit.layer == 0 || unit.layer == last;
@@ -234,7 +234,7 @@ LossTable search_entropy(SearchMeter& meter) {
           static_cast<std::uint8_t>(end ? std::max<std::int64_t>(above, 2) : above));
     }
     if (!meter.fits(assignment)) continue;
-    // With a limit the first that fits, which is the largest; else the best prediction.
+    // With a limit the first that fits, which is the largest; otherwise the best prediction.
     const double objective = predicted_objective(meter, losses, assignment);
     if (objective < best_objective) {
       best_objective = objective;

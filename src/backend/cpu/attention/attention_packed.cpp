@@ -198,7 +198,7 @@ float query_sum(const SpanWork& work, int query) {
   return work.head.kernels.lane_total(lanes);
 }
 
-// Sums of minima: [queries][groups][16].
+// A query's sums of minima, [groups][16], in scratch [queries][groups][16].
 float* lanes_of(const SpanWork& work, int query, int groups) {
   return work.scratch.lanes + std::int64_t{query} * groups * kLaneCount;
 }

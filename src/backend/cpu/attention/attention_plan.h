@@ -1,4 +1,4 @@
-// How attention cuts a batch into tasks and what scratch that takes.
+// The cut of an attention batch into tasks, and the scratch that these need.
 #pragma once
 
 #include <cstddef>

@@ -124,7 +124,7 @@ void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const I
   (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
 }
 
-// Codes under scales of scales times integer inputs.
+// Codes under superblock scales times integer inputs.
 void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   const SuperLayout layout = super_layout(weight.scheme.kind);

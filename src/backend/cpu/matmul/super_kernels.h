@@ -1,4 +1,4 @@
-// One panel of 64 outputs with codes under scales of scales (q4_k, q5_k, q6_k;
+// One panel of 64 outputs with codes under superblock scales (q4_k, q5_k, q6_k;
 // tensor/super_blocks.h) times a block of tokens, for each instruction set; results are equal bit
 // for bit between them. Instruction-set files include this header, so it holds plain data only.
 #pragma once

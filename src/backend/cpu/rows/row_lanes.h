@@ -105,7 +105,7 @@ void gelu(const float* x, std::int64_t n, float* out) noexcept {
   });
 }
 
-// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
+// Magnitudes order like their bits as integers, with infinity and NaN above all numbers.
 template <class R>
 float absmax(const float* x, std::int64_t n) noexcept {
   typename R::Words largest = {};

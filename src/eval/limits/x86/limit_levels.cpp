@@ -1,4 +1,4 @@
-// The limits of x86-64. Level x86-64-v3 uses AVX2's: its code is portable, its processor is not.
+// The limits of x86-64. Level x86-64-v3 has those of AVX2, which every such processor supports.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

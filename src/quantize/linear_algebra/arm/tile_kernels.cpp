@@ -1,4 +1,4 @@
-// Which tile kernels a level of aarch64 runs.
+// Selects the tile kernels of a level of aarch64.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-// The one level of processors without kernels of their own.
+// The only level of processors without kernels of their own.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

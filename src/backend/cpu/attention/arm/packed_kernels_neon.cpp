@@ -1,5 +1,5 @@
-// Kernels of packed codes with 128-bit registers: four hold what a 512-bit one would; up to 3
-// queries share them at a time.
+// Kernels of packed codes with 128-bit registers: four in place of a 512-bit one; up to 3 queries
+// share the codes of each load.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <arm_neon.h>

@@ -1,7 +1,7 @@
-// Scores of int8 keys with 512-bit registers: a register holds a quad of dimensions of 16 keys. How
-// quads are multiplied is the argument Products of the kernels:
-//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers; of one query
-//                                      1, as memory is read faster in the order in which it lies
+// Scores of int8 keys with 512-bit registers: a register holds a quad of dimensions of 16 keys. The
+// argument Products of the kernels multiplies the quads:
+//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers; 1 for one
+//                                      query, as memory is read faster sequentially
 //   add(keys, stride, quads, sums)     sums[r][b] += the 4 products of each lane, of block b's
 //                                      bytes at keys + b * stride and query r's four codes
 #pragma once

@@ -1,5 +1,5 @@
-// Kernels of packed codes with 256-bit registers: two hold what a 512-bit one would; up to 3
-// queries share them at a time.
+// Kernels of packed codes with 256-bit registers: two in place of a 512-bit one; up to 3 queries
+// share the codes of each load.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <immintrin.h>

@@ -29,7 +29,7 @@ struct Codes {
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* high;  // 3 bits
-  int8x16_t high_shift;      // 3 bits: from where the third bits of quad 0 lie to bit 2
+  int8x16_t high_shift;      // 3 bits: shift of quad 0's third bits to bit 2
 };
 
 template <class C>

@@ -1,4 +1,4 @@
-// Codes under scales of scales with sdot.
+// Codes under superblock scales with sdot.
 #include "backend/cpu/arm/step_dotprod.h"
 #include "backend/cpu/matmul/arm/super_panel.h"
 

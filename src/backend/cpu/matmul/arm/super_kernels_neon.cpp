@@ -1,4 +1,4 @@
-// Codes under scales of scales with NEON.
+// Codes under superblock scales with NEON.
 #include "backend/cpu/arm/step_neon.h"
 #include "backend/cpu/matmul/arm/super_panel.h"
 

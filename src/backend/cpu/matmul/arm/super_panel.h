@@ -1,4 +1,4 @@
-// Codes under scales of scales (q4_k, q5_k, q6_k) with 128-bit registers, in SuperPanel's order of
+// Codes under superblock scales (q4_k, q5_k, q6_k) with 128-bit registers, in SuperPanel's order of
 // operations: tiles of M tokens by R registers of four outputs, sixteen columns at a time.
 //   Step: step_neon.h or step_dotprod.h. Codes are at most 63: two products fit into 16 bits.
 #pragma once

@@ -1,4 +1,4 @@
-// Codes under scales of scales on AVX-512 without VNNI. Two products of at most 63 * 127 fit into
+// Codes under superblock scales on AVX-512 without VNNI. Two products of at most 63 * 127 fit into
 // 16 bits.
 #include <immintrin.h>
 

@@ -1,8 +1,8 @@
-// Codes under scales of scales with AMX. A code times its sub-scale (q6_k: less its zero point) has
-// at most 13 bits with its sign: two signed bytes, low + 256 * high. So the tiles add up a whole
-// span, and a unit of matmul_avx512amx.h, 32 tokens x 32 outputs, is here 32 tokens x 16 outputs,
-// low bytes beside high ones. Sums are moved from tiles to f32 as in matmul_groups_avx512amx.h:
-// stored in the first step of the next span, folded in that of the span after it.
+// Codes under superblock scales with AMX. A code times its sub-scale (q6_k: less its zero point)
+// has at most 13 bits with its sign: two signed bytes, low + 256 * high. So tiles sum a whole span,
+// and a unit of matmul_avx512amx.h, 32 tokens x 32 outputs, is here 32 tokens x 16 outputs, low
+// bytes beside high ones. Sums move from tiles to f32 as in matmul_groups_avx512amx.h: stored in
+// the first step of the next span, folded in that of the span after it.
 #include "backend/cpu/matmul/super_kernels.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 

@@ -1,4 +1,4 @@
-// Codes under scales of scales on AVX-512 VNNI.
+// Codes under superblock scales on AVX-512 VNNI.
 #include <immintrin.h>
 
 #include "backend/cpu/matmul/x86/lanes_avx512.h"

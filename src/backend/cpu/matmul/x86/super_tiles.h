@@ -1,5 +1,5 @@
-// Codes under scales of scales (q4_k, q5_k, q6_k) on x86: tiles of some tokens by some registers of
-// outputs, in SuperPanel's order of operations.
+// Codes under superblock scales (q4_k, q5_k, q6_k) on x86: tiles of some tokens by some registers
+// of outputs, in SuperPanel's order of operations.
 //   Lanes: lanes_avx2.h or lanes_avx512.h, with
 //     dot(sum, codes, inputs)   sum += u8 codes times s8 inputs, four to a lane
 //     from_i8(bytes)            signed bytes as 32-bit numbers
