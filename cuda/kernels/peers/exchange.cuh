@@ -1,7 +1,7 @@
-// The kernel of an exchange of rows among peers. What it relies on: a slot is written again two
-// exchanges later, when its writer has seen this rank's flag of the exchange between, which this
-// rank sets after its copies out of the slot (they are one stream's). All blocks of a grid run at
-// once, or a block would wait for one that waits for its place.
+// The kernel of an exchange of rows among peers. Its invariant: a slot is written again two
+// exchanges later, after its writer has seen this rank's flag of the exchange between, which this
+// rank sets after its copies out of the slot (same stream). All blocks of a grid must be resident
+// at once, or a block could wait for one that cannot be scheduled.
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
@@ -14,15 +14,15 @@ namespace leq::LEQ_GPU {
 inline constexpr int kExchangeThreads = 256;
 inline constexpr unsigned kNapNanoseconds = 100;
 
-// How ranks know what has come. Tests plant bugs here.
+// The arrival protocol between ranks. Tests inject bugs here.
 struct CountedExchange {
-  // After the block's pushes, before its flags.
+  // Between the block's pushes and its flags.
   static __device__ __forceinline__ void publish() { __threadfence_system(); }
-  // Of the exchange after `epoch` others.
+  // For the exchange that follows `epoch` others.
   static __device__ __forceinline__ bool has_come(std::uint32_t flag, std::uint32_t epoch) {
     return static_cast<std::int32_t>(flag - (epoch + 1)) >= 0;
   }
-  // By the last block.
+  // Called by the last block.
   static __device__ __forceinline__ void count(std::uint32_t* epoch) { ++*epoch; }
 };
 
@@ -44,8 +44,8 @@ __device__ __forceinline__ void move_piece(std::byte* to, const std::byte* from,
   }
 }
 
-// piece(row, byte of the part, bytes, byte of the slot) for this block's share of the pieces of a
-// rank's parts: the same share on every rank.
+// Calls piece(row, byte of the part, bytes, byte of the slot) for this block's share of the pieces
+// of a rank's parts: the same share on every rank.
 template <class Piece>
 __device__ __forceinline__ void each_piece(const ExchangeArguments& a, const ExchangePlane& plane,
                                            int rank, Piece piece) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void take_parts(const ExchangeArguments& a, std::size
   }
 }
 
-// Until the peer's block has pushed; false where that was not to be waited for.
+// Waits until the peer's block has pushed; false if the exchange was ended or the wait timed out.
 template <class Protocol>
 __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int peer,
                                               std::uint32_t epoch) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
   return true;
 }
 
-// Without a number of blocks ptxas keeps to 48 registers, and spills on 12.0.
+// Without a minimum of blocks ptxas limits itself to 48 registers, and spills on 12.0.
 template <class Protocol>
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {

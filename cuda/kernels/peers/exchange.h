@@ -1,6 +1,6 @@
-// Ranks' rows on GPUs that reach each other's memory: each pushes its parts of rows to its peers,
-// waits until theirs have come, and copies them to where they belong. One launch, whose order among
-// the peers is counted in device memory, so that a recorded one can be replayed.
+// Exchange of rows between ranks on GPUs with peer access: each pushes its parts of rows to its
+// peers, waits for theirs, and copies them to their destination. One launch, whose sequence number
+// among the peers is counted in device memory, so that a recorded launch can be replayed.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ namespace leq::LEQ_GPU {
 
 using namespace gpu;
 
-// Host memory that says why exchanges end: `ended` by the host, the others by a kernel that waited
-// for too long.
+// Host memory that records why exchanges end: `ended` is written by the host, the others by a
+// kernel whose wait timed out.
 struct ExchangeEnd {
   std::uint32_t ended = 0;
-  std::uint32_t lost = 0;  // 1 + the rank that did not come,
-  std::uint32_t site = 0;  // to this
+  std::uint32_t lost = 0;  // 1 + the rank that timed out,
+  std::uint32_t site = 0;  // at this exchange
 };
 
-// One plane of rows, all of whose parts are bytes of a row.
+// One plane of rows, with all parts given in bytes of a row.
 struct ExchangePlane {
   const std::byte* own = nullptr;  // this rank's part of the first row
   std::int64_t own_stride = 0;
@@ -39,14 +39,14 @@ struct ExchangeArguments {
   int rank = 0, ranks = 0;
   int blocks = 0;  // the same on all ranks
   std::int64_t rows = 0, slot_bytes = 0;
-  bool all_receive = true;  // or rank 0 alone; all wait for all in any case
+  bool all_receive = true;  // else rank 0 alone; all wait for all anyway
   std::uint32_t site = 0;   // for ExchangeEnd
   ExchangeEnd* end = nullptr;
   long long patience = 0;  // ticks of clock64
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
-// Where something else carries them: this rank's parts of rows into the first slot of its own
-// window, and the others' out of it.
+// For transfers by other means: packs this rank's parts of rows into the first slot of its own
+// window, and unpacks the others' parts from it.
 void launch_pack(const ExchangeArguments& a, rt::Stream& stream);
 void launch_unpack(const ExchangeArguments& a, rt::Stream& stream);
 

@@ -1,4 +1,4 @@
-// Rows of an embedding table as f32, one block a token; and rows of activations picked out.
+// Rows of an embedding table as f32, one block a token; and rows gathered from activations.
 #include "backend/sample.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/code_weight.cuh"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Of the table. A draw that found no token ends its reply: what is computed of it is thrown away.
+// A row of the table. A draw without a token ends its reply: its results are discarded.
 __device__ __forceinline__ std::int64_t row_of(const EmbedArguments& a, std::int64_t token) {
   const std::int32_t id = a.ids[token];
   return is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;

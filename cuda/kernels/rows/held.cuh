@@ -1,5 +1,5 @@
-// Numbers of a row's columns that the threads of a block hold in registers: on their way at once,
-// and those that no kernel writes before the wait for the kernel in front.
+// A row's columns held in registers by the threads of a block: loads in flight together and, for
+// data that no kernel writes, issued before the wait for the preceding kernel.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -8,8 +8,8 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kHeldColumns = 16;  // of a thread: 4,096 of a block of 256
 
-// Column threadIdx.x + i * threads of `from`; 0 where there is none. Columns past the last that are
-// held are read when they are asked for.
+// Column threadIdx.x + i * threads of `from`; 0 where there is none. Columns past the last held one
+// are read from memory at each use.
 template <int threads>
 struct HeldColumns {
   const float* from;
@@ -24,8 +24,8 @@ struct HeldColumns {
   }
 };
 
-// body(column, i) for the columns of a thread in ascending order; i is a constant while columns are
-// held, else kHeldColumns.
+// Calls body(column, i) for the columns of a thread in ascending order; i is a constant while
+// columns are held, else kHeldColumns.
 template <int threads, class Body>
 __device__ __forceinline__ void for_columns(std::int64_t width, Body body) {
   const int last = static_cast<int>(width), first = static_cast<int>(threadIdx.x);

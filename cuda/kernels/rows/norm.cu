@@ -1,5 +1,5 @@
-// RMS norm or layer norm of rows, with their int8 codes or terms: one block a row, which lies in
-// shared memory between the passes, so that it is read once.
+// RMS norm or layer norm of rows, with their int8 codes or terms: one block a row, kept in shared
+// memory between the passes, so that it is read once.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/held.cuh"
@@ -25,7 +25,7 @@ struct Moments {
   float mean, r;
 };
 
-// `x` is what the threads hold of the row; the rest of it lies in shared memory.
+// `x` is the threads' part of the row; the rest of it is in shared memory.
 __device__ Moments moments(const HeldColumns<kThreads>& x, const NormArguments& a) {
   const auto n = static_cast<float>(a.width);
   float mean = 0;
@@ -43,7 +43,7 @@ __device__ Moments moments(const HeldColumns<kThreads>& x, const NormArguments& 
   return {mean, 1.0f / sqrtf(lanes_sum(squares) / n + a.eps)};
 }
 
-// Out may be x, and for the compiler gain too: what a thread needs it reads before it writes.
+// `out` may alias x, and for the compiler gain too: a thread reads all its inputs before it writes.
 __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT NormArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, row);

@@ -1,5 +1,5 @@
-// Act online for steps of several rows: the largest |x| of each, then codes by all blocks with the
-// scale that each of them works out for itself, then one block moves the scale on.
+// Online activation scales for steps of several rows: the largest |x| of each, then codes by all
+// blocks with the scale that each of them computes redundantly, then one block updates the scale.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/online.cuh"
 

@@ -1,5 +1,5 @@
-// A moving scale in a block's hands: its state in shared memory, where one thread carries out the
-// very steps of backend/online_scale.h.
+// A moving scale within a block: its state in shared memory, where one thread executes exactly the
+// steps of backend/online_scale.h.
 #pragma once
 
 #include "cuda/kernels/rows/online.h"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Bytes, so that no other type is read through another.
+// Copies bytes, so that no type is accessed through another.
 __device__ __forceinline__ void copy_record(void* to, const void* from) {
   for (unsigned i = threadIdx.x; i < sizeof(OnlineRecord); i += blockDim.x) {
     static_cast<unsigned char*>(to)[i] = static_cast<const unsigned char*>(from)[i];
@@ -19,11 +19,11 @@ struct RecordBytes {
   alignas(OnlineRecord) unsigned char bytes[sizeof(OnlineRecord)];
 };
 
-// A step as a block sees it: `record` is the block's own copy, begun with the step's largest |x|.
+// A step within a block: `record` is the block's own copy, updated with the step's largest |x|.
 struct OnlineStep {
   OnlineRecord* record;
   float range;
-  bool dynamic;  // gave up: the record is as it was
+  bool dynamic;  // per-row scales: the record is unchanged
 };
 __device__ __forceinline__ OnlineStep begin_online(const OnlineRecord* online, float largest) {
   LEQ_SHARED(RecordBytes, copy);
@@ -36,7 +36,7 @@ __device__ __forceinline__ OnlineStep begin_online(const OnlineRecord* online, f
   __syncthreads();
   return {record, dynamic ? 0.0f : range, dynamic};
 }
-// All threads; `clipped` in thread 0.
+// Called by all threads; `clipped` is valid in thread 0.
 __device__ __forceinline__ void end_online(OnlineRecord* online, const OnlineStep& step,
                                            unsigned long long clipped, std::int64_t values) {
   if (step.dynamic) return;
@@ -57,7 +57,7 @@ __device__ __forceinline__ int count_above(const float* row, std::int64_t width,
   return block_sum(above);
 }
 
-// The row's codes with the step's scale; the numbers outside of its range.
+// Writes the row's codes with the step's scale; returns how many numbers are outside its range.
 __device__ __forceinline__ int quantize_in_step(const float* row, std::int64_t token,
                                                 std::int64_t width, const Quantize& q,
                                                 const OnlineStep& step, float row_largest) {
@@ -68,7 +68,7 @@ __device__ __forceinline__ int quantize_in_step(const float* row, std::int64_t t
   return !step.dynamic && row_largest > step.range ? count_above(row, width, step.range) : 0;
 }
 
-// A step of one row, by the one block that finished it.
+// A step of one row, by the block that finished it.
 __device__ __forceinline__ void quantize_online(const float* row, std::int64_t width,
                                                 const Quantize& q) {
   const bool counts = is_fault_free(q.fault);  // before any thread reports one
@@ -83,7 +83,7 @@ __device__ __forceinline__ void quantize_online(const float* row, std::int64_t w
   if (counts) end_online(q.online, step, static_cast<unsigned long long>(clipped), width);
 }
 
-// What the consumer of a finished row reads: its terms, or its codes by whatever scale it has.
+// Encodes a finished row for its consumer: as terms, or as codes by its online or other scale.
 __device__ __forceinline__ void finish_row(const float* row, std::int64_t token, std::int64_t width,
                                            const Quantize& q) {
   if (q.terms.terms != nullptr) return cut_row(row, token, width, q.terms);

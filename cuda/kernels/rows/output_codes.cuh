@@ -1,5 +1,5 @@
-// Codes of outputs with a scale for 128 columns, made where the outputs are finished: by the block
-// that finished the 128 columns, or by the last of those that share them.
+// Codes of outputs with a scale for 128 columns, written where the outputs are finished: by the
+// block that finished the 128 columns, or by the last of the blocks that share them.
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
@@ -7,8 +7,8 @@
 
 namespace leq::LEQ_GPU {
 
-// By a warp: columns from `first` on of row `token`, whose numbers lie in `out`. They are kept
-// times inv_smooth, as quantize_rows keeps them.
+// One warp: quantizes columns from `first` on of row `token`, stored in `out`. They are left
+// multiplied by inv_smooth, as by quantize_rows.
 __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const FloatRows& out,
                                                  std::int64_t token, std::int64_t first,
                                                  std::int64_t width) {
@@ -26,7 +26,7 @@ __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const
   if (group.exists) store_codes(quad, group.step.inverse, token, first, codes.quantize.out);
 }
 
-// Blocks of `width` neighbouring columns each, this one's from `column` on, after they wrote them.
+// Called by blocks of `width` neighbouring columns each, from `column` on, after their writes.
 template <int width>
 __device__ __forceinline__ void finish_codes(const OutputCodes& codes, const FloatRows& out,
                                              std::int64_t tokens, std::int64_t columns,

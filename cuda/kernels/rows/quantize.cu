@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Without a number of blocks ptxas keeps to 40 registers on 9.0, and spills.
+// Without a minimum of blocks ptxas limits itself to 40 registers on 9.0, and spills.
 __global__ void __launch_bounds__(kThreads, 4)
     quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
   LEQ_BOUNDS(kThreads);

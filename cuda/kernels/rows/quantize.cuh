@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
+// Magnitudes compare like their bits, and infinity and NaN compare above all numbers.
 __device__ __forceinline__ unsigned magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
@@ -88,14 +88,14 @@ __device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std:
   return sum;
 }
 
-// Of the eight lanes that share 32 columns.
+// The maximum over the eight lanes that share 32 columns.
 __device__ __forceinline__ unsigned max_of_eight(unsigned x) {
   for (int step = 4; step > 0; step /= 2) x = max(x, __shfl_xor_sync(kEveryLane, x, step));
   return x;
 }
 
-// The step size of a lane's group in the 128 columns from `first` on, of which each lane of a warp
-// has four: all of them, or 32. They have none where a number is not finite, which is reported.
+// The step size of a lane's group in the 128 columns from `first` on, four per lane of a warp: the
+// group is all of them, or 32. Missing where a number is not finite, which is reported.
 struct GroupStepSize {
   StepSize step;
   bool exists;
@@ -117,7 +117,7 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
   return {step, true};
 }
 
-// Codes, scales and sums of row `token`, whose numbers row[width] all threads of the block see.
+// Codes, scales and sums of row `token`; row[width] must be visible to all threads of the block.
 // Pads up to ceil128(width) get code 0. Rows that are not finite are reported and have no codes.
 __device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
                                              std::int64_t width, const Quantize& q) {

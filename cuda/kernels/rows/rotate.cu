@@ -10,7 +10,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // The sum of a row in 16 lanes, k % 16, then lanes +8, +4, +2, +1: the CPU's order, so that the
-// codes after a rotation are the CPU's. In every thread.
+// codes after a rotation match the CPU's. All threads return it.
 __device__ float ordered_sum(const float* row, std::int64_t n) {
   LEQ_SHARED(float[1], total);
   if (threadIdx.x < 32) {
@@ -23,8 +23,8 @@ __device__ float ordered_sum(const float* row, std::int64_t n) {
   return total[0];
 }
 
-// Each step's pairs touch all of a row: a barrier between steps. Strides are powers of two, so
-// nothing is divided: pair p begins at p / stride * 2 stride + p % stride.
+// Each step's pairs cover the whole row: a barrier between steps. Strides are powers of two, so no
+// division is needed: pair p begins at p / stride * 2 stride + p % stride.
 __device__ void hadamard(float* row, int width, int block) {
   for (int stride = 1; stride < block; stride *= 2) {
     for (int pair = static_cast<int>(threadIdx.x); pair < width / 2; pair += kThreads) {

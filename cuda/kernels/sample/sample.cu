@@ -1,5 +1,5 @@
-// Sampling in passes: many blocks look over a row, without top-k many blocks add up its masses,
-// many blocks list its candidates, one block a row draws. Greedy rows need no list.
+// Sampling in passes: many blocks scan a row, without top-k many blocks sum up its masses, many
+// blocks list its candidates, one block a row draws. Greedy rows need no list.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/sample/sample_select.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::int64_t kBlockTokens = 4096;  // of a row, for one block
-// The last pass: one block a row, so as many threads as there are where a vocabulary is large.
+// The last pass has one block a row, hence the maximum of threads where a vocabulary is large.
 constexpr int kMostDrawThreads = 1024, kFewDrawThreads = 128;
 constexpr std::int64_t kLargeVocabulary = 8192;
 
@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(kThreads)
     const LogitChange change = a.changes[i];
     const float logit = logits[change.id];
     a.saved[i] = logit;
-    // What is no logit stays, for the next pass to find.
+    // Invalid logits are left unchanged, to be reported by the next pass.
     if (logit <= kLargestLogit) logits[change.id] = changed_logit(logit, rule, change);
   }
 }
 
-// The best token, the first bad logit, and for top-k how many tokens have which first digit.
+// The best token, the first bad logit, and for top-k a histogram of tokens by first digit.
 __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(unsigned[kSampleBins], bins);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT 
   }
 }
 
-// Rows without top-k: what their tokens weigh, by distance from the best one.
+// Rows without top-k: masses of their tokens, by distance from the best one.
 __global__ void __launch_bounds__(kThreads)
     sample_masses(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Digits of a row's candidates: up to `last`, or one alone and some in a row.
+// Digits of a row's candidates: `alone` and the range from `first` to `last`.
 struct SampleDigits {
   unsigned alone, first, last;
   __device__ __forceinline__ bool hold(unsigned digit) const {
@@ -114,7 +114,7 @@ struct SampleDigits {
 };
 
 // With top-k: all digits up to that of the k-th best token. Without: that of top-p's limit, and
-// those where the draw may end, for the limit's place in its digit is not known yet.
+// those where the draw may end, since the limit's position within its digit is not known yet.
 __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& rule) {
   if (rule.top_k > 0) {
     const auto count = [&](unsigned digit) { return state.bins[digit]; };
@@ -132,7 +132,7 @@ __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& ru
   return {limit, drawn_of(limit), drawn_of(limit + 1)};
 }
 
-// Tokens of the digits that decide.
+// Lists the tokens whose digits are candidates.
 __global__ void __launch_bounds__(kThreads)
     sample_candidates(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The token of a row that has one and is not greedy.
+// Draws the token of a row that has one and is not greedy.
 __device__ unsigned draw(const SampleRow& row) {
   SampleKey limit = kLastKey;
   if (row.rule.top_k > 0) limit = select_key(row, SamplePhase::top_k, limit);

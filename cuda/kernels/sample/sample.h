@@ -1,6 +1,6 @@
-// Sampling on the device from the host's side: rows of logits become tokens without leaving it. The
-// arithmetic is that of backend/sample.h, but for the cuts of draws_on_host(), which are the
-// host's.
+// Host interface of sampling on the device: rows of logits become tokens without a copy to the
+// host. The arithmetic is that of backend/sample.h, except for the cuts of draws_on_host(), which
+// the host computes.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace leq::LEQ_GPU {
 
-// Leading bits of a key that the first pass counts, in bins.
+// Leading bits of a key by which the first pass counts tokens in bins.
 inline constexpr int kSampleDigitBits = 11;
 inline constexpr int kSampleBins = 1 << kSampleDigitBits;
 // Tokens of a row that are kept in a list; rows with more are read again from their logits, by one
-// block: with a large top_k, or where so many logits are equal or nearly so.
+// block: with a large top_k, or where many logits are equal or nearly equal.
 inline constexpr unsigned kMostCandidates = 4096;
 
-// What the passes over one row know; zeros before the first.
+// State of a row between the passes; zeros before the first.
 struct SampleState {
   unsigned long long best;  // ~key of the best token, 0: every token is banned
   unsigned bad;             // ~id of the first logit that is NaN or +infinity, 0: none
@@ -26,7 +26,7 @@ struct SampleState {
   // With top-k: tokens by the first digit of their keys. Without: their masses at temperature 1 by
   // distance from the best, for top-p.
   unsigned long long bins[kSampleBins];
-  // Without top-k: masses for the draw by distance, of those that pass min-p.
+  // Without top-k: masses for the draw by distance, of the tokens that pass min-p.
   unsigned long long draw_bins[kSampleBins];
 };
 

@@ -1,6 +1,6 @@
-// How one block finds the key up to which the weights of a row's tokens add up to a goal: radix
-// select, 11 bits a pass, by histograms of masses; in rows without top-k behind a pass by distance,
-// whose histogram many blocks have made. Sums are integers: no order of threads changes them.
+// Search by one block for the key up to which the weights of a row's tokens add up to a goal: radix
+// select, 11 bits a pass, by histograms of masses; in rows without top-k after a pass by distance,
+// whose histogram many blocks built. Sums are integers: the order of threads does not change them.
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -17,7 +17,7 @@ __device__ __forceinline__ float logit_of_key(SampleKey key) {
   return logit_of(static_cast<unsigned>(key >> 32));
 }
 
-// Sum of the values of all threads before this one, and of all.
+// Exclusive prefix sum over the threads' values, and their total.
 struct Before {
   unsigned long long mine, total;
 };
@@ -40,9 +40,9 @@ __device__ __forceinline__ Before block_before(unsigned long long value) {
   return before;
 }
 
-// Tokens of a row without top-k by how far their logits lie below the largest one. Ascending digits
-// are descending logits. At temperature T a mass is 0 from a distance of 27.8 T on, which is in
-// front of the last digit.
+// Tokens of a row without top-k by the distance of their logits below the largest one. Ascending
+// digits are descending logits. At temperature T a mass is 0 from a distance of 27.8 T on, which is
+// before the last digit.
 struct SampleDistance {
   float largest, scale;
 
@@ -55,7 +55,7 @@ struct SampleDistance {
   }
 };
 
-// 64-bit sums by digit, in two words: shared memory adds 32 bits at a time.
+// 64-bit sums by digit, in two words: shared memory has 32-bit atomic additions.
 struct SampleBins {
   unsigned low[kSampleBins], high[kSampleBins];
 
@@ -74,9 +74,9 @@ struct SampleBins {
   }
 };
 
-// The first digit with which sum(digit) of all digits so far reach the goal, goal_of(total), or 1
-// where that is 0; `left` is what is missing of it before that digit. digit = kSampleBins where
-// they never reach it. All threads get it, behind a barrier.
+// The first digit at which the cumulative sum(digit) reaches the goal, goal_of(total), or 1 where
+// that is 0; `left` is the remainder of the goal before that digit. digit = kSampleBins where the
+// goal is not reached. All threads return it, after a barrier.
 struct FoundDigit {
   unsigned digit;
   unsigned long long left;
@@ -102,7 +102,7 @@ __device__ __forceinline__ FoundDigit find_digit(Sum sum, GoalOf goal_of) {
   return result;
 }
 
-// Of a row without top-k: where top-p's limit lies.
+// The digit of top-p's limit in a row without top-k.
 __device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
                                                   const SampleRule& rule) {
   const auto mass = [&](unsigned digit) { return state.bins[digit]; };
@@ -110,7 +110,7 @@ __device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
   return find_digit(mass, goal);
 }
 
-// A row's tokens that may be drawn, and what decides about them.
+// A row's tokens that may be drawn, and the data that decides between them.
 struct SampleRow {
   SampleRule rule;
   const SampleState& state;
@@ -140,7 +140,7 @@ struct SampleRow {
   }
 };
 
-// What is selected for: the k best, the prefix of top-p, the drawn token.
+// The goal of a selection: the k best, the prefix of top-p, the drawn token.
 enum class SamplePhase : int { top_k, top_p, draw };
 
 __device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
@@ -171,8 +171,8 @@ __device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase pha
   return key <= limit && (phase != SamplePhase::draw || row.passes_min_p(key));
 }
 
-// Of a row without top-k: where the draw ends. Tokens of top-p's limit's own digit are counted
-// here.
+// The digit where the draw ends in a row without top-k. Tokens of the digit of top-p's limit are
+// summed here.
 __device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit) {
   unsigned long long rest = 0;
   if (limit != kLastKey) {
@@ -191,8 +191,8 @@ __device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit
   return find_digit(mass, goal);
 }
 
-// The first token, by ascending key among those up to `limit`, with which the weights reach the
-// goal; kLastKey where they never do. All threads get it.
+// The first token, by ascending key among those up to `limit`, at which the cumulative weight
+// reaches the goal; kLastKey where it does not. All threads return it.
 __device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase, SampleKey limit) {
   LEQ_SHARED(SampleBins, bins);
   LEQ_SHARED(unsigned[kSampleBins], counts);
