@@ -1,5 +1,5 @@
-// Four launches: what the recurrence reads of each token, its last inputs for the next step, the
-// recurrence, the outputs.
+// Four launches: the recurrence's per-token inputs, each sequence's last inputs for the next step,
+// the recurrence, the outputs.
 #include <algorithm>
 
 #include "backend/decoder_parts.h"
@@ -20,8 +20,8 @@ __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& 
   return a.key_dim * a.values();
 }
 
-// The input of a channel at token `token` of a run, below 0 before it: of runs of the same sequence
-// in front of it, then of the state.
+// The input of a channel at token `token` of a run; negative indices are tokens before it: read
+// from earlier runs of the same sequence, then from the state.
 __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std::int64_t token,
                                           std::int64_t channel) {
   const AttentionRun* at = a.batch.runs + run;
@@ -80,7 +80,7 @@ struct WarpHead {
         x(heads + threadIdx.x / 32 * static_cast<unsigned>(max(a.key_dim, a.value_dim))) {}
 };
 
-// Of each (token, head of q, k or v): convolution, SiLU, the norm of q and k; gates of value heads.
+// For each (token, head of q, k or v): convolution, SiLU, norm of q and k; value heads: gates.
 __global__ void __launch_bounds__(kHeadThreads)
     delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kHeadThreads)
   for (int c = static_cast<int>(lane); c < dims; c += 32) out[c] = x[c];
 }
 
-// The last taps - 1 inputs of each sequence, oldest first, into its state: by the last of its runs.
-// Ascending: what a state is read from may be the one that is written.
+// Writes the last taps - 1 inputs of each sequence, oldest first, to its state, from its last run.
+// In ascending order, since the state that is read may be the one that is written.
 __global__ void __launch_bounds__(kKeepThreads)
     delta_keep(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kKeepThreads);
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaA
   store_state(a, *run, place, state);
 }
 
-// rms_norm(o) * silu(z) of each (token, value head).
+// rms_norm(o) * silu(z) for each (token, value head).
 __global__ void __launch_bounds__(kHeadThreads)
     delta_outputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);
@@ -189,7 +189,7 @@ dim3 blocks(std::int64_t x, std::int64_t y) {
 }  // namespace
 
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream) {
-  if (a.batch.tokens <= 0 || a.value_heads == 0) return;  // all heads are other ranks'
+  if (a.batch.tokens <= 0 || a.value_heads == 0) return;  // all heads are on other ranks
   const std::int64_t heads = 2 * a.key_heads + a.value_heads, runs = a.batch.run_count;
   const auto head_bytes =
       static_cast<std::size_t>(std::max(a.key_dim, a.value_dim)) * kHeadWarps * sizeof(float);

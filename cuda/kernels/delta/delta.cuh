@@ -1,5 +1,5 @@
-// The recurrence of Gated DeltaNet as its kernels share it: a warp has eight columns of S of one
-// value head, in registers.
+// The common part of the kernels of Gated DeltaNet's recurrence: a warp has eight columns of S of
+// one value head, in registers.
 #pragma once
 
 #include "backend/decoder_parts.h"
@@ -60,7 +60,7 @@ struct DeltaColumn {
   }
 };
 
-// What a lane works on: a column of S of one value head.
+// A lane's column of S of one value head.
 struct DeltaPlace {
   int head, column;
   bool has_column;
@@ -82,7 +82,7 @@ struct DeltaPlace {
   }
 };
 
-// What a token brings to a warp, a token ahead.
+// A token's inputs for a warp, loaded one token ahead.
 struct DeltaToken {
   static constexpr int kEach = kDeltaKeyDims / 32;
   float key[kEach], query[kEach];  // numbers lane, lane + 32, ...
@@ -103,12 +103,12 @@ struct DeltaToken {
   }
 };
 
-// k and q of a token, for the warp's lanes.
+// k and q of a token, shared by the warp's lanes.
 struct DeltaRow {
   float key[kDeltaKeyDims], query[kDeltaKeyDims];
 };
 
-// The recurrence over `count` rows from `first` on; o takes the place of v.
+// The recurrence over `count` rows from `first` on; o overwrites v.
 __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaPlace& place,
                                            DeltaColumn& state, std::int64_t first, int count,
                                            DeltaRow& of_warp) {
@@ -132,7 +132,7 @@ __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaP
   }
 }
 
-// Of the first run of a sequence in a batch: S before it, and of the last one S after it.
+// S before the first run of a sequence in a batch is loaded, S after the last is stored.
 __device__ __forceinline__ void load_state(const DeltaArguments& a, const AttentionRun& run,
                                            const DeltaPlace& place, DeltaColumn& state) {
   const float* const from = state_part(a, run.state_from);

@@ -1,6 +1,6 @@
 // Gated DeltaNet on the device: backend/decoder_parts.h has its formulas, docs/numerics.md the
-// order of each sum, which is the CPU's, token by token. Without `exact` whole chunks of 64 tokens
-// of a prompt take the chunked form (delta_chunks.cu).
+// order of each sum, which is the CPU's, token by token. Without `exact`, whole chunks of 64 tokens
+// of a prompt use the chunked form (delta_chunks.cu).
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// What of a chunk's tokens no state enters, of one value head; the names are those of
+// The part of a chunk that does not depend on the state, for one value head; the names are those of
 // delta_chunks.cu.
 struct DeltaChunk {
   float* inverse;     // T [64][64]
@@ -38,7 +38,7 @@ struct DeltaArguments {
   float norm_eps = 0;
   float l2_eps = 0, query_gain = 0, key_gain = 0;  // of the l2 norms as RMS norms
   std::int64_t state_at = 0;                       // bytes of a state before this layer's part
-  // [T][channels] outputs of the convolution, of which v becomes o, then [T][2 H_v] alpha, beta,
+  // [T][channels] outputs of the convolution, in which o overwrites v, then [T][2 H_v] alpha, beta,
   // then [chunks][H_v] of DeltaChunk (delta_scratch_numbers).
   float* scratch = nullptr;
   Fault fault;
@@ -57,7 +57,7 @@ struct DeltaArguments {
   constexpr std::int64_t value_of(int value_head) const {
     return 2 * keys() + std::int64_t{value_head} * value_dim;
   }
-  // Chunks begin 64 rows apart at least.
+  // The first rows of chunks are at least 64 apart.
   constexpr DeltaChunk chunk(std::int64_t first_row, int value_head) const {
     const std::int64_t index = first_row / kDeltaChunk * value_heads + value_head;
     return DeltaChunk(scratch + delta_rows_numbers(batch.tokens, channels(), value_heads) +
@@ -66,7 +66,7 @@ struct DeltaArguments {
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
 
-// The recurrence alone, with runs of chunks among its rows.
+// The recurrence alone, in chunks for those runs that have whole ones.
 bool has_delta_chunks(const DeltaArguments& a);
 void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream);
 

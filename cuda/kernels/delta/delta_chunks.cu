@@ -16,7 +16,7 @@ constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kChunk = kDeltaChunk;
 static_assert(kChunk == 16 * kWarps && kDeltaColumns == DeltaColumn::kOfWarp * kWarps);
 
-// Where lanes of an mma meet different banks.
+// Strides with which the lanes of an mma access different banks.
 constexpr int kSquareStride = kChunk + 4, kStateStride = kDeltaColumns + 4;
 
 // The chunks of a run: whole ones, from positions that are multiples of 64.
@@ -31,7 +31,7 @@ __device__ __forceinline__ float2 pair(const float* at) {
   return *reinterpret_cast<const float2*>(at);
 }
 
-// d as mma gives it: use(row, column, value) for each of a lane's numbers.
+// Calls use(row, column, value) for each of a lane's numbers in d, in the layout of mma.
 template <int tiles, class Use>
 __device__ __forceinline__ void for_sums(const float (&d)[tiles][4], Use use) {
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void find_chunk(const DeltaArguments& a, Squares& sha
   __syncthreads();
 }
 
-// k_i . k_j and q_i . k_j, up to the diagonal and a little more.
+// k_i . k_j and q_i . k_j, for at least all j <= i.
 __device__ __forceinline__ void multiply_keys(const DeltaArguments& a, int head, Squares& shared) {
   const int first = static_cast<int>(threadIdx.x) / 32 * 16;
   const std::int64_t query = a.query_of(head), key = query + a.keys();
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply_keys(const DeltaArguments& a, int head,
   for_sums(sums, [&](int i, int j, float x) { shared.queries[first + i][j] = x; });
 }
 
-// A thread for each column j: L in place, P and the decays to memory.
+// A thread for each column j: L in place, P and the decays to global memory.
 __device__ __forceinline__ void decay_columns(Squares& shared, const DeltaChunk& to) {
   const int j = static_cast<int>(threadIdx.x) % kChunk;
   const bool of_keys = threadIdx.x < kChunk;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void decay_columns(Squares& shared, const DeltaChunk&
   if (of_keys) to.to_end[j] = decay;
 }
 
-// (1 + L)^-1, a thread for each column; times beta to memory.
+// (1 + L)^-1, a thread for each column; multiplied by beta to global memory.
 __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   const auto j = static_cast<int>(threadIdx.x);
   if (j >= kChunk) return;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   }
 }
 
-// What a chunk needs that no state enters: a block for each (64 rows, value head).
+// The part of a chunk that does not depend on the state: a block for each (64 rows, value head).
 __global__ void __launch_bounds__(kThreads)
     delta_squares(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -151,7 +151,7 @@ struct ChunkMemory {
 // The sums of a warp's 16 tokens, 32 columns.
 using TokenSums = float[kDeltaColumns / 8][4];
 
-// S becomes e_63 S + K^T diag(D_63) U; a warp has 32 of its rows.
+// S becomes e_63 S + K^T diag(D_63) U; each warp updates 32 of its rows.
 __device__ __forceinline__ void add_keys(const DeltaArguments& a, const DeltaChunk& chunk,
                                          std::int64_t key, std::int64_t first_row,
                                          ChunkMemory& shared) {
@@ -182,7 +182,7 @@ __device__ __forceinline__ void add_keys(const DeltaArguments& a, const DeltaChu
   }
 }
 
-// One chunk: o takes the place of v, S of the block's columns moves on.
+// One chunk: o overwrites v, and S of the block's columns is updated.
 __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, int first_column,
                                            std::int64_t first_row, ChunkMemory& shared) {
   const DeltaChunk chunk = a.chunk(first_row, head);
@@ -213,7 +213,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
   });
   multiply_split(out, a.key_dim / 8, rows(query), columns(shared.state));
   __syncthreads();
-  // Nothing above the diagonal.
+  // Columns above the diagonal are zero and skipped.
   const int steps = (first + 16) / 8;
 #pragma unroll
   for (auto& tile : sums) {
@@ -239,7 +239,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
 }
 
 // A block for each sequence, value head and 32 columns of S: whole chunks of a run by chunk_step,
-// what is left at its ends by the recurrence.
+// the rows before and after them by the recurrence.
 __global__ void __launch_bounds__(kThreads) delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(ChunkMemory, shared);

@@ -1,4 +1,4 @@
-// The weighted sum of what a token's experts made of it.
+// The weighted sum of the outputs of a token's experts.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/experts/experts.h"

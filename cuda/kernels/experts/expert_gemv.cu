@@ -1,5 +1,5 @@
-// The linears of experts: int_gemv for each row, with the weights of the row's expert. All rows are
-// one launch, which a step of one token has few of.
+// The linears of experts: int_gemv for each row, with the weights of the row's expert. One launch
+// covers all rows, of which a step of one token has few.
 #include <algorithm>
 
 #include "cuda/intrinsics/run.h"
@@ -49,7 +49,7 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
   const bool grouped = matmul.segments[0].weight.group > 0 || matmul.x.group > 0;
   const int warps = gemv_warps<bits>(matmul.segments[0].rows, paired);
   auto* kernel = expert_gemv<bits, true>;
-  // Codes below 8 bits have groups always.
+  // Codes below 8 bits always have groups.
   if constexpr (bits == 8) {
     if (!grouped) kernel = expert_gemv<8, false>;
   }

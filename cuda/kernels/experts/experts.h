@@ -1,15 +1,15 @@
-// Experts on the device: the router's choice, their linears over the rows that go to them, and the
-// weighted sum. T tokens, E experts, k chosen for each token, R = T k rows: row t k + i is token t
-// for its expert number i in ascending order, so that the host need not know what was chosen; in
-// steps of many rows they are moved so that those of an expert lie together.
+// Experts on the device: the router's choice, the linears of the chosen experts, and the weighted
+// sum. T tokens, E experts, k chosen for each token, R = T k rows: row t k + i is token t for its
+// expert number i in ascending order, so that the host does not need the choice; in steps of many
+// rows they are reordered so that those of an expert are contiguous.
 #pragma once
 
 #include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 
-// What the router chose, in the place of its logits: [T][stride] k numbers of experts, ascending,
-// then their k weights, then where groups are made the k places of its rows in them.
+// The router's choice, which overwrites its logits: [T][stride] k numbers of experts, ascending,
+// then their k weights, then, where groups are built, the k indices of its rows in them.
 struct ExpertChoice {
   float* rows = nullptr;
   std::int64_t stride = 0;
@@ -18,8 +18,8 @@ struct ExpertChoice {
 
 inline constexpr int kMostExperts = 1024;
 
-// softmax(logits), the k largest, of equals the lower number; weights are p, or p divided by the
-// sum of the chosen (docs/numerics.md). A row that is not finite is reported.
+// softmax(logits), the k largest, ties to the lower number; weights are p, or p divided by the sum
+// of the chosen (docs/numerics.md). A row that is not finite is reported.
 struct RouteArguments {
   ExpertChoice rows;  // logits [T][E], overwritten
   std::int64_t tokens = 0;
@@ -28,7 +28,7 @@ struct RouteArguments {
   Fault fault;
 };
 void launch_route(const RouteArguments& a, rt::Stream& stream);
-// One expert of all rows: weights [T] = sigmoid(logit), in place.
+// A single expert for all rows: weights [T] = sigmoid(logit), in place.
 void launch_route_by_sigmoid(const FloatRows& logits, std::int64_t tokens, const Fault& fault,
                              rt::Stream& stream);
 
@@ -40,14 +40,14 @@ struct ExpertGroups {
   std::int32_t* tiles = nullptr;
   int experts = 0;  // E
 };
-// The groups and the places of rows [R] in them, ascending within an expert.
+// Builds the groups and the indices of rows [R] in them, ascending within an expert.
 struct GroupRowsArguments {
   ExpertChoice choice;  // 3 k <= stride
   std::int64_t rows = 0;
   ExpertGroups groups;
 };
 void launch_group_rows(const GroupRowsArguments& a, rt::Stream& stream);
-// grouped [R] = x [T], each row at its places.
+// grouped [R] = x [T], each row at its index in the groups.
 struct GroupInputsArguments {
   CodeRows x, grouped;  // of one format
   ExpertChoice choice;
@@ -62,16 +62,16 @@ struct ExpertMatmul {
   ExpertChoice choice;
   std::int64_t rows = 0;       // R
   bool has_row_each = false;   // x has R rows; else T
-  bool in_groups = false;      // x has R rows; they and those of out lie at their places
+  bool in_groups = false;      // x has R rows; those of x and out are in groups
   std::int64_t first_row = 0;  // of a launch
 };
 void launch_expert_matmul(const ExpertMatmul& a, rt::Stream& stream);
-// The same on tensor cores, with rows of x and of out in groups: no bit differs.
+// The same on tensor cores, with rows of x and of out in groups: bit-identical.
 bool has_expert_gemm(const IntMatmul& a);
 void launch_expert_gemm(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& stream);
 
-// x [T][W] += weight * products [T k][W], one after the other. `weights`, `places`: of token 0, in
-// rows of `stride`; places null: products lie in the order of tokens.
+// x [T][W] += weight * products [T k][W], in sequence. `weights`, `places`: of token 0, in rows of
+// `stride`; places null: products are in the order of tokens.
 struct AddExpertsArguments {
   FloatRows x, products;
   const float* weights = nullptr;

@@ -1,4 +1,4 @@
-// Rows of a step in the order of their experts: where each goes, and the codes of its token there.
+// Rows of a step in the order of their experts: the index of each row, and its token's codes there.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
@@ -9,13 +9,13 @@ namespace {
 
 constexpr int kGroupThreads = 1024, kMoveThreads = 128;
 
-// What the router wrote of row r.
+// The router's entry for row r.
 __device__ __forceinline__ std::int32_t* chosen(const ExpertChoice& choice, std::int64_t row) {
   const auto r = static_cast<unsigned>(row), active = static_cast<unsigned>(choice.active);
   return reinterpret_cast<std::int32_t*>(choice.rows + r / active * choice.stride) + r % active;
 }
 
-// One block: counts, their sums, then a place for each row.
+// One block: counts, their prefix sums, then an index for each row.
 __global__ void __launch_bounds__(kGroupThreads)
     group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a) {
   LEQ_BOUNDS(kGroupThreads);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
   }
   __syncthreads();
-  // A warp for each expert, in the order of rows: ranks that share a model have the same places.
+  // A warp for each expert, in the order of rows: ranks that share a model get equal indices.
   const int lane = thread % 32;
   for (int e = thread / 32; e < a.groups.experts; e += kGroupThreads / 32) {
     int place = counts[e];
