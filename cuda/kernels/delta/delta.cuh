@@ -72,7 +72,7 @@ struct DeltaPlace {
   __device__ __forceinline__ DeltaPlace(const DeltaArguments& a, int head_of_warp, int first)
       : head(head_of_warp),
         column(first + static_cast<int>(threadIdx.x) % 32 / DeltaColumn::kLanes) {
-    const int block = column & -kDeltaColumns;  // of columns, its first
+    const int block = column & -kDeltaColumns;  // first column of its block
     has_column = column < a.value_dim;
     stride = min(kDeltaColumns, a.value_dim - block);
     query = a.query_of(head);

@@ -1,6 +1,6 @@
-// Do wgmma and mma add the products of 16-bit floats to the same bits? Nothing promises it: the
-// order and the rounding of these sums are the hardware's own. Chains as float_gemm.cuh has them,
-// of numbers that show where hardware cuts off, both ways.
+// Do wgmma and mma sum the products of 16-bit floats to the same bits? It is not documented: the
+// order and the rounding of these sums are up to the hardware. The test computes the chains of
+// float_gemm.cuh, of numbers that expose where the hardware truncates, both ways.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/intrinsics/wgmma.h"
@@ -10,18 +10,18 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kFormThreads = 128, kFormBlocks = 32, kTokens = 128, kTileBytes = kTokens * 128;
-constexpr int kSteps = 24;  // of 16 columns: the longest chain that there is
+constexpr int kSteps = 24;  // of 16 columns: the longest chain
 constexpr int kSpreads = 4;
 
-// A number that looks random; equal for equal arguments.
+// A pseudo-random number, deterministic in its argument.
 __device__ __forceinline__ std::uint32_t mixed(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
 
-// Two numbers of any sign and mantissa, every eighth with an empty one. Exponents lie within 2^s
-// steps, s = 0, 2, 4 or 5 by the block: products that cancel, and ones that are cut off beside
+// Two numbers of any sign and mantissa, every eighth with mantissa 0. Exponents are within 2^s
+// steps, s = 0, 2, 4 or 5 by the block: products that cancel, and ones that are truncated beside
 // larger ones. The largest and the smallest of f16 are among them; sums stay finite.
 template <bool is_bf16>
 __device__ __forceinline__ std::uint32_t number_pair(std::uint32_t seed, int spread) {

@@ -1,6 +1,6 @@
 // Many tokens of f32 activations times 16-bit floats or codes on the tensor cores: a block computes
-// a tile of tokens x outputs, K tile of columns by K tile, which cp.async brings ahead. Each output
-// is one chain, the same as in float_gemv.cuh.
+// a tile of tokens x outputs, one K tile of columns after another, prefetched by cp.async. Each
+// output is one chain, the same as in float_gemv.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of kTokens x kRows, cut between kDown x kAcross warps; K tiles of kKTile columns. With
-// swiglu half of the rows are of gate and half of up, eight and eight in turn.
+// A tile of kTokens x kRows, divided among kDown x kAcross warps; K tiles of kKTile columns. With
+// swiglu half of the rows are of gate and half of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int k_tile, int stages>
 struct FloatGemmShape {
   static constexpr int kTokens = tokens, kRows = rows, kKTile = k_tile, kStages = stages;
@@ -19,8 +19,8 @@ struct FloatGemmShape {
   static_assert(kThreads >= rows && kBlockColumns % k_tile == 0);
 };
 
-// Terms of tokens in shared memory: 64 bytes for each term of 32 columns. A lane reads 16 of
-// them, and two neighbouring tokens' lie in different banks.
+// Terms of tokens in shared memory: 64 bytes for each term of 32 columns. A lane reads 16 of them,
+// and those of two neighbouring tokens are in different banks.
 template <int tokens, int columns, int count>
 struct TermTile {
   static constexpr int kUnits = columns / 32 * count;
@@ -48,7 +48,7 @@ struct FloatGemmMemory {
   using Terms = TermTile<Shape::kTokens, Shape::kKTile, Weights::kTerms>;
   using Tile = typename Weights::template Tile<Shape::kRows, Shape::kKTile>;
   static constexpr int kStageBytes = Terms::kBytes + Tile::kBytes;
-  // Of the groups that begin at each 32 of 128 columns; two sets.
+  // Numbers of the groups that begin at each 32 of 128 columns; double-buffered.
   using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
   static constexpr int kBytes =
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
@@ -68,7 +68,7 @@ struct TermCopies : InputCopies<Shape, Terms_::kChunks, Terms_::kPasses> {
                                     TermCopies::chunk() % 4 * 16) {}
 };
 
-// The same of its weights.
+// A thread's share of the copies of a K tile's weights.
 template <class Weights, class Shape>
 struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile::kChunks> {
   using Tile = typename FloatGemmMemory<Weights, Shape>::Tile;
@@ -91,7 +91,7 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
   }
 };
 
-// The groups of 128 columns on their way from global to shared memory: a thread brings one row's.
+// The groups of 128 columns, copied from global to shared memory: a thread loads one row's.
 template <class Weights, class Shape>
 struct BlockGroups {
   using Groups = typename FloatGemmMemory<Weights, Shape>::Groups;
@@ -144,7 +144,7 @@ struct FloatWarpTile {
     return first_token + n * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
   }
 
-  // The group at 32 columns `part` begins, and ends.
+  // Starts the group at 32 columns `part`; fold ends it.
   __device__ __forceinline__ void start(const typename Memory::Groups& groups, int part) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
@@ -153,7 +153,7 @@ struct FloatWarpTile {
     }
   }
 
-  // Columns 32 block ... + 31 of a K tile.
+  // Multiplies columns 32 block ... + 31 of a K tile.
   __device__ __forceinline__ void multiply(const unsigned char* stage, int block,
                                            std::uint32_t flip) {
     using Tile = typename Memory::Tile;
@@ -189,7 +189,7 @@ struct FloatWarpTile {
     }
   }
 
-  // The outputs of row 8 half + lane / 4 of 16, gate's with swiglu: reads first, then writes.
+  // Writes the outputs of row 8 half + lane / 4 of 16, gate's with swiglu: all reads before writes.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_row(const Arguments& a, const Rows& rows,
                                              const float2 (&scales)[kTokenTiles][2], int m,
@@ -291,11 +291,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     ptx::cp_async_commit();
   }
   FloatWarpTile<Weights, Shape> tile;
-  // Where the K tile lies, and the one before it, which is free.
+  // Offsets of the current K tile's stage, and of the preceding one's, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tile is there for all, and the stage of the K tile before is free.
+    // After it the K tile is visible to all threads, and the preceding stage is free.
     __syncthreads();
     const int ahead = k_tile + Shape::kStages - 1;
     if (ahead < k_tiles) {

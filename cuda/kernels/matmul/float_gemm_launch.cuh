@@ -1,4 +1,4 @@
-// Launches a matmul of terms; for the files float_gemm_*.cu, which compile side by side. All ways
+// Launches a matmul of terms; for the files float_gemm_*.cu, which compile in parallel. All kernels
 // add in one order: the choice changes no bit.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Blocks: 8 tokens x 16 or 32 outputs; 64 x 64; 128 x 128, or 64 x 128 for codes whose 16 bytes are
-// more than 32 columns. At most 99 KB of shared memory, which an RTX 4090 has.
+// Blocks: 8 tokens x 16 or 32 outputs; 64 x 64; 128 x 128, or 64 x 128 for codes of which 16 bytes
+// hold more than 32 columns. At most 99 KB of shared memory, the limit of an RTX 4090.
 struct KTilesOf32 {
   using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;

@@ -1,5 +1,5 @@
 // More tokens of f32 activations times 16-bit floats or codes on compute capability 9.0 (wgmma):
-// one warpgroup fetches tiles by the copy engine, two others multiply them; a block walks over
+// one warpgroup loads tiles by the copy engine, two others multiply them; a block iterates over
 // tiles of the output. Each output is the chain of float_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace leq::LEQ_GPU {
 
-// A stage's weights, as the copy engine brings them: a box of all rows. Floats: 64 columns of 2
-// bytes. Codes lie as in float_gemm; of 3 bits 128 columns, for they are 48 bytes, so that two
-// stages bring the same.
+// A stage's weights, as loaded by the copy engine: a box of all rows. Floats: 64 columns of 2
+// bytes. Codes have the layout of float_gemm; at 3 bits 128 columns, since they are 48 bytes, so
+// that two stages load the same box.
 template <class Weights>
 struct WeightBox;
 template <int terms>
@@ -21,7 +21,7 @@ struct WeightBox<HalfWeights<terms>> {
 
   template <int rows>
   struct Tile {
-    // 16 bytes, chunk for chunk in the order of Swizzle::bytes_128. Of a lane: 8 of a run of 16
+    // 16-byte chunks in the order of Swizzle::bytes_128. A lane reads 8 bytes of a run of 16
     // columns.
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t, std::uint32_t) {
@@ -41,7 +41,7 @@ struct WeightBox<CodeWeights<bits>> {
 };
 
 // A tile of 128 tokens x 128 rows, 64 of them for each warpgroup; stages of 64 columns, in parts of
-// 32 that are multiplied while the next is unpacked.
+// 32, each multiplied while the next is unpacked.
 template <class Weights_>
 struct FloatHopperShape {
   using Weights = Weights_;
@@ -51,12 +51,12 @@ struct FloatHopperShape {
   static constexpr int kStagesOfBlock = kBlockColumns / kColumns;
   static constexpr int kTokenBoxes = kColumns * Weights::kTerms * 2 / kBoxBytes;
   static constexpr int kThreads = kHopperThreads;
-  static constexpr int kScaleThreads = 64;   // of the fetching warpgroup
+  static constexpr int kScaleThreads = 64;   // of the loading warpgroup
   static constexpr int kSums = kTokens / 2;  // of a thread
 };
 
-// A stage: boxes of 128 bytes of all tokens, then the weights; the numbers of the groups that its
-// parts belong to.
+// A stage: boxes of 128 bytes of all tokens, then the weights; the numbers of its parts'
+// groups.
 template <class Shape>
 struct FloatHopperMemory
     : StageMemory<Shape::kTokenBoxes * Shape::kTokens * kBoxBytes +
@@ -82,7 +82,7 @@ struct FloatHopperMemory
   }
 };
 
-// One thread: all tiles of the block, stage by stage of `columns` columns.
+// Run by one thread: loads all tiles of the block, in stages of Shape::kColumns columns.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_float_tiles(const Arguments& a, const HopperMaps& maps,
                                                  const FloatHopperMemory<Shape>& memory,
@@ -110,14 +110,14 @@ __device__ __forceinline__ void load_float_tiles(const Arguments& a, const Hoppe
   }
 }
 
-// Scales and zero points of two rows on their way to shared memory, as they are stored.
+// Scales and zero points of two rows, in stored form, on their way to shared memory.
 template <class Shape>
 struct StageGroups {
   using Weights = typename Shape::Weights;
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
   std::uint32_t stored[kEach][Shape::kParts];
 
-  // Of the stage at `column`; parts within a group have those of the part before.
+  // Loads those of the stage at `column`; parts within a group repeat those of the preceding part.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void load(const Arguments& a, const Rows& rows, int column,
                                        const Folding& folding, int thread) {
@@ -154,7 +154,7 @@ struct StageGroups {
   }
 };
 
-// The same stages, by kScaleThreads threads.
+// Loads the groups of the same stages, by kScaleThreads threads.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps& maps,
                                             const FloatHopperMemory<Shape>& memory, int columns,
@@ -184,12 +184,12 @@ struct FloatWarpgroupTile {
   using Memory = FloatHopperMemory<Shape>;
   using Weights = typename Shape::Weights;
   float sums[Shape::kSums], totals[Shape::kSums];
-  // Operand A of a part and of the next one, 16 columns each, and their groups.
+  // Operand A of the current part and of the next one, 16 columns each, and their groups.
   std::uint32_t w[2][2][4];
   GroupNumbers numbers[2][2];
   int lane, warp;  // warp: of all that multiply
-  // Of 8 rows those that neighbouring lanes have lie two apart, so that floats come from different
-  // banks; any order of rows would do.
+  // Neighbouring lanes have rows two apart of each 8, so that their floats are in different banks;
+  // any order of rows is valid.
   int row;
 
   __device__ __forceinline__ FloatWarpgroupTile()
@@ -202,7 +202,7 @@ struct FloatWarpgroupTile {
     for (int i = 0; i < Shape::kSums; ++i) totals[i] = 0;
   }
 
-  // Brings 32 columns, number `part` of a stage, half number `half` of its block of 128.
+  // Loads 32 columns: part `part` of a stage, half `half` of its block of 128.
   __device__ __forceinline__ void fetch(const Memory& memory, int stage, int half, int part,
                                         std::uint32_t flip) {
     std::uint32_t offsets[2] = {};
@@ -218,7 +218,7 @@ struct FloatWarpgroupTile {
                                                 w[part % 2]);
   }
 
-  // Starts multiplying them; `add`: to the sums that are there.
+  // Starts multiplying them; `add`: accumulates onto the existing sums.
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, int part, bool add) {
     const std::uint64_t tokens = ptx::matrix_operand(memory.tokens(stage, 0));
     ptx::wgmma_fence();
@@ -240,7 +240,7 @@ struct FloatWarpgroupTile {
     ptx::wgmma_commit();
   }
 
-  // The group that `part` belongs to ends.
+  // Ends the group of `part`: adds its scaled sums to the totals.
   __device__ __forceinline__ void fold(int part) {
 #pragma unroll
     for (int i = 0; i < Shape::kSums; ++i) {
@@ -249,8 +249,8 @@ struct FloatWarpgroupTile {
     }
   }
 
-  // The totals, 32 tokens at a time, through shared memory so that neighbouring lanes write
-  // neighbouring columns; a loop, so that its instructions stay near.
+  // Writes the totals, 32 tokens at a time, through shared memory so that neighbouring lanes write
+  // neighbouring columns; a loop, for the instruction cache.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows,
                                              float* out) const {
@@ -259,7 +259,7 @@ struct FloatWarpgroupTile {
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < Shape::kSums; ++i) {
-        if (i / 16 != first / 32) continue;  // registers have no numbers that are computed
+        if (i / 16 != first / 32) continue;  // register indices must be constants
         const int token = i / 4 % 4 * 8 + lane % 4 * 2 + i % 2;
         out[token * Memory::kOutStride + row % 16 + i / 2 % 2 * 8] = totals[i];
       }
@@ -280,7 +280,7 @@ struct FloatWarpgroupTile {
     const FloatRowFinish<Weights> of_row(segment, n), of_up(other, n);
     const int step = 32 / width;
     const std::int64_t to = rows.column + rows.offset(tile_row);
-    // Four tokens at a time: reads first, then writes.
+    // Four tokens at a time: all reads before the writes.
     constexpr int kTogether = 4;
 #pragma unroll 1
     for (int t = lane / width; t < Memory::kOutTokens; t += kTogether * step) {
@@ -305,15 +305,15 @@ struct FloatWarpgroupTile {
   }
 };
 
-// A block of 128 columns. While a part is multiplied the next is unpacked, that of the next stage
-// too: `more` says whether one follows this block.
+// Multiplies a block of 128 columns. While a part is multiplied the next is unpacked, also the
+// first of the next stage: `more` says whether another block follows.
 template <class Shape>
 __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
                                                const FloatHopperMemory<Shape>& memory,
                                                Ring<FloatHopperMemory<Shape>::kStages>& ring,
                                                const Folding& folding, std::uint32_t flip,
                                                bool more) {
-  int before = 0;  // the stage whose last part may be under way
+  int before = 0;  // the stage whose last part may be in flight
 #pragma unroll
   for (int half = 0; half < Shape::kStagesOfBlock; ++half) {
     const int stage = ring.stage;
@@ -322,7 +322,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
     for (int part = 0; part < Shape::kParts; ++part) {
       const int column = half * Shape::kColumns + part * 32;
       tile.multiply(memory, stage, part, !folding.begins_at(column));
-      // The part before is done.
+      // The preceding part is finished.
       ptx::wgmma_wait<1>();
       if (half > 0 && part == 0) memory.release(before);
       if (part + 1 < Shape::kParts) {
@@ -331,7 +331,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
         ptx::barrier_wait(memory.full(ring.stage), ring.parity);
         tile.fetch(memory, ring.stage, (half + 1) % Shape::kStagesOfBlock, 0, flip);
       }
-      // Whatever the group, the block ends it.
+      // The end of the block ends any group.
       if (column + 32 < kBlockColumns && !folding.begins_at(column + 32)) continue;
       ptx::wgmma_finish(tile.sums);
       tile.fold(part);
@@ -341,7 +341,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
   memory.release(before);
 }
 
-// Two warpgroups: multiplies the stages of all tiles of the block.
+// Run by two warpgroups: multiplies the stages of all tiles of the block.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void multiply_float_tiles(const Arguments& a, const HopperMaps& maps,
                                                      const FloatHopperMemory<Shape>& memory,
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<224>();
       multiply_float_tiles(a, maps, memory, columns / kBlockColumns);
     }
-    // Other blocks reach this one's memory until they are through.
+    // The other block of the cluster accesses this one's memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

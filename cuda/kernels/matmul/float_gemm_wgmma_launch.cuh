@@ -1,5 +1,5 @@
-// Launches a matmul of terms on wgmma; for the files float_gemm_wgmma_*.cu, so that they compile
-// side by side.
+// Launches a matmul of terms on wgmma; for the files float_gemm_wgmma_*.cu, which are separate to
+// compile in parallel.
 #pragma once
 
 #include "cuda/kernels/matmul/float_gemm_wgmma.cuh"

@@ -1,6 +1,6 @@
-// Up to 8 tokens of f32 activations times 16-bit floats or codes, as fast as the weights arrive:
-// warps of a block take blocks of 128 columns in turn and leave their sums in shared memory, where
-// one thread for each output adds them in ascending order. The chain of float_gemm.cuh.
+// Up to 8 tokens of f32 activations times 16-bit floats or codes, limited by the weights'
+// bandwidth: warps of a block take blocks of 128 columns in turn and put their sums into shared
+// memory, where one thread per output adds them in ascending order. The chain of float_gemm.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// `stages` blocks of 128 columns lie in the ring of each warp.
+// The ring buffer of each warp holds `stages` blocks of 128 columns.
 template <int row_tiles, int stages>
 struct FloatGemvShape {
   static constexpr int kTokens = 8, kRowTiles = row_tiles, kRows = 16 * row_tiles;
@@ -17,7 +17,7 @@ struct FloatGemvShape {
   static_assert(kThreads >= kOutputs);
 };
 
-// The ring of each warp, then a round's sums [8 warps][groups][row][token] and scales.
+// The ring buffer of each warp, then a round's sums [8 warps][groups][row][token] and scales.
 template <class Weights, class Shape>
 struct FloatGemvMemory {
   using Tile = typename Weights::template Tile<Shape::kRows, kBlockColumns>;
@@ -28,7 +28,7 @@ struct FloatGemvMemory {
   }
 };
 
-// Scales and zero points of a lane's rows in one block of 128 columns, as they are stored: of the
+// Scales and zero points of a lane's rows in one block of 128 columns, in stored form, for the
 // groups that begin at each 32 columns.
 template <class Weights, class Shape>
 struct LaneGroups {
@@ -59,7 +59,7 @@ struct LaneGroups {
   }
 };
 
-// A warp's block of 128 columns of all rows and tokens: group by group into `sums` and `scales`.
+// Multiplies a block of 128 columns of all rows and tokens: per group into `sums` and `scales`.
 template <class Weights, class Shape>
 struct BlockProduct {
   using Tile = typename FloatGemvMemory<Weights, Shape>::Tile;
@@ -67,7 +67,7 @@ struct BlockProduct {
   float sums[kRowTiles][4] = {};
   std::uint32_t offsets[kRowTiles][2] = {};
 
-  // The group at 32 columns `part` begins.
+  // Starts the group at 32 columns `part`.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void start(const Arguments& a, const Rows& rows,
                                         const LaneGroups<Weights, Shape>& groups, int part,
@@ -110,7 +110,7 @@ struct BlockProduct {
   }
 };
 
-// Terms of 32 columns of a lane's token, `parts` times from number `first` of the row on.
+// Terms of a lane's token for `parts` blocks of 32 columns, from block `first` of the row on.
 template <int parts, int terms>
 __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token, int first,
                                            uint4 (&to)[parts][terms]) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token
   }
 }
 
-// The totals, one in each thread, to their places: through shared memory, where gate finds up.
+// Writes the totals, one in each thread: through shared memory, where gate's thread reads up.
 template <class Weights, class Shape, class Arguments>
 __device__ __forceinline__ void finish_outputs(const Arguments& a,
                                                const GemmRows<Shape, Arguments>& rows, float* y,
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     float_gemv(const LEQ_GRID_CONSTANT typename Weights::Arguments a) {
   LEQ_BOUNDS(Shape::kThreads);
   using Memory = FloatGemvMemory<Weights, Shape>;
-  // Inputs are fetched for as many parts of 32 columns as there are registers for.
+  // Inputs are loaded for as many parts of 32 columns as the registers allow.
   constexpr int kParts = kBlockColumns / 32, kFetched = Weights::kTerms == 2 ? kParts : 2;
   constexpr int kWarps = Shape::kWarps;
   LEQ_DYNAMIC_SHARED(unsigned char, memory);

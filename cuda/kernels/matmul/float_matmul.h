@@ -1,4 +1,4 @@
-// The ways of a matmul of f32 activations with weights that tensor cores take, for float_matmul.cu.
+// The kernels for a matmul of f32 activations with weights on tensor cores, for float_matmul.cu.
 #pragma once
 
 #include "cuda/kernels/launch.h"

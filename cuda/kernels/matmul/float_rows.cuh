@@ -10,7 +10,7 @@ namespace leq::LEQ_GPU {
 inline constexpr int kFloatWarps = 4;
 inline constexpr int kFloatRows = 8 * kFloatWarps;  // of a block
 
-// What a thread reads of row n: its columns 4 q ... 4 q + 3 of each block of 16, q = thread % 4.
+// A thread's part of row n: its columns 4 q ... 4 q + 3 of each block of 16, q = thread % 4.
 __device__ __forceinline__ const float4* row_quads(const FloatSegment& segment, std::int64_t n,
                                                    std::int64_t columns) {
   const auto* values = static_cast<const float*>(segment.weight.values);
@@ -28,7 +28,7 @@ __device__ __forceinline__ float chain_total(const float (&lanes)[4]) {
   return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
-// The beginning of row n, on its way while the kernel in front still runs.
+// Prefetches the beginning of row n while the preceding kernel still runs.
 __device__ __forceinline__ void prefetch_row(const FloatMatmul& a, const FloatSegment& segment,
                                              std::int64_t n) {
   const auto quads = static_cast<int>(float_stride(a.columns) / 4);
@@ -48,7 +48,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
     x[t] = a.values.values + min(first + t, a.tokens - 1) * a.values.stride + threadIdx.x % 4 * 4;
   }
   float lanes[tokens][4] = {};
-  // After the columns both weights and inputs are padded with zeros, up to 32.
+  // Beyond the columns both weights and inputs are padded with zeros, up to 32.
   const int blocks = static_cast<int>((a.columns + 15) / 16);
   const auto multiply = [&](const float4& w, int block) {
 #pragma unroll
@@ -60,7 +60,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
       lanes[t][3] = fmaf(values.w, w.w, lanes[t][3]);
     }
   };
-  // Four loads are on their way before the first is used.
+  // Four loads are in flight before the first is used.
   int block = 0;
   for (; block + 4 <= blocks; block += 4) {
     float4 loaded[4];

@@ -1,5 +1,5 @@
-// Weights that meet f32 activations on tensor cores: 16-bit floats, and codes that become f16. A
-// tile of them lies in shared memory as it was stored; lanes turn it into operand A of an mma.
+// Weights multiplied with f32 activations on tensor cores: 16-bit floats, and codes converted to
+// f16. A tile of them is in shared memory in stored form; lanes convert it to operand A of an mma.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -12,13 +12,13 @@ namespace leq::LEQ_GPU {
 // Columns of one f32 chain, whose sum is then added to the row's total: 128, or a group.
 inline constexpr int kBlockColumns = 128;
 
-// Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of 16, t = lane % 4. The mma takes them for
-// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; terms of activations stand in the same order.
+// Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of 16, t = lane % 4. The mma takes them as
+// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; terms of activations have the same order.
 struct WeightQuad {
   std::uint32_t first, second;
 };
 
-// Which columns make one f32 chain: a power of two, 32 to 128.
+// The columns of one f32 chain: a power of two, 32 to 128.
 struct Folding {
   int columns = kBlockColumns;
   int of_block = 1;  // in 128 columns
@@ -27,19 +27,19 @@ struct Folding {
   __device__ __forceinline__ bool begins_at(int column) const {
     return (column & (columns - 1)) == 0;
   }
-  // Number of a scale: group `i` of a block of 128 columns.
+  // Index of a scale: group `i` of a block of 128 columns.
   __device__ __forceinline__ std::int64_t scale_at(int row, int block, int i) const {
     return of_row == 0 ? row : std::int64_t{row} * of_row + block * of_block + i;
   }
 };
 
-// What the codes of a row's group need: the f16 number 1024 + zero twice, and the scale.
+// Conversion constants of a row's group: the f16 number 1024 + zero twice, and the scale.
 struct GroupNumbers {
   float scale;
   std::uint32_t offset;
 };
 
-// 16-bit floats: f16 meet inputs in 2 terms, bf16 in 3.
+// 16-bit floats: f16 are multiplied by inputs of 2 terms, bf16 by inputs of 3.
 template <int terms>
 struct HalfWeights {
   using Arguments = FloatMatmul;
@@ -58,7 +58,7 @@ struct HalfWeights {
       constexpr int kRowsOfLine = kRuns < 4 ? 4 / kRuns : 1;
       return (row * kRuns + (run ^ row / kRowsOfLine % (kRuns < 4 ? kRuns : 4))) * 32;
     }
-    // Of 16 bytes, eight columns.
+    // Chunks of 16 bytes, eight columns.
     static constexpr int kChunks = columns / 8;
     static __device__ __forceinline__ int chunk_place(int row, int chunk) {
       return place(row, chunk / 2) + chunk % 2 * 16;
@@ -95,8 +95,8 @@ struct CodeWeights {
   using Arguments = WeightOnlyMatmul;
   static constexpr bool kScaled = true;
   static constexpr int kTerms = 2;
-  // Blocks of 32 columns that float_gemm multiplies without a loop: registers are short. Of 3 bits
-  // each is unpacked in its own way.
+  // Blocks of 32 columns that float_gemm unrolls: registers are short. At 3 bits each is unpacked
+  // differently.
   static constexpr int kUnrolled = bits == 3 ? 4 : 1;
 
   template <int rows, int columns>
@@ -115,7 +115,7 @@ struct CodeWeights {
       return *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) +
                                                      lane_byte);
     }
-    // Four codes as they are stored, unsigned.
+    // Four codes in stored form, unsigned.
     static __device__ __forceinline__ std::uint32_t code_quad(const unsigned char* tile, int row,
                                                               int run, std::uint32_t flip) {
       if constexpr (bits == 3) {
@@ -199,7 +199,7 @@ __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
   }
 }
 
-// Columns 32 block ... + 31 of rows `own` and own + 8, as a lane's operand A of two steps.
+// Loads columns 32 block ... + 31 of rows `own` and own + 8, as a lane's operand A of two steps.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_operand(const unsigned char* tile, int own, int block,
                                              std::uint32_t flip, const std::uint32_t (&offsets)[2],
@@ -217,7 +217,7 @@ __device__ __forceinline__ void load_operand(const unsigned char* tile, int own,
 }
 
 // Adds columns 32 block ... + 31 to the sums of 16 rows and 8 tokens each. The order of an output's
-// products: 16 columns by 16, of each the terms from the largest to the smallest.
+// products: in steps of 16 columns, in each the terms from the largest to the smallest.
 template <class Weights, int row_tiles>
 __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
                                                const std::uint32_t (&w)[row_tiles][2][4],
@@ -234,7 +234,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
   }
 }
 
-// What a row brings to its y, read once.
+// A row's constants for its y, read once.
 template <class Weights>
 struct FloatRowFinish {
   float scale, bias = 0;
@@ -251,7 +251,7 @@ struct FloatRowFinish {
   }
 };
 
-// y of a row and token from what its columns added up to.
+// y of a row and token from the sum of its columns.
 template <class Weights, class Segment>
 __device__ __forceinline__ float finished_total(const TermRows& x, const Segment& segment,
                                                 std::int64_t row, std::int64_t token, float total) {

@@ -1,5 +1,5 @@
-// What a block of int_gemm brings of a K tile of 128 columns, and how warps read it: tokens, codes,
-// and what groups need.
+// A block's loads of a K tile of 128 columns in int_gemm, and the layouts in which warps read it:
+// tokens, codes, and the data of groups.
 #pragma once
 
 #include <cstring>
@@ -14,8 +14,8 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kKTile = 128;  // columns
 
-// A tile of kTokens x kRows, cut between kWarpsDown x kWarpsAcross warps. With swiglu half of the
-// rows are of gate and half of up, eight and eight in turn.
+// A tile of kTokens x kRows, divided among kWarpsDown x kWarpsAcross warps. With swiglu half of the
+// rows are of gate and half of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int stages>
 struct GemmShape {
   static constexpr int kTokens = tokens, kRows = rows, kStages = stages;
@@ -26,14 +26,14 @@ struct GemmShape {
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
 
-// What mma gives one lane: of a warp's rows 2 pair, 2 pair + 1 of each eight, pair = lane % 4, and
-// of its tokens lane / 4 of each eight. Their scales, zero points and sums lie side by side in
-// shared memory, so that the lane reads them at once.
+// The rows and tokens of one lane in mma: of a warp's rows 2 pair, 2 pair + 1 of each eight, pair =
+// lane % 4, and of its tokens lane / 4 of each eight. Their scales, zero points and sums are
+// contiguous in shared memory, so that the lane reads them by vector loads.
 template <class Shape>
 struct LaneOrder {
   static constexpr int kRows = 2 * Shape::kMmaAcross, kTokens = 2 * Shape::kMmaDown;  // of a lane
 
-  // Where that of row n, or of token t, of the block's tile lies.
+  // Index of the value of row n, or of token t, of the block's tile.
   static __device__ __forceinline__ int row(int n) {
     return n / (4 * kRows) * (4 * kRows) + n % 8 / 2 * kRows + n / 8 % Shape::kMmaAcross * 2 +
            n % 2;
@@ -42,7 +42,7 @@ struct LaneOrder {
     return t / (8 * kTokens) * (8 * kTokens) + t % 8 * kTokens + t / 8 % kTokens;
   }
 };
-// `count` numbers of one lane, as many at once as an instruction reads.
+// `count` numbers of one lane, read with the widest loads.
 template <class T, int count>
 struct LaneRun {
   T values[count];
@@ -54,18 +54,18 @@ struct LaneRun {
   __device__ __forceinline__ T operator[](int i) const { return values[i]; }
 };
 
-// Shared memory of a kernel: stages of a K tile's tokens and codes, then two sets of what the
-// groups of a K tile need.
+// Shared memory of a kernel: stages of a K tile's tokens and codes, then two sets of the data of a
+// K tile's groups.
 template <class Shape, int bits, int group>
 struct GemmMemory {
   static constexpr int kTokenBytes = Shape::kTokens * kKTile;
   static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
   static constexpr int kGroups = group == 0 ? 0 : kKTile / group;
-  // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
+  // Codes below 8 bits are multiplied as signed bytes, scaled by kFactor (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, which large tiles
-  // have room for alone; readers widen them. Zero points are turned over, for the
-  // same reason: they are added. Scales over kFactor. Rows and tokens in LaneOrder.
+  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, the only width for
+  // which large tiles have memory; readers widen them. Zero points are negated, so that they are
+  // added. Scales are divided by kFactor. Rows and tokens in LaneOrder.
   using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
@@ -92,7 +92,7 @@ struct CodeCopies : SegmentCopies<Shape, bits> {
             [](const CodeSegment& segment) -> const void* { return segment.weight.codes; }) {}
 };
 
-// The codes of a warp's rows in one K tile, as they lie in memory: word t of each 16 bytes.
+// The codes of a warp's rows in one K tile, in memory layout: word t of each 16 bytes.
 template <class Shape, int bits>
 struct KTileCodes {
   static constexpr int kAcross = Shape::kMmaAcross;
@@ -103,8 +103,8 @@ struct KTileCodes {
   static constexpr int kTiles = 4 / kHeld;                         // of eight rows in one ldmatrix
   static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // 3 bits: in one
 
-  // Where a lane reads first in a K tile's codes; `row` is the warp's first in the tile. All else
-  // that it reads lies constants apart.
+  // Offset of a lane's first read in a K tile's codes; `row` is the warp's first in the tile. All
+  // its other reads are at constant distances.
   static __device__ __forceinline__ int place(int row) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int tile = bits == 3 ? lane / 8 % kTilesOfThree : lane / 8 / kHeld;
@@ -121,12 +121,12 @@ struct KTileCodes {
       for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
     }
   }
-  // Three chunks: that of all rows, then the next.
+  // Three chunks: the first of all rows, then the next.
   __device__ __forceinline__ void load_three(const unsigned char* codes, int place) {
     constexpr int kMatrices = kAcross * 3;
 #pragma unroll
     for (int j = 0; j < kMatrices; j += 4) {
-      // Past the last chunk lanes read what others do.
+      // Past the last chunk lanes repeat the reads of others.
       const int past = j + 4 > kMatrices ? static_cast<int>(threadIdx.x) / 16 % 2 * 16 : 0;
       const int at = j % kAcross * 8 * bits * 16 + j / kAcross * 16;
       std::uint32_t found[4];
@@ -152,9 +152,9 @@ struct KTileCodes {
   }
 };
 
-// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory: of
-// `threads` threads each brings those of one row, or of one token, or where they are too few of
-// both. What does not exist is read from the last that does.
+// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory:
+// each of `threads` threads loads those of one row or of one token, or, with too few threads, of
+// both. Missing rows and tokens read the last existing one.
 template <class Shape, int bits, int group, int threads = Shape::kThreads>
 struct KTileGroups {
   using Memory = GemmMemory<Shape, bits, group>;
@@ -166,8 +166,8 @@ struct KTileGroups {
   const std::uint8_t* zeros;
   const float* token_scales;
   const int* token_sums;
-  float scale_mul;  // over kFactor
-  // As they are read: who waits for them does it a K tile later.
+  float scale_mul;  // divided by kFactor
+  // In stored form: their conversion would stall on the loads, so it is done a K tile later.
   std::uint16_t scale[Memory::kGroups] = {};
   int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
   float token_scale[Memory::kGroups] = {};
@@ -197,7 +197,7 @@ struct KTileGroups {
   }
 
   __device__ __forceinline__ void load(int k_tile) {
-    // Pointers do not move on: that would cost those who need them not, too.
+    // Pointers are not advanced: that would cost instructions also where they are unused.
     const int at = ptx::opaque(static_cast<unsigned>(k_tile));
     for_sides([&] { load_row(at); }, [&] { load_token(at); });
   }
@@ -239,7 +239,7 @@ struct KTileGroups {
   __device__ __forceinline__ void load_token(int k_tile) {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      // Sums of 128 columns are those of tokens that have a scale for 128.
+      // With one group of 128 columns, scales of tokens belong to 128 columns.
       const int at = Memory::kGroups == 1 ? k_tile : (k_tile * kKTile + g * group) >> token_shift;
       token_scale[g] = has(kTokenScales) ? token_scales[at] : 1.0f;
       if (has(kZeros)) token_sum[g] = token_sums[k_tile * Memory::kGroups + g];
@@ -265,7 +265,7 @@ struct KTileGroups {
   }
 };
 
-// Sums of whole rows.
+// For sums of whole rows.
 struct NoGroups {
   template <class Rows>
   __device__ __forceinline__ NoGroups(const IntMatmul&, const Rows&, int) {}

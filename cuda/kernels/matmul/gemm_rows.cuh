@@ -1,5 +1,5 @@
-// Which rows of the weights a block of a tiled matmul has, how they come to shared memory, and
-// where they lie there so that lanes meet different banks.
+// The rows of the weights of a block in a tiled matmul, their copies to shared memory, and their
+// layout there, in which lanes access different banks.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -8,9 +8,9 @@
 
 namespace leq::LEQ_GPU {
 
-// Where a row's 16 bytes `chunk` of `chunks` lie in shared memory: permuted so that the eight rows
-// that ldmatrix reads at once, and neighbouring chunks of a row, lie in different banks. Of an odd
-// number they do as they are.
+// Offset of a row's 16-byte chunk `chunk` of `chunks` in shared memory: permuted so that the eight
+// rows that ldmatrix reads at once, and neighbouring chunks of a row, are in different banks. With
+// an odd number of chunks no permutation is needed.
 template <int chunks>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
   if constexpr (chunks % 2 == 1) return (row * chunks + chunk) * 16;
@@ -18,26 +18,26 @@ __device__ __forceinline__ int swizzled(int row, int chunk) {
   return (row * chunks + (chunk ^ row / kRowsOfLine % chunks)) * 16;
 }
 
-// A thread's share of the copies of a K tile: 16 bytes of kEach rows, so many apart that they are
-// swizzled alike, and in `passes` places of each row. What the loop over K tiles needs is kept as
-// it is found before it: the compiler would find it anew for each K tile.
+// A thread's share of the copies of a K tile: 16 bytes of kEach rows, at a distance at which they
+// are swizzled alike, and at `passes` offsets in each row. Values that the loop over K tiles needs
+// are made opaque: the compiler would recompute them for each K tile.
 template <int rows, int chunks, int threads, int passes = 1>
 struct RowCopies {
-  // Of three chunks a quarter of the threads has none.
+  // With three chunks a quarter of the threads is idle.
   static constexpr int kAtOnce = threads / (chunks == 3 ? 4 : chunks);
   static constexpr int kStep = kAtOnce < rows ? kAtOnce : rows, kEach = rows / kStep;
   static constexpr int kRowBytes = chunks * passes * 16;  // of a K tile
   static_assert(kStep * kEach == rows && kEach <= 16);
-  const std::byte* from;  // its first row's, of K tile 0
-  int pieces[kEach];      // of 16 bytes, from there to each row's
-  int valid;              // bit i: row i is there
-  int to;                 // where its first row's go
+  const std::byte* from;  // first row of K tile 0
+  int pieces[kEach];      // offset of each row from it, in 16 bytes
+  int valid;              // bit i: row i exists
+  int to;                 // offset of the first row in shared memory
 
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
   static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
 
-  // The thread's first row begins at `first` and goes to `place`, each other lies step_bytes after
-  // the one before it; row i is there if has(i).
+  // The thread's first row begins at `first` and is copied to `place`, each other begins step_bytes
+  // after the one before it; row i exists if has(i).
   template <class Has>
   __device__ __forceinline__ RowCopies(const std::byte* first, int step_bytes, int place, Has has)
       : from(ptx::opaque(first)), to(ptx::opaque(static_cast<unsigned>(place))) {
@@ -50,7 +50,7 @@ struct RowCopies {
     valid = ptx::opaque(bits);
   }
 
-  // What is not there is not read, wherever its address points.
+  // Missing rows are not read, wherever their address points.
   __device__ __forceinline__ void load(unsigned char* rows_of_k_tile, int k_tile,
                                        bool there = true) const {
     if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
@@ -68,7 +68,7 @@ struct RowCopies {
   }
 };
 
-// The same of a tile's inputs: rows that begin `stride` numbers apart, of which there are `tokens`.
+// The same for a tile's inputs: rows `stride` numbers apart, of which there are `tokens`.
 template <class Shape, int chunks, int passes = 1>
 struct InputCopies : RowCopies<Shape::kTokens, chunks, Shape::kThreads, passes> {
   template <class T>
@@ -86,7 +86,7 @@ struct InputCopies : RowCopies<Shape::kTokens, chunks, Shape::kThreads, passes> 
             [&](int i) { return first + i * InputCopies::kStep < tokens; }) {}
 };
 
-// And of its weights, whose rows are of row_bytes; begin(segment): where the first of them lies.
+// The same for its weights, whose rows have row_bytes; begin(segment): address of the first row.
 template <class Shape, int chunks>
 struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
   template <class Arguments, class Rows, class Begin>
@@ -111,14 +111,14 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
 template <class Shape, class Arguments = IntMatmul>
 struct GemmRows {
   bool paired;
-  int segment;          // with paired: of gate, up follows
-  int first;            // row of the tile's first
-  std::int64_t column;  // of the output, where it goes
+  int segment;          // with paired: gate's; up follows
+  int first;            // first row of the tile
+  std::int64_t column;  // of the output, for that row
   std::int64_t first_token;
 
   __device__ __forceinline__ explicit GemmRows(const Arguments& a)
       : GemmRows(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)) {}
-  // `tile`: of the rows of all segments.
+  // `tile`: index among the tiles of rows of all segments.
   __device__ __forceinline__ GemmRows(const Arguments& a, int token_tile, int tile)
       : paired(a.finish == Finish::swiglu),
         segment(0),
@@ -136,14 +136,14 @@ struct GemmRows {
     column += first;
   }
 
-  // Row `n` of the tile: in its segment, counted from `first`.
+  // Row `n` of the tile as an index in its segment, relative to `first`.
   __device__ __forceinline__ int offset(int n) const { return paired ? n / 16 * 8 + n % 8 : n; }
   __device__ __forceinline__ const auto& of(const Arguments& a, int n) const {
     return a.segments[paired ? n / 8 % 2 : segment];
   }
 };
 
-// Blocks of a launch: tokens in x, so that those that share weights run side by side.
+// Grid of a launch: tokens in x, so that blocks that share weights run at the same time.
 template <class Shape, class Arguments>
 dim3 tiles_of(const Arguments& a) {
   const bool paired = a.finish == Finish::swiglu;

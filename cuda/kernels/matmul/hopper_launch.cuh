@@ -1,4 +1,4 @@
-// Launches a matmul on wgmma: the maps of its operands, and blocks that walk over tiles.
+// Launches a matmul on wgmma: the tensor maps of its operands, and blocks that iterate over tiles.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Many tokens times a weight of 8, 4, 3 or 2 bits on the tensor cores (mma.m16n8k32): a block
-// computes a tile of tokens x outputs, K tile of 128 columns by K tile, which cp.async brings ahead
-// (docs/cuda.md).
+// computes a tile of tokens x outputs, one K tile of 128 columns after another, prefetched by
+// cp.async (docs/cuda.md).
 #pragma once
 
 #include <type_traits>
@@ -20,8 +20,8 @@ struct WarpTile {
   int sums[kDown][kAcross][4];
   ScaledSum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
   int first_token, first_row;     // of the lane's sums, in the block's tile
-  int tokens_run, rows_run;       // where what groups say of them lies
-  int tokens_place, codes_place;  // where it reads first in a stage's tokens and codes
+  int tokens_run, rows_run;       // index of their values in the groups' data
+  int tokens_place, codes_place;  // first reads in a stage's tokens and codes
 
   __device__ __forceinline__ WarpTile() {
     const int warp = static_cast<int>(threadIdx.x / 32) % (Shape::kDown * Shape::kAcross);
@@ -53,7 +53,7 @@ struct WarpTile {
       }
     }
   }
-  // One step of 32 columns.
+  // Multiplies one step of 32 columns.
   __device__ __forceinline__ void multiply(const unsigned char* stage,
                                            const KTileCodes<Shape, bits>& codes, int step,
                                            std::uint32_t flip) {
@@ -73,7 +73,7 @@ struct WarpTile {
     }
   }
 
-  // All of them to shared memory, where the warps of int_gemm_few meet.
+  // Writes all sums to shared memory, where those of the warps of int_gemm_few are added.
   __device__ __forceinline__ void put_sums(int (&to)[Shape::kTokens][Shape::kRows]) const {
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -94,7 +94,7 @@ struct WarpTile {
     return LaneRun<T, LaneOrder<Shape>::kTokens>(values + tokens_run);
   }
 
-  // Zero points leave the sums of group g.
+  // Subtracts the zero points from the sums of group g.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
     const auto less = of_rows(groups.less_zero[g]);
     const auto token_sums = of_tokens(groups.token_sum[g]);
@@ -110,7 +110,7 @@ struct WarpTile {
     }
   }
 
-  // Group g of the K tile is complete.
+  // Ends group g of the K tile.
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups,
                                         int g) {
     const CodeWeight& weight = a.segments[0].weight;
@@ -144,13 +144,13 @@ struct WarpTile {
     }
   }
 
-  // Less the zero points of sums over the whole row.
+  // A sum over the whole row, without its zero points.
   __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
                                            int token_sum) const {
     return sums[down][across][i] - zero * token_sum;
   }
 
-  // What outputs need of the warp's tokens, and of two neighbouring rows.
+  // The constants for outputs of the warp's tokens, and of two neighbouring rows.
   struct TokenFacts {
     float scale[kDown][2];
     int sum[kDown][2];
@@ -192,7 +192,7 @@ struct WarpTile {
     return facts.finish.value(tokens.scale[down][i / 2], sum);
   }
 
-  // The outputs of eight rows: reads first, then writes.
+  // Writes the outputs of eight rows: all reads before the writes.
   __device__ __forceinline__ void finish_across(const IntMatmul& a, const GemmRows<Shape>& rows,
                                                 const TokenFacts& tokens, int across) const {
     const int tile_row = row(across, 0), offset = rows.offset(tile_row), n = rows.first + offset;
@@ -235,7 +235,7 @@ struct WarpTile {
   __device__ __forceinline__ void finish_all(const IntMatmul& a,
                                              const GemmRows<Shape>& rows) const {
     const TokenFacts tokens(a, rows, *this);
-    // With swiglu the tiles across are of gate and of up in turn.
+    // With swiglu the tiles across alternate between gate and up.
     const int step = rows.paired ? 2 : 1;
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -295,12 +295,12 @@ __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows
   }
   WarpTile<Shape, bits, group> tile;
   tile.start(0);
-  // Where the K tile lies, and the one before it, which is free.
+  // Offsets of the current K tile's stage, and of the preceding one's, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
-  [[maybe_unused]] int set = Memory::kGroupsAt;  // where what its groups need lies
+  [[maybe_unused]] int set = Memory::kGroupsAt;  // offset of the current groups' data
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tile is there for all, and the stage of the K tile before is free.
+    // After it the K tile is visible to all threads, and the preceding stage is free.
     __syncthreads();
     const int ahead = k_tile + Shape::kStages - 1;
     if (ahead < k_tiles) {

@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// All of the tile is each warp's, kAlong of which share the columns.
+// Each warp computes the whole tile; kAlong warps divide the columns.
 template <int tokens>
 struct FewShape {
   static constexpr int kTokens = tokens, kRows = 16, kStages = tokens <= 16 ? 4 : 3;
@@ -18,7 +18,7 @@ struct FewShape {
   static_assert(tokens % 16 == 0 && tokens <= 32 && kThreads == 8 * kRows);
 };
 
-// Stages of kAlong K tiles each, what the groups of the warps' K tiles need, and their sums.
+// Stages of kAlong K tiles each, the group data of the warps' K tiles, and their sums.
 template <class Shape, int bits, int group>
 struct FewMemory {
   using KTile = GemmMemory<Shape, bits, group>;
@@ -44,8 +44,8 @@ struct FewMemory {
   }
 };
 
-// Copies of a stage's rows, which lie one after the other in memory: chunk
-// p of a row's kAlong K tiles is chunk p % chunks of K tile p / chunks.
+// Copies of a stage's rows, which are contiguous in memory: chunk p of a row's kAlong K tiles is
+// chunk p % chunks of K tile p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
   using Memory = FewMemory<Shape, bits, group>;
@@ -54,7 +54,7 @@ struct FewCopies {
   const GemmRows<Shape>& rows;
   int k_tiles;
 
-  // from(row): where its chunks of K tile 0 lie, null where there is no such row.
+  // from(row): address of its chunks of K tile 0, null where there is no such row.
   template <int count, int chunks, class From>
   __device__ __forceinline__ void copy(const Memory& memory, int first, int at, From from) const {
     constexpr int kChunks = Shape::kAlong * chunks;
@@ -107,7 +107,7 @@ struct FewOutputs {
     return static_cast<int>(threadIdx.x) % 8 + 8 * half;
   }
 
-  // Groups of `count` K tiles, in ascending order.
+  // Adds the groups of `count` K tiles, in ascending order.
   __device__ __forceinline__ void add(const Memory& memory, int count) {
     for (int k_tile = 0; k_tile < count; ++k_tile) {
       const auto& groups = memory.groups(k_tile);
@@ -122,7 +122,7 @@ struct FewOutputs {
       }
     }
   }
-  // Sums of whole rows, less their zero points.
+  // Sums of whole rows, without their zero points.
   __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
                                        std::int64_t token, const Memory& memory, int i,
                                        int half) const {
@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   tile.start(0);
   for (int first = 0; first < k_tiles; first += Shape::kAlong) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tiles are there for all, the stage of those before is free, and their sums are
-    // added.
+    // After it the K tiles are visible to all threads, the preceding stage is free, and its sums
+    // are added.
     __syncthreads();
     copies.load_weights(memory, first + kAhead);
     copies.load_tokens(memory, first + kAhead);

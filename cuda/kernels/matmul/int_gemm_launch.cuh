@@ -1,5 +1,5 @@
-// Launches a tensor-core matmul; for the files int_gemm_*.cu, one for each number of
-// bits so that they compile side by side. All tiles add in one order: the choice changes no bit.
+// Launches a tensor-core matmul; for the files int_gemm_*.cu, one for each number of bits to
+// compile in parallel. All tiles add in one order: the choice changes no bit.
 #pragma once
 
 #include "cuda/intrinsics/run.h"
@@ -52,7 +52,7 @@ void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
   if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
   if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
-  // Codes below 8 bits have groups always.
+  // Codes below 8 bits always have groups.
   if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
 }
 

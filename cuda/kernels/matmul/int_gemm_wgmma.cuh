@@ -1,5 +1,5 @@
 // Many tokens times a weight of 8, 4, 3 or 2 bits on compute capability 9.0 (wgmma): one warpgroup
-// fetches tiles by the copy engine, two others multiply them; a block walks over tiles of the
+// loads tiles by the copy engine, two others multiply them; a block iterates over tiles of the
 // output. The sums and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
@@ -16,16 +16,16 @@ struct WarpgroupTile {
   static constexpr int kPartSums = Shape::kPartSums;
   int sums[Shape::kParts][kPartSums];
   float totals[kGrouped ? Shape::kSums : 1];
-  // Operand A, of 32 columns each: of one K tile, with groups of two in turn.
+  // Operand A, registers of 32 columns each: of one K tile, with groups of two in alternation.
   std::uint32_t codes[Shape::kParts][Shape::kThroughRegisters ? 4 : 1][4];
-  // Where the lane's row of each two chunks of codes lies in a stage, as ldmatrix asks for it: the
+  // Offset in a stage of the lane's row for each two chunks of codes, in the order of ldmatrix: the
   // warp's first eight rows and the next of one chunk, then of the other.
   static constexpr int kCodeLoads = Shape::kThroughRegisters ? (Shape::kBits + 1) / 2 : 1;
   int code_at[kCodeLoads];
   int lane, warp;              // warp: of all that multiply
   int first_row, first_token;  // of number 0
 
-  // What is worked out here is not worked out again in each K tile.
+  // Values are made opaque, so that they are not recomputed in each K tile.
   __device__ __forceinline__ WarpgroupTile()
       : lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32) - 4),
@@ -54,7 +54,7 @@ struct WarpgroupTile {
     }
   }
 
-  // Codes of a K tile from shared memory into the registers of operand A; `zeros`: less these.
+  // Loads a K tile's codes into the registers of operand A; `zeros`: subtracts the zero points.
   template <int set>
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
                                              bool zeros) {
@@ -90,7 +90,7 @@ struct WarpgroupTile {
     unpack([&](const auto& words, int i, int) { return k_tile_quad<kBits>(words, i, flip); });
   }
 
-  // Starts multiplying a part of a K tile; `add`: to the sums that are there.
+  // Starts multiplying a part of a K tile; `add`: accumulates onto the existing sums.
   template <int part, int set>
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
     constexpr int kPartBytes = Memory::kTokenBytes / Shape::kParts;
@@ -110,7 +110,7 @@ struct WarpgroupTile {
     ptx::wgmma_commit();
   }
 
-  // A group of a part is complete. Its sums, operands of wgmma, stay as they are.
+  // Ends a group of a part. Its sums, operands of wgmma, are not modified.
   template <int part>
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups) {
     const CodeWeight& weight = a.segments[0].weight;
@@ -124,8 +124,8 @@ struct WarpgroupTile {
       add_scaled<part, true, true>(groups, of_row);
     }
   }
-  // Those of 16 tokens, less what the zero points of uint8 added: for these four sums of tokens,
-  // which lie together.
+  // The sums of 16 tokens, without the contribution of uint8 zero points: these need four sums of
+  // tokens' codes, which are contiguous.
   template <int part>
   __device__ __forceinline__ void eight_sums(const typename Memory::Groups& groups, int first,
                                              int (&eight)[8]) const {
@@ -142,7 +142,7 @@ struct WarpgroupTile {
       for (int i = 0; i < 8; ++i) eight[i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
     }
   }
-  // And four of their scales.
+  // The scales of four tokens are contiguous too.
   template <int part, bool by_token, bool by_row>
   __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
                                              const float (&of_row)[2]) {
@@ -170,7 +170,7 @@ struct WarpgroupTile {
     }
   }
 
-  // The tile's sums on their way out.
+  // Writes the tile's sums to the output.
   __device__ __forceinline__ void finish_all(const IntMatmul& a, const GemmRows<Shape>& rows,
                                              int* out) const {
     switch (a.finish) {
@@ -185,7 +185,7 @@ struct WarpgroupTile {
     }
   }
   // 32 tokens at a time, through shared memory so that neighbouring lanes write neighbouring
-  // columns. A loop: copies for all 32 tokens of 256 would be 100 KB of instructions.
+  // columns. A loop: unrolled for all 32 tokens of 256 it would be 100 KB of instructions.
   template <Finish how>
   __device__ __forceinline__ void finish_as(const IntMatmul& a, const GemmRows<Shape>& rows,
                                             int* out) const {
@@ -202,7 +202,7 @@ struct WarpgroupTile {
     constexpr int kEach = Memory::kOutTokens / 2;
 #pragma unroll
     for (int one = 0; one < Shape::kTokens / Memory::kOutTokens; ++one) {
-      if (one != part) continue;  // registers have no numbers that are computed
+      if (one != part) continue;  // register indices must be constants
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int from = one * kEach + i;
@@ -214,7 +214,7 @@ struct WarpgroupTile {
   }
 };
 
-// What a warpgroup multiplies the K tiles of its tiles with: one sum for a whole row.
+// Multiplies the K tiles of a warpgroup's tiles: one sum for a whole row.
 template <class Shape>
 struct RowKTiles {
   const IntMatmul& a;
@@ -251,10 +251,10 @@ struct RowKTiles {
   }
 };
 
-// The same with groups: sums of each K tile, which are scaled while the tensor cores multiply what
-// comes next: part 1 of a K tile during part 0 of the next, and part 0 during part 1. Two K tiles
-// are multiplied like this, then all is waited for: ptxas gives up where sums that are read are
-// under way from one round of a loop to the next (C7514).
+// The same with groups: sums of each K tile, which are scaled while the tensor cores multiply the
+// next part: part 1 of a K tile during part 0 of the next, and part 0 during part 1. Two K tiles
+// are multiplied like this, then all is waited for: ptxas serializes wgmma where sums that are read
+// are in flight across iterations of a loop (C7514).
 template <class Shape>
 struct GroupKTiles {
   const IntMatmul& a;
@@ -263,7 +263,7 @@ struct GroupKTiles {
   std::uint32_t flip;
   bool zeros;
   Ring<HopperMemory<Shape>::kStages> ring;
-  int last = 0;  // stage of the K tile before
+  int last = 0;  // stage of the preceding K tile
 
   __device__ __forceinline__ GroupKTiles(const IntMatmul& arguments,
                                          const HopperMemory<Shape>& stages,
@@ -285,7 +285,7 @@ struct GroupKTiles {
       end<0>();
     }
   }
-  // `set`: registers of operand A that part 1 of the K tile before does not read.
+  // `set`: registers of operand A that part 1 of the preceding K tile does not read.
   template <int set, bool first>
   __device__ __forceinline__ void step() {
     ptx::barrier_wait(memory.full(ring.stage), ring.parity);
@@ -298,7 +298,7 @@ struct GroupKTiles {
     last = ring.stage;
     ring.next();
   }
-  // Part 1 of the K tile before, when `left` multiplications have started after it.
+  // Ends part 1 of the preceding K tile, after which `left` multiplications have been started.
   template <int left>
   __device__ __forceinline__ void end() {
     ptx::wgmma_finish<left>(tile.sums[1]);
@@ -307,7 +307,7 @@ struct GroupKTiles {
   }
 };
 
-// Two warpgroups: multiplies the K tiles of all tiles of the block.
+// Run by two warpgroups: multiplies the K tiles of all tiles of the block.
 template <class Shape>
 __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
                                                const HopperMemory<Shape>& memory, int k_tiles) {
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<208>();
       multiply_tiles<Shape>(a, maps, memory, k_tiles);
     }
-    // Other blocks reach this one's memory until they are through.
+    // The other block of the cluster accesses this one's memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

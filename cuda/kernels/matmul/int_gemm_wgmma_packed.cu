@@ -1,4 +1,4 @@
-// Matmuls on wgmma with weights of 4, 3 or 2 bits, which have groups always.
+// Matmuls on wgmma with weights of 4, 3 or 2 bits, which always have groups.
 #include "cuda/kernels/matmul/int_gemm_wgmma_launch.cuh"
 
 namespace leq::LEQ_GPU {

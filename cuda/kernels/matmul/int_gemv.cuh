@@ -1,6 +1,6 @@
 // One token times a weight of 8, 4, 3 or 2 bits by dp4a, sums over whole rows or groups of 32 or 64
 // columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each warp owns some rows of the
-// weight, and its lanes walk them unit by unit (docs/cuda-kernels.md).
+// weight, and its lanes process them unit by unit (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/groups.cuh"
@@ -16,17 +16,17 @@ template <int bits>
 inline constexpr int kGemvRows =
     bits == 8 || bits == 3 ? 2 : 4;  // of a warp; they share the inputs
 
-// Warps that the rows of one weight take: whole blocks, a block never mixes weights. With swiglu a
-// warp has half of its rows in gate and half in up, and `rows` are those of one of them.
+// Number of warps for the rows of one weight: whole blocks, a block never mixes weights. With
+// swiglu a warp has half of its rows in gate and half in up, and `rows` are those of one of them.
 template <int bits>
 constexpr int gemv_warps(std::int64_t rows, bool paired) {
   const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
   return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
 }
 
-// What int_gemv multiplies: the weights of `a` by its one token.
+// The operands of int_gemv: the weights of `a` and its one token.
 struct OneToken {
-  static constexpr bool kKnownEarly = true;  // no kernel writes which weights that are
+  static constexpr bool kKnownEarly = true;  // no kernel selects the weights
 
   __device__ __forceinline__ const CodeSegment& segment(const IntMatmul& a, int i) const {
     return a.segments[i];
@@ -43,7 +43,7 @@ struct GemvRows {
   const Source& source;
   int segment[2];
   int first[2];
-  std::int64_t column;  // of the output, where the row first[0] goes
+  std::int64_t column;  // of the output for row first[0]
 
   __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
       : source(of), segment{0, 0}, column(0) {
@@ -68,8 +68,8 @@ struct GemvRows {
   }
 };
 
-// Totals over all lanes of `count` (a power of two, at most 32) numbers: lane l gets that of number
-// l % count. Halves are exchanged, so that it costs about as many shuffles as there are numbers.
+// Totals over all lanes of `count` (a power of two, at most 32) numbers: lane l has that of number
+// l % count. Lanes exchange halves, so that about as many shuffles are needed as there are numbers.
 template <int count, class T>
 __device__ __forceinline__ T scattered_totals(const T (&values)[count]) {
   if constexpr (count == 1) {
@@ -128,8 +128,8 @@ struct GemvTile {
   }
 };
 
-// Groups of one warp that wait to be added up in ascending order: for each the sum of its code
-// products, and what that is multiplied by.
+// Groups of one warp that are queued for addition in ascending order: for each the sum of its code
+// products, and the factor of that sum.
 inline constexpr int kWaitingGroups = 64;
 template <int bits>
 struct WaitingGroups {
@@ -137,7 +137,7 @@ struct WaitingGroups {
   float scales[kWaitingGroups][kGemvRows<bits>];
 };
 
-// Stores the sums of the groups that the warp has just walked: lanes that share a group add up
+// Stores the sums of the groups that the warp has just processed: lanes that share a group add up
 // theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
 template <int bits, class Source>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
@@ -191,7 +191,7 @@ struct GemvItem {
   }
 };
 
-// f = fma(float(sum), scale, f) for the waiting groups [first, last), in ascending order.
+// f = fma(float(sum), scale, f) for the queued groups [first, last), in ascending order.
 template <int bits>
 __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int first, int last,
                                             const WaitingGroups<bits>& waiting, float f) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int firs
   return f;
 }
 
-// Multiplies a lane's unit group by group; 32 columns are the least group.
+// Multiplies a lane's unit group by group; 32 columns are the smallest group.
 template <int bits, class Source>
 __device__ __forceinline__ void multiply_groups(
     const IntMatmul& a, const Grouping& grouping, const GemvRows<bits, Source>& rows,
@@ -224,8 +224,8 @@ __device__ __forceinline__ void multiply_groups(
   }
 }
 
-// Walks the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the tile.
-// Grouped: returns what the groups of this lane's item add up to.
+// Processes the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the
+// tile. Grouped: returns the sum of the groups of this lane's item.
 template <int bits, bool grouped, class Source>
 __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
                                       const GemvRows<bits, Source>& rows,
@@ -266,7 +266,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   return f;
 }
 
-// A lane's first unit of each of its rows, on its way while the kernel in front still runs.
+// Prefetches a lane's first unit of each of its rows while the preceding kernel still runs.
 template <int bits, class Source>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
                                               const GemvRows<bits, Source>& rows) {
@@ -279,8 +279,8 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
   }
 }
 
-// `grouped`: scales of the weights or of the token belong to groups, which are added in ascending
-// order, as everywhere.
+// `grouped`: the weights or the token have scales per group; groups are added in ascending order,
+// as in every kernel.
 template <int bits, bool grouped, class Source>
 __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& source) {
   WaitingGroups<bits>* waiting = nullptr;

@@ -1,7 +1,7 @@
 // One token times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16 rows
-// of the weight, its warps take pairs of groups in turn: some lanes own a row's group, and as many
-// rows as make 16 are walked at once. Sums wait in shared memory, where one thread for each output
-// adds them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
+// of the weight, its warps take pairs of groups in turn: a few lanes own a row's group, and a warp
+// processes 16 rows at once. Sums are queued in shared memory, where one thread per output adds
+// them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/reduce.cuh"
@@ -18,20 +18,20 @@ inline constexpr int kGroupRows = 16;  // of a block
 template <int bits>
 struct GroupShape {
   static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // of a row's group
-  // Neighbouring groups that a warp walks at once: each lane has a sum to finish. A lane walks
-  // both, or where it has all of a group the one that is its own.
+  // Neighbouring groups that a warp processes at once: each lane has a sum to finish. A lane
+  // processes both, or, where it holds all of a group, only its own.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
   static constexpr int kTeamLanes = kLanes * kGroups / kLaneGroups;
   static constexpr int kTeams = 32 / kTeamLanes;
   static constexpr int kRows = kGroupRows / kTeams;    // of a team
   static constexpr int kItems = kLaneGroups * kRows;   // sums of the lanes that share a group
   static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
-  static constexpr int kRound = 256;                   // groups that may wait
+  static constexpr int kRound = 256;                   // groups that may be queued
   static_assert(kRows * kTeams == kGroupRows && kItems == kLanes && kRound % kStep == 0);
 };
 
-// What waits to be added: the sum of a group's products, and what it is multiplied by. [groups of a
-// round][16 rows].
+// A queued sum: that of a group's products, and its factor. [groups of a round][16
+// rows].
 struct alignas(8) WaitingSum {
   float sum, scale;
 };
@@ -47,7 +47,7 @@ constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
 struct BlockRows {
   int segment = 0, first = 0;
   bool paired;
-  std::int64_t column = 0;  // of the output, where row `first` goes
+  std::int64_t column = 0;  // of the output for row `first`
 
   __device__ __forceinline__ explicit BlockRows(const IntMatmul& a)
       : paired(a.finish == Finish::swiglu) {
@@ -70,8 +70,8 @@ struct BlockRows {
   }
 };
 
-// Totals of `lanes` numbers over as many neighbouring lanes: halves are exchanged, so that each
-// lane has one in values[0], number owned_item.
+// Totals of `lanes` numbers over as many neighbouring lanes: lanes exchange halves, so that each
+// has one total in values[0], number owned_item.
 template <int lanes, int size>
 __device__ __forceinline__ void team_totals(int (&values)[size]) {
   if constexpr (lanes > 1) {
@@ -87,12 +87,12 @@ __device__ __forceinline__ void team_totals(int (&values)[size]) {
   }
 }
 
-// What a lane needs of a step's groups, on its way a step ahead: codes, inputs, and of the sum
-// that it will own the scales, zero point and sum of inputs.
+// A lane's data of a step's groups, loaded one step ahead: codes, inputs, and for the sum that it
+// will own the scales, zero point and sum of inputs.
 template <int bits>
 struct GroupStep {
   using Shape = GroupShape<bits>;
-  // Inputs of other widths would take the registers of codes.
+  // For other bits, inputs would take the registers of codes.
   static constexpr bool kHoldsInputs = bits == 4;
   static constexpr int kInputs = kHoldsInputs ? Packing<bits>::kRuns : 1;
   int group;  // the first
@@ -104,7 +104,7 @@ struct GroupStep {
   int token_sum;
 };
 
-// One lane's way through the groups of its warp.
+// One lane's loop over the groups of its warp.
 template <int bits>
 struct GroupLoop {
   using Shape = GroupShape<bits>;
@@ -116,17 +116,17 @@ struct GroupLoop {
   const BlockRows& rows;
   int groups;      // of a row, at least kGroups
   int ahead, row;  // of the sum that the lane owns: group of the step, of 16
-  // Of the team's first row; the others follow it. Neither ends of rows nor gate and up lie
-  // between.
+  // The codes of the team's first row; the others are contiguous: neither the end of a weight nor a
+  // change from gate to up is between them.
   const std::uint8_t* codes;
   const std::int8_t* inputs;
   const std::uint16_t* scales;  // where has_scales()
   const std::uint8_t* zeros;    // where has_zeros
   bool has_groups, has_zeros;
   float scale_mul;
-  WaitingSum* place;  // where the lane's sum waits, of groups from 0 on
+  WaitingSum* place;  // the lane's entry in the queue, for group 0
 
-  // Codes of fewer than 8 bits have groups always, and zero points, so that inputs have sums.
+  // Codes of fewer than 8 bits always have groups, and zero points, so that inputs have sums.
   __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
@@ -154,8 +154,8 @@ struct GroupLoop {
     place = ptx::opaque_shared(waiting + ahead * kGroupRows + row);
   }
 
-  // A step from `group` on, or as far in front of it as the row's end asks for: of groups past the
-  // end no one counts anything. What the weights have of it is written by no kernel.
+  // Loads a step from `group` on, or earlier where the row ends before its last group: groups that
+  // are loaded again are not counted. No kernel writes the weights' part of it.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
     const std::uint8_t* row_codes = ptx::moved<kGroupBytes>(codes, step.group);
@@ -191,9 +191,9 @@ struct GroupLoop {
                                            j * kGroupColumns + run * 16);
   }
 
-  // Codes of 4 and 2 bits are multiplied where they lie in their bytes: the highest first, and
-  // sums, which are multiples of the power, moved down before the next. A shift of a sum for one of
-  // each word.
+  // Codes of 4 and 2 bits are multiplied at their position within the bytes: the highest first, and
+  // sums, which are multiples of the power, are shifted down before the next. One shift of a sum
+  // replaces one of each word.
   static constexpr bool kInPlace = bits == 4 || bits == 2;
 
   template <bool is_unsigned>
@@ -228,8 +228,8 @@ struct GroupLoop {
     }
   }
 
-  // The lane's sum of groups from `group` on, with its scale, to where those of `first` and later
-  // groups wait.
+  // Stores the lane's sum of groups from `group` on, with its scale, to the queue, which begins
+  // with group `first`.
   __device__ __forceinline__ void keep(const Step& step, int group, int first,
                                        int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes>(sums);

@@ -1,8 +1,8 @@
 // Two to eight tokens times a weight whose sums belong to groups of 128 columns, on the tensor
-// cores (mma.m16n8k32): the 16 rows of a block stand on one side, eight tokens on the other. A sum
-// takes its columns in any order that both sides share, so a lane reads the columns whose codes lie
-// together, from memory into operands. No lane exchanges anything; what waits is added up as in
-// int_gemv_groups.cuh: the bits of every other kernel.
+// cores (mma.m16n8k32): the 16 rows of a block are one operand, eight tokens the other. A sum may
+// take its columns in any order common to both operands, so a lane reads the columns whose codes
+// are contiguous, from memory directly into operands. Lanes exchange nothing; queued sums are added
+// as in int_gemv_groups.cuh: the bits of every other kernel.
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemv_groups.cuh"
@@ -10,9 +10,9 @@
 namespace leq::LEQ_GPU {
 
 inline constexpr int kSideTokens = 8;   // of an mma
-inline constexpr int kTokenRound = 32;  // groups that may wait
+inline constexpr int kTokenRound = 32;  // groups that may be queued
 
-// Of a row and two tokens: [groups of a round][16 rows][4].
+// Queued sums of a row and two tokens: [groups of a round][16 rows][4].
 struct alignas(16) WaitingPair {
   WaitingSum of[2];
 };
@@ -53,7 +53,7 @@ struct LaneColumns {
   static __device__ __forceinline__ const Words& words_at(const void* from) {
     return *static_cast<const Words*>(from);
   }
-  // Of a row, from its group's byte() on.
+  // Loads from a row, beginning at its group's byte().
   static __device__ __forceinline__ void load_codes(const std::uint8_t* from,
                                                     std::uint32_t (&to)[kWords]) {
     if constexpr (bits == 3) {
@@ -68,7 +68,7 @@ struct LaneColumns {
       if constexpr (bits == 8) put(ptx::load_once(from + 64), to, 4);
     }
   }
-  // Of a token, from its group's column() on.
+  // Loads from a token, beginning at its group's column().
   static __device__ __forceinline__ void load_inputs(const std::int8_t* from,
                                                      std::uint32_t (&to)[kQuads]) {
     if constexpr (bits == 3) {
@@ -82,7 +82,7 @@ struct LaneColumns {
       put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
     }
   }
-  // Four codes as signed bytes (packed_codes.cuh), those of inputs' word `quad`.
+  // Four codes as signed bytes (packed_codes.cuh), matching the inputs' word `quad`.
   static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&words)[kWords],
                                                           int quad, std::uint32_t flip) {
     if constexpr (bits == 3) {
@@ -104,12 +104,12 @@ struct TokenStep {
   int zero_points[zeros ? 2 : 1], token_sums[zeros ? 2 : 1];
 };
 
-// One lane's way through the groups of its warp.
+// One lane's loop over the groups of its warp.
 template <int bits, bool zeros>
 struct TokenLoop {
   using Columns = LaneColumns<bits>;
   using Step = TokenStep<bits, zeros>;
-  // Codes are multiplied as signed bytes, so many times as large.
+  // Codes are multiplied as signed bytes, scaled by kFactor.
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = 1 << (bits - 1);
 
   const IntMatmul& a;
@@ -158,8 +158,8 @@ struct TokenLoop {
     return min(std::int64_t{t}, a.tokens - 1);
   }
 
-  // Past the end the last group again, of which no one counts anything. What the weights have of it
-  // is written by no kernel.
+  // Past the end loads the last group again, which is not counted. No kernel writes the weights'
+  // part of it.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - 1);
 #pragma unroll
@@ -206,8 +206,8 @@ struct TokenLoop {
     }
   }
 
-  // The lane's sums, less their zero points and with their scales, to where those of `first` and
-  // later groups wait.
+  // Stores the lane's sums, without their zero points and with their scales, to the queue, which
+  // begins with group `first`.
   __device__ __forceinline__ void keep(const Step& step, int first, WaitingPair* waiting,
                                        int (&sums)[4]) const {
     if constexpr (zeros) {
@@ -227,7 +227,7 @@ struct TokenLoop {
 };
 
 // One output for each of the first 128 threads: a warp has rows r, r + 1, r + 8 and r + 9 of all
-// tokens, so that gate and up are 16 lanes apart and banks are read in order.
+// tokens, so that gate and up are 16 lanes apart and bank accesses are in order.
 struct TokenOutput {
   int row, token;
 

@@ -1,4 +1,4 @@
-// Integer matmuls: which kernel runs.
+// Integer matmuls: selection of the kernel.
 #include "cuda/kernels/matmul/int_matmul.h"
 
 namespace leq::LEQ_GPU {
@@ -10,7 +10,7 @@ std::int64_t outputs_of(const IntMatmul& a) {
   return outputs;
 }
 
-// Large tiles read least, but there should be about one for each multiprocessor.
+// Large tiles minimize reads, but there should be about one for each multiprocessor.
 GemmTile tile_for(const IntMatmul& a) {
   constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
   const std::int64_t outputs = outputs_of(a);

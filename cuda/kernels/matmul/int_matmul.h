@@ -1,11 +1,11 @@
-// The ways of an integer matmul, for int_matmul.cu, which chooses.
+// The kernels for an integer matmul, of which int_matmul.cu selects one.
 #pragma once
 
 #include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 
-// launch.template operator()<bits>() for the bits of a weight's codes.
+// Calls launch.template operator()<bits>() for the bits of a weight's codes.
 template <class Launch>
 void launch_by_bits(int bits, Launch launch) {
   switch (bits) {
@@ -22,12 +22,12 @@ void launch_by_bits(int bits, Launch launch) {
 
 // One token; up to 8 where groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
-// Whether that multiplies on tensor cores: groups of 128 columns, two tokens and more.
+// Whether int_gemv runs on tensor cores: groups of 128 columns, two tokens and more.
 bool has_int_gemv_tokens(const IntMatmul& a);
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 
 // Tokens x outputs of a block: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64
-// columns have the middle one alone. All add in one order: the choice changes no bit.
+// columns have `middle` alone. All add in one order: the choice changes no bit.
 enum class GemmTile : std::uint8_t { few, small, middle, large };
 void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);

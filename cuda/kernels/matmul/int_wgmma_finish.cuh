@@ -1,4 +1,4 @@
-// How sums of a tile of int_gemm_wgmma leave a warp: 16 rows, 32 tokens at a time, which lie in
+// Output of the sums of a tile of int_gemm_wgmma by a warp: 16 rows, 32 tokens at a time, staged in
 // shared memory.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace leq::LEQ_GPU {
 
-// A lane has one row, with swiglu one of gate and its neighbour of up, and every second token, with
-// swiglu every fourth.
+// A lane has one row, with swiglu one of gate and the corresponding one of up, and every second
+// token, with swiglu every fourth.
 template <class Shape, Finish how>
 struct WarpFinish {
   using Memory = HopperMemory<Shape>;
@@ -31,13 +31,13 @@ struct WarpFinish {
                    arguments.segments[kPaired ? 1 : rows.segment], warp * 16 + lane % kWidth,
                    lane) {}
 
-  // A token's numbers, while others are read.
+  // A token's numbers, read ahead together with those of other tokens.
   struct Read {
     float scale = 1, before = 0;
     int sum = 0;  // of its codes
   };
 
-  // Tokens from `from` of the tile on.
+  // Writes tokens from `from` of the tile on.
   __device__ __forceinline__ void write(int from, const int* out) const {
     if (!has_row) return;
     const std::int64_t next = token + from;
@@ -63,7 +63,7 @@ struct WarpFinish {
                                         int tile_row, int lane)
       : WarpFinish(arguments, rows, segment, other, tile_row, lane,
                    rows.first + rows.offset(tile_row)) {}
-  // n: row of the segment; past the last, the last is read.
+  // n: row of the segment; past the last row, the last one is read.
   __device__ __forceinline__ WarpFinish(const IntMatmul& arguments, const GemmRows<Shape>& rows,
                                         const CodeSegment& segment, const CodeSegment& other,
                                         int tile_row, int lane, int n)
@@ -87,14 +87,14 @@ struct WarpFinish {
     if (kRowZeros) read.sum = a.x.sums[at * a.x.sum_stride];
     return read;
   }
-  // sums: of the row; of up eight further on.
+  // sums: that of the row; that of up is eight further on.
   __device__ __forceinline__ void put(std::int64_t at, const int* sums, const Read& read) const {
     const float y = row.value(read.scale, number(sums[0], zero[0], read));
     float u = 0;
     if constexpr (kPaired) u = up.value(read.scale, number(sums[8], zero[1], read));
     a.out.values[at * a.out.stride + to] = finished(how, y, u, read.before);
   }
-  // What the columns added up to, from the bits of a total or a sum over the whole row.
+  // The sum of the columns, from the bits of a total or a sum over the whole row.
   __device__ __forceinline__ float number(int bits, int less, const Read& read) const {
     if constexpr (kGrouped) return __int_as_float(bits);
     return static_cast<float>(bits - less * read.sum);

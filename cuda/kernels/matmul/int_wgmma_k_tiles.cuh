@@ -1,5 +1,5 @@
-// What a block of int_gemm_wgmma brings of a K tile of 128 columns: tokens and codes by the copy
-// engine, what groups need by threads.
+// A block's loads of a K tile of 128 columns in int_gemm_wgmma: tokens and codes by the copy
+// engine, the data of groups by threads.
 #pragma once
 
 #include "cuda/kernels/matmul/hopper_tiles.cuh"
@@ -13,25 +13,25 @@ template <int bits, int group, int tokens, bool zeros>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
   // With groups the tokens are two parts: the tensor cores multiply one while the sums of the other
-  // are scaled. Operand A then comes through registers, which are read once for both: from shared
-  // memory, 64 rows for 64 tokens, operands take all that it delivers.
+  // are scaled. Operand A then comes from registers, loaded once for both: from shared memory, 64
+  // rows for 64 tokens, operands would use its full bandwidth.
   static constexpr int kParts = group == 0 ? 1 : 2;
-  // Signed bytes of one part as they lie in shared memory; other codes are unpacked on the way.
+  // Signed bytes of one part are used in shared memory; other codes are unpacked in registers.
   static constexpr bool kThroughRegisters = zeros || group != 0;
-  // Signed bytes have no zero points; those of uint8 leave the sums, by the sums of the tokens'
-  // codes. Codes below 8 bits leave theirs while they are unpacked (k_tile_quad_less): a warp
-  // unpacks 16 registers of a K tile, and has 64 sums of it.
+  // Signed bytes have no zero points; those of uint8 are subtracted from the sums, by the sums of
+  // the tokens' codes. Below 8 bits they are subtracted while codes are unpacked
+  // (k_tile_quad_less): a warp unpacks 16 registers of a K tile, and has 64 sums of it.
   static constexpr bool kMayHaveZeros = zeros;
   static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
   static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // of a thread
   static constexpr int kThreads = kHopperThreads;
-  static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
+  static constexpr int kScaleThreads = 64;  // of the loading warpgroup
   static_assert(group == 0 || (group == kKTile && tokens == kRows));
   static_assert(bits == 8 || zeros);
 };
 
-// Scales over what codes are multiplied by. zero: of uint8 its negative, so that nothing is turned
-// over for each sum; below 8 bits zero_less.
+// Scales divided by the factor of the codes. zero: of uint8 negated, which saves a negation per
+// sum; below 8 bits zero_less.
 template <class Shape>
 struct HopperGroups {
   float row_scale[Shape::kRows];
@@ -62,8 +62,8 @@ struct HopperMemory
   }
 };
 
-// Where the scale of a token lies among those of a K tile, and its sum: four of a thread lie
-// together, those of eight tokens and of the next eight.
+// Index of a token's scale among those of a K tile, and of its sum: four of a thread are
+// contiguous, those of eight tokens and of the next eight.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
 }
@@ -71,14 +71,14 @@ __device__ __forceinline__ int scale_place(int token) {
 __device__ __forceinline__ bool has_zeros(const IntMatmul& a) {
   return a.segments[0].weight.zeros != nullptr;
 }
-// What codes are multiplied by, as a power of two.
+// The factor of the codes, as a power of two.
 template <class Shape>
 __device__ __forceinline__ int code_powers(const IntMatmul& a) {
   constexpr int kSigned = 8 - Shape::kBits, kLess = kZeroPowers<Shape::kBits>;
   return Shape::kZerosInCodes && has_zeros(a) ? kLess : kSigned;
 }
 
-// One thread: all tiles of the block, K tile by K tile.
+// Run by one thread: loads all tiles of the block, K tile by K tile.
 template <class Shape>
 __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
                                            const HopperMemory<Shape>& memory, int k_tiles) {
@@ -100,9 +100,9 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
   }
 }
 
-// Scales, zero points and sums of a K tile on their way to shared memory: a thread brings those of
-// two rows and two tokens. They stay as they are read until they are stored: what looks at them
-// earlier waits for the memory.
+// Scales, zero points and sums of a K tile on their way to shared memory: a thread loads those of
+// two rows and two tokens. They stay in stored form until they are stored: an earlier use would
+// stall on the loads.
 template <class Shape>
 struct KTileScales {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
@@ -132,7 +132,7 @@ struct KTileScales {
       if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + k_tile];
     }
   }
-  // `factor`: one over that of the codes.
+  // `factor`: the reciprocal of that of the codes.
   __device__ __forceinline__ void store(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         typename HopperMemory<Shape>::Groups& to, float factor,
                                         int thread) const {
@@ -154,8 +154,8 @@ struct KTileScales {
   }
 };
 
-// The same K tiles, by kScaleThreads threads. Reads of several are under way at a time: each takes
-// longer than a K tile's multiplications.
+// Loads the scales of the same K tiles, by kScaleThreads threads. Loads of several K tiles are in
+// flight: each takes longer than a K tile's multiplications.
 template <class Shape>
 __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
                                             const HopperMemory<Shape>& memory, int k_tiles,

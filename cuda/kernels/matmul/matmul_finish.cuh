@@ -1,5 +1,5 @@
-// What matmuls share: how int32 sums of columns become floats, and what happens to y = x W^T + bias
-// on its way out (docs/numerics.md).
+// Common parts of matmuls: the conversion of int32 sums of columns to floats, and the epilogue of y
+// = x W^T + bias (docs/numerics.md).
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -37,7 +37,7 @@ __device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
   return has_unsigned_bytes(weight) ? kTopBits : 0u;
 }
 
-// What signed_quad turns over, in a register that the compiler does not know: tokens are fewer than
+// The bits that signed_quad inverts, in a register opaque to the compiler: tokens are fewer than
 // 2^40.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
@@ -45,7 +45,7 @@ __device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
   return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
 }
 
-// Scale and zero point of a row's codes from `column` on; the scale is 1 where it is the row's.
+// Scale and zero point of a row's codes from `column` on; the scale is 1 if it is per row.
 struct RowGroup {
   float scale;
   int zero;
@@ -65,7 +65,7 @@ __device__ __forceinline__ RowGroup row_group(const CodeWeight& weight, const Gr
   return group;
 }
 
-// What a row brings to its y, read once. A scale that is a group's has been multiplied in.
+// A row's constants for its y, read once. Scales of groups have already been multiplied in.
 struct RowFinish {
   float scale = 1;
   float bias = 0;
@@ -76,13 +76,13 @@ struct RowFinish {
     has_bias = segment.bias != nullptr;
     if (has_bias) bias = segment.bias[row];
   }
-  // y from what the columns added up to.
+  // y from the sum of the columns.
   __device__ __forceinline__ float value(float token_scale, float sum) const {
     const float both = token_scale * scale;
     return has_bias ? fmaf(sum, both, bias) : sum * both;
   }
 };
-// A token's scale of its row; that of a group has been multiplied in.
+// A token's scale if it is per row; scales of groups have already been multiplied in.
 __device__ __forceinline__ float row_scale_of(const IntMatmul& a, std::int64_t token) {
   return a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
 }
@@ -91,23 +91,23 @@ __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegm
   return RowFinish(segment, row).value(row_scale_of(a, token), sum);
 }
 
-// y on its way out; with swiglu y is gate, and `up` stands beside it, with add `before` lies there.
+// The epilogue of y; with swiglu y is gate and `up` its pair, with add `before` is the old output.
 __device__ __forceinline__ float finished(Finish how, float y, float up, float before) {
   if (how == Finish::add) return before + y;
   if (how == Finish::swiglu) return device_silu(y) * up;
   return how == Finish::gelu ? device_gelu(y) : y;
 }
-// One y to its place. Where a thread has several, it reads all that it needs before it writes the
-// first: `out` may lie anywhere, so the compiler keeps the order.
+// Writes one y. A thread with several reads all inputs before it writes the first: `out` may alias
+// them, so the compiler keeps the order.
 __device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::int64_t token,
                                        std::int64_t column, float y, float up) {
   float* const at = out.values + token * out.stride + column;
   *at = finished(how, y, up, how == Finish::add ? *at : 0.0f);
 }
 
-// A group's int32 sum, less its zero point, on its way into y: scaled and added to an f32 chain. It
-// starts at the bits of 1.5 * 2^23 and so is, within +-2^22, the bits of that number plus the sum:
-// no conversion. 128 columns of bytes less their zero points reach 128 * 127 * (128 + 128) < 2^22.
+// A group's int32 sum, without its zero point, is scaled and added to an f32 chain. The sum starts
+// at the bits of 1.5 * 2^23 and so is, within +-2^22, the bits of that number plus the sum: no
+// conversion. 128 columns of bytes less their zero points reach 128 * 127 * (128 + 128) < 2^22.
 struct ScaledSum {
   static constexpr int kStart = 0x4b400000;
   float total = 0;

@@ -1,5 +1,5 @@
 // Packed weight codes in registers: 16 bytes of a row hold 128/b neighbouring columns, 48 bytes of
-// 3 bits 128 of them; few instructions give four codes of it, as dp4a and mma want them (layout.h).
+// 3 bits 128 of them; few instructions extract four codes in the form of dp4a and mma (layout.h).
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -17,19 +17,19 @@ struct Packing {
   static constexpr int kBytes = kChunks * 16;
   static constexpr std::uint32_t kMask =
       bits == 8 ? 0xffffffffu : ((1u << bits) - 1u) * 0x01010101u;
-  // dot_quad: (u - kDotMiddle) * 2^kDotShift.
+  // dot_quad returns (u - kDotMiddle) * 2^kDotShift.
   static constexpr int kDotShift = bits == 3 ? 5 : 0, kDotMiddle = bits == 3 ? 4 : 0;
 };
 
 // Four codes below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top of its byte.
-// Codes without zero points need nothing else.
+// Codes without zero points need no further correction.
 inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
-// Columns 16 run + 4 j ... + 3 of a unit; words[p]: word j of its chunk p. flip: kTopBits, at 8
-// bits that turns unsigned codes u into u - 128, or 0; in a register that the compiler does not
-// know, it is one operation with the mask, where an instruction holds one constant (signed_flip). 3
-// bits are stored as signed numbers.
+// Columns 16 run + 4 j ... + 3 of a unit; words[p]: word j of its chunk p. flip: kTopBits; at 8
+// bits either that, which turns unsigned codes u into u - 128, or 0. In a register opaque to the
+// compiler it is one operation with the mask, where an instruction holds one constant
+// (signed_flip). 3 bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// Of a K tile of 128 columns, which is `bits` chunks: run 0 ... 7.
+// The same of a K tile of 128 columns, which is `bits` chunks: run 0 ... 7.
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
                                                      std::uint32_t flip) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words
   }
 }
 
-// The same four as dp4a takes them: codes u as they are, or what signed_quad gives at 3 bits.
+// The same four in the form of dp4a: codes u unchanged, or at 3 bits the result of signed_quad.
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -65,8 +65,8 @@ __device__ __forceinline__ std::uint32_t dot_quad(
 }
 
 // Four codes below 8 bits of a K tile less a zero point z, as signed bytes (u - z) << kZeroPowers:
-// who multiplies them has nothing to take off the sums. less: zero_less(z). No byte carries into
-// the next: u + 128 - z, both so many powers of two as large, lies within 0 ... 255.
+// their products need no correction for zero points. less: zero_less(z). No byte carries into the
+// next: u + 128 - z, both scaled by the same powers of two, is within 0 ... 255.
 template <int bits>
 inline constexpr int kZeroPowers = bits == 3 ? 4 : 0;
 template <int bits>
@@ -76,7 +76,7 @@ __device__ __forceinline__ std::uint32_t zero_less(int zero) {
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad_less(const std::uint32_t (&words)[bits],
                                                           int run, std::uint32_t less) {
-  std::uint32_t codes = 0;  // as many powers of two as large
+  std::uint32_t codes = 0;  // times 2^kZeroPowers
   if constexpr (bits == 3) {
     codes = (signed_quad<3>(words, run, 0) >> 1) ^ 0x40404040u;
   } else {
@@ -100,14 +100,14 @@ struct Unit {
     for (int p = 0; p < Packing<bits>::kChunks; ++p) words[p] = word(chunks[p], j);
     return dot_quad<bits>(words, run, flip);
   }
-  // 4 and 2 bits: the same codes where they lie in their bytes, times 2^(bits run), unsigned.
+  // 4 and 2 bits: the same codes at their position within the bytes, times 2^(bits run), unsigned.
   __device__ __forceinline__ std::uint32_t quad_in_place(int run, int j) const {
     static_assert(bits == 4 || bits == 2);
     return word(chunks[0], j) & Packing<bits>::kMask << bits * run;
   }
 };
 
-// Of 3 bits a lane reads 48 bytes, so that the first cache has what its neighbours read of a line.
+// At 3 bits a lane reads 48 bytes, through the L1 cache, since neighbouring lanes share its lines.
 template <int bits>
 __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
   Unit<bits> unit;
@@ -120,7 +120,7 @@ __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
   return unit;
 }
 
-// Where unit `index` of a row of `columns` columns lies, a multiple of 128.
+// Offset of unit `index` in a row of `columns` columns, a multiple of 128.
 template <int bits>
 __device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
   return row * columns * bits / 8 + std::int64_t{index} * Packing<bits>::kBytes;

@@ -8,7 +8,7 @@ namespace leq::LEQ_GPU {
 
 struct SuperWeight {
   const std::uint8_t* codes = nullptr;    // the low four bits of each, panels of 64 rows
-  const std::uint8_t* high = nullptr;     // 5 and 6 bits: the rest
+  const std::uint8_t* high = nullptr;     // 5 and 6 bits: the upper bits
   const std::uint16_t* supers = nullptr;  // f16 [Np/64][ceil(Kp/256)][2 or 1][64]
   const std::uint8_t* subs = nullptr;     // [Np/64][Kp/32][2][64]; 6 bits: [Np/64][Kp/16][64]
   int bits = 4;

@@ -15,15 +15,15 @@ constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kPanel = 64;  // rows
 constexpr std::uint32_t kOnes = 0x01010101u;
 
-// Spans that may wait to be added.
+// Spans that may be queued for addition.
 template <int tokens>
 constexpr int kRound = tokens == 1 ? 64 : 16;
 
-// Columns of a span's superblock that one sub-scale has.
+// Columns of a span's superblock that share one sub-scale.
 template <int bits>
 constexpr int kSubColumns = bits == 6 ? 16 : 32;
 
-// What a span brings to an output: the sum of s * (codes times inputs), and of m * inputs.
+// A span's contribution to an output: the sum of s * (codes times inputs), and of m * inputs.
 struct SpanSums {
   int products, inputs;
 };
@@ -71,7 +71,7 @@ struct SuperRow {
   }
 };
 
-// Where each token's codes begin; past the last token that one again.
+// Address of each token's codes; past the last token the last one is repeated.
 template <int tokens>
 __device__ __forceinline__ const std::int8_t* inputs_of(const SuperMatmul& a, std::int64_t token) {
   return a.x.codes + min(token, a.tokens - 1) * a.x.code_stride;
@@ -109,7 +109,7 @@ __device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<b
 // The rows of a block: 32 of one segment, with swiglu of gate and the same of up.
 struct SuperBlock {
   int segment = 0;
-  std::int64_t row = 0, column = 0;  // the lane's, and where it goes
+  std::int64_t row = 0, column = 0;  // the lane's, and its output column
 
   __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
     std::int64_t block = blockIdx.x;

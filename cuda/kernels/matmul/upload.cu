@@ -1,5 +1,5 @@
-// Stored weights from the file's panels into the device's order (layout.h): bits move, nothing is
-// rounded. Each thread writes one word, of 3 bits three, or one element.
+// Reorders stored weights from the file's panels into the device's order (layout.h): bits are
+// moved, without rounding. Each thread writes one word, of 3 bits three, or one element.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   *reinterpret_cast<unsigned*>(a.to + word * 4) = out;
 }
 
-// A thread has one word of each of three chunks. Third bits join what the low two have written: the
-// order of 3 bits is linear.
+// A thread has one word of each of three chunks. Third bits are merged into the words written for
+// the low two: the packing of 3 bits is linear (xor).
 __global__ void __launch_bounds__(kThreads)
     upload_three_bits(const LEQ_GRID_CONSTANT UploadCodes a) {
   LEQ_BOUNDS(kThreads);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   unsigned quads[8];
   for (int i = 0; i < 8; ++i) {
     const std::int64_t column = first + 16 * i;
-    // u - 4: the top bit turned over.
+    // u - 4: the top bit inverted.
     quads[i] = a.thirds ? panel_quad(a, 1, row, column) << 7 ^ 0x80808080u
                         : panel_quad(a, 2, row, column) << 5;
   }

@@ -119,7 +119,7 @@ struct SampleRow {
   unsigned count;
   const float* logits;  // [V]
   std::int64_t vocabulary;
-  unsigned only = kSampleBins;  // digit of distance that is looked at; kSampleBins: all
+  unsigned only = kSampleBins;  // the only digit of distance to visit; kSampleBins: all
 
   template <class Visit>
   __device__ __forceinline__ void each(Visit visit) const {
@@ -197,7 +197,7 @@ __device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase
   LEQ_SHARED(SampleBins, bins);
   LEQ_SHARED(unsigned[kSampleBins], counts);
   LEQ_SHARED(SampleKey, selected);
-  unsigned long long goal = 0;  // is not known yet
+  unsigned long long goal = 0;  // not known yet
   if (row.rule.top_k <= 0) {
     const FoundDigit found =
         phase == SamplePhase::top_p ? top_p_digit(row.state, row.rule) : drawn_digit(row, limit);
