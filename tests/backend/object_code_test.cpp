@@ -83,7 +83,7 @@ TEST(ObjectCode, KeepsVnniSumsInRegisters) {
 
 // Tiles of many tokens on AVX2: 12 of 16 registers, and all others besides.
 TEST(ObjectCode, KeepsSumsOfWordsInRegisters) {
-  expect_no_spills("vpmaddwd.*ymm", "::piece_tile<.*WordProducts", "ymm");
+  expect_no_spills("vpmaddwd.*ymm", "::k_tile_kernel<.*WordProducts", "ymm");
 }
 
 // Attention of many queries on AVX2: as many.
@@ -93,7 +93,7 @@ TEST(ObjectCode, KeepsSumsOfAttentionInRegisters) {
 
 // Here the registers hold what is folded while the tiles multiply.
 TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
-  expect_no_spills("tdpb[su][su]d", "::multiply_piece<|int8_rows|uint8_rows|add_piece<");
+  expect_no_spills("tdpb[su][su]d", "::multiply_k_tile<|int8_rows|uint8_rows|add_k_tile<");
 }
 
 // Calls of functions that do nothing but prefetch, which the compiler may drop (base/prefetch.h):

@@ -50,7 +50,7 @@ struct Block {
 
   // Adds columns [first, first + columns) to the sums of a half, T tiles of tokens at a time.
   template <int T>
-  void add_piece(std::int64_t half, std::int64_t first, std::int64_t columns) {
+  void add_k_tile(std::int64_t half, std::int64_t first, std::int64_t columns) {
     constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
     const std::int64_t stride = panel.input_stride;
     const std::uint8_t* w = panel.codes + first * 64 + half % 2 * 128;
@@ -92,7 +92,7 @@ struct Block {
       const std::int64_t k_tile = columns - k < most ? columns - k : most;
       ahead = fetch_next(k, k_tile, halves * k_tile / 64);
       for (std::int64_t half = 0; half < halves; ++half) {
-        add_piece<T>(half, k, k_tile);
+        add_k_tile<T>(half, k, k_tile);
         // The previous half's sums are stored by now; they are finished while the tiles multiply.
         if (k + k_tile == columns && half > 0) finish(half - 1);
       }
