@@ -20,8 +20,8 @@ using namespace gpu;  // the formulas of cuda/layout, one for both halves
 
 // --- activations ---
 
-// Where a kernel reports a row that is not finite: the smallest report of a step wins, so that
-// the first linear and row are named. Written as site << 32 | row by atomic minimum.
+// Address to which a kernel reports a row that is not finite: the smallest report of a step wins,
+// so that the first linear and row are named. Written as site << 32 | row by atomic minimum.
 inline constexpr unsigned long long kNoFault = ~0ull;
 struct Fault {
   unsigned long long* first = nullptr;
@@ -272,7 +272,7 @@ void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 // Layers that one launch quantizes: the number that fits into a kernel's arguments on every driver.
 inline constexpr std::size_t kQuantizedLayers = 112;
 
-// Keys or values of one layer: page p lies at base + p * page_bytes.
+// Keys or values of one layer: page p is at base + p * page_bytes.
 struct KvPages {
   std::byte* base = nullptr;
   std::int64_t page_bytes = 0;

@@ -65,7 +65,7 @@ template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 
-// For every block on tensor cores: the number of heads of a kv head in one block.
+// Queries that every block on tensor cores fits: so many heads of a kv head share a block.
 inline constexpr int kFewestQueries = 16;
 
 // head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With

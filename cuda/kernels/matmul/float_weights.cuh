@@ -52,7 +52,7 @@ struct HalfWeights {
   struct Tile {
     static constexpr int kBytes = rows * columns * 2;
 
-    // 32 bytes, a run of 16 columns: four neighbouring rows' lie in different banks.
+    // 32 bytes, a run of 16 columns: those of four neighbouring rows are in different banks.
     static __device__ __forceinline__ int place(int row, int run) {
       constexpr int kRuns = columns / 16;
       constexpr int kRowsOfLine = kRuns < 4 ? 4 / kRuns : 1;

@@ -242,7 +242,7 @@ struct GroupLoop {
   }
 };
 
-// One output for each of the first threads.
+// Adds the queued sums of one output in each of the first kGroupRows threads.
 __device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
   if (threadIdx.x >= kGroupRows) return f;
 #pragma unroll 4

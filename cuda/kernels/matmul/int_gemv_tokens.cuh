@@ -17,7 +17,7 @@ struct alignas(16) WaitingPair {
   WaitingSum of[2];
 };
 
-// What a lane has of a group: of each operand eight words of four columns, in one order.
+// A lane's part of a group: of each operand eight words of four columns, in one order.
 //   8 bits: 16 columns of chunk t = lane % 4, then of chunk t + 4;  4 bits: the 32 of chunk t
 //   2 bits: of the runs of chunk t / 2, two words each, those of its half
 //   3 bits: word t of each run
