@@ -226,7 +226,8 @@ class Model:
     def feed(self, tokens, *, all=False):
         """Appends tokens to what was fed; float32 [V] of the last one, or [tokens, V] of all.
 
-        generate() and feed() take turns: the one forgets what the other has fed."""
+        generate() and feed() share one KV cache: each discards the positions that
+        the other has fed."""
         rows = self._opened_session().feed([int(token) for token in tokens], _ALL if all else _LAST)
         return rows if all else rows[0]
 

@@ -34,8 +34,8 @@ class ProtobufReader {
     const std::uint64_t tag = varint();
     field = {};
     field.number = static_cast<std::uint32_t>(tag >> 3);
-    require(tag >> 3 > 0 && tag >> 3 < (1u << 29), source_, ": protobuf field number ", tag >> 3,
-            " at offset ", reader_.offset());
+    require(tag >> 3 > 0 && tag >> 3 < (1u << 29), source_, ": invalid protobuf field number ",
+            tag >> 3, " at offset ", reader_.offset(), "; the file is damaged or of another kind");
     switch (tag & 7) {
       case 0:
         field.value = varint();

@@ -107,7 +107,7 @@ std::span<const LogitChange> DryPenalty::changes(std::span<const Token> context,
   const std::size_t since = breakers.tokens_since(context);
   if (since < allowed) return {};
   suffix_lengths(context, since, lengths_);
-  // The token after an earlier place of the sequence would make it longer.
+  // The token that followed an earlier copy of the context's end would extend the repetition.
   for (std::size_t k = 1; k < context.size(); ++k) {
     if (lengths_[k] < allowed) continue;
     const Token id = context[context.size() - k];

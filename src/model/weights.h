@@ -78,7 +78,7 @@ struct ExpertsMlpWeights {
   std::optional<SharedExpertWeights> shared;
 };
 
-// One alternative for each of LayerConfig's.
+// Weights of one layer; its variants have the alternatives of the variants of LayerConfig.
 struct LayerWeights {
   std::variant<AttentionWeights, DeltaNetWeights> mixer;
   std::variant<DenseMlpWeights, ExpertsMlpWeights> mlp;

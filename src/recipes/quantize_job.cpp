@@ -137,9 +137,9 @@ void check_job(const QuantizeJob& job, const ImportedModel& model) {
   if (job.search) check_search(model, job.checkpoint, *job.search);
   if (job.gate_mode == GateMode::none) return;
   const GateText& text = job.judged_by;
-  require(
-      text.text != job.checkpoint.calibration.text, text.name,
-      ": is the text of the calibration, which says nothing about other texts; judge by another");
+  require(text.text != job.checkpoint.calibration.text, text.name,
+          ": this text was used for calibration, so KL on it does not show quality on other texts; "
+          "choose another");
   if (job.gate_mode == GateMode::distance || model.config.context < kFewestGateTokens) return;
   const auto ids =
       Tokenizer(model.tokenizer).encode(text.text, {.parse_special = false, .add_bos = false});

@@ -38,7 +38,7 @@ struct QuantScheme {
   bool is_float() const { return scaling == Scaling::none; }
   // Codes under scales that are integers times the numbers of a superblock.
   bool is_super() const { return kind >= CodeKind::q4_k; }
-  // Codes that inputs of integer codes are multiplied with.
+  // Weights of integer codes, k types among them, which can be multiplied with integer inputs.
   bool is_integer() const {
     return kind == CodeKind::int_ || kind == CodeKind::uint_ || is_super();
   }

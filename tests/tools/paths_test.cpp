@@ -148,7 +148,7 @@ TEST_F(Paths, WhatCanBeToldBeforeWorkIs) {
   expect_one_line(with_search({"--target-bpw", "4", "--search-log", "/no/such/log"}),
                   "/no/such/log");
   expect_one_line(with({"--recipe", "q8", "--heldout", few}), "too few to judge by");
-  expect_one_line(with({"--recipe", "q8", "--heldout", text}), "is the text of the calibration");
+  expect_one_line(with({"--recipe", "q8", "--heldout", text}), "was used for calibration");
   expect_one_line(with({"--method", "rtn", "--load-stats", ","}), "--load-stats");
   EXPECT_EQ(names(), (Words{"few", "note", "text"}));
 }

@@ -55,7 +55,7 @@ class Grammar {
   // Any JSON object: what "response_format": {"type": "json_object"} wants.
   static std::shared_ptr<const Grammar> any_json_object();
 
-  // Of its texts those that hold no other bytes than these, of which a vocabulary's tokens consist;
+  // The grammar restricted to texts of these bytes, which are those of a vocabulary's tokens;
   // null where there are none.
   static std::shared_ptr<const Grammar> written_with(std::shared_ptr<const Grammar> grammar,
                                                      const std::bitset<256>& bytes);

@@ -110,7 +110,7 @@ class Heap {
   Value undefined(std::string_view name);
   Loop& loop_of(const Value& value);
 
-  // Memory in use, about. Throws Error where it is more than it may be.
+  // Adds to the approximate memory in use; throws Error where it exceeds the limit.
   void charge(std::size_t bytes);
 
  private:

@@ -23,7 +23,7 @@ constexpr double kLeastGain = 1e-5;  // relative to the terms of the change, whi
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The linear systems of a task's rows for the changes of the scales: A x = c_g H (w - q).
+// One least-squares system per row for the changes x of its scales: A x = b, b_g = c_g H (w - q).
 struct Systems {
   std::int64_t groups = 0;
   std::vector<double> matrix;  // [rows][G][G], both triangles

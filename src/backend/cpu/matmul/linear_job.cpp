@@ -24,7 +24,7 @@ static_assert(kWorkerBytes % 64 == 0);
 
 // A task reads at least this much of the weights (about 4 us of one core's share of memory) ...
 constexpr std::int64_t kTaskBytes = 64 * 1024;
-// ... or, for many tokens, multiplies as long: this many tokens cost as much as reading a panel.
+// ... or multiplies that long: with this many tokens a panel takes as long as reading it.
 constexpr std::int64_t kTokensAsReading = 16;
 // Fewer tokens than this are not cut further to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
