@@ -15,7 +15,7 @@ namespace leq {
 // or where the tensor has the same name as in other families' files.
 std::string_view gguf_delta_name(const TensorRule& rule, const Family& family);
 // Changes the rules, in place, to the values as stored: gains include their offset of 1, A is
-// -exp(A_log), and Qwen 3.5 interleaves value heads across key heads.
+// minus exp(A_log), and Qwen 3.5 interleaves value heads across key heads.
 void store_delta_as_gguf(Family& family);
 // Reads ssm.* and full_attention_interval into the keys of config.json. `prefix`: "qwen35.".
 void read_gguf_delta(const GgufMetadata& metadata, const std::string& prefix, const Family& family,

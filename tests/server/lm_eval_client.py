@@ -16,6 +16,7 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 try:
     import lm_eval
     import lm_eval.tasks
+    import tenacity  # of lm_eval[api], which looks for it when a model is made
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 except ImportError as error:
     skip(f"no lm_eval, or a part of it: {error}")
