@@ -37,7 +37,7 @@ constexpr std::array<UserText, 22> kTexts = {{
     {"src/generate/jinja/operators.cpp", "cannot concatenate "},
     {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
     {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
-    {"src/server/http_server.h", "hold a socket but no worker thread"},
+    {"src/server/http_server.h", "a slow client occupies a socket but no"},
 }};
 
 constexpr std::array<std::string_view, 16> kFormerTexts = {

@@ -395,12 +395,12 @@ double parse_time(const std::string& text) {
 void set_time(const Options& options, QuantizeJob& job) {
   if (!options.given("time")) return;
   job.seconds = parse_time(options.text("time"));
-  require(job.fit_windows,
-          "--time belongs to the recipes q8, q4 and q4-small, whose calibration text it "
-          "measures; a search takes --search-evals");
   for (const char* flag : {"samples", "length", "load-stats"}) {
     require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
   }
+  require(job.fit_windows,
+          "--time belongs to the recipes q8, q4 and q4-small, whose calibration text it "
+          "measures; a search takes --search-evals");
 }
 
 // The gate runs for recipes and for --smooth o3, which some models do not tolerate, and if
