@@ -131,6 +131,7 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
   ExpertMatmul a;
   a.matmul =
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
+  if (a.matmul.segments[0].rows == 0) return;  // a rank without outputs
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = routed(routes).choice;

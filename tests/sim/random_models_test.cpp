@@ -136,11 +136,11 @@ const Shape kShapes[] = {
      80,
      200,
      0,
-     "int8-g128",
+     "int4-g128",
      {kInt8, kF16},
      true,
      false,
-     "int4-g128"},
+     "int3-g128"},
 };
 void PrintTo(const Shape& shape, std::ostream* out) { *out << shape.name; }
 
