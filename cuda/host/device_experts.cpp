@@ -145,6 +145,7 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
+  if (x.width == 0) return;  // a rank without columns
   const auto& [choice, in_groups] = routed(routes);
   const bool alone = routes.in_place();
   AddExpertsArguments a = {float_rows(x), float_rows(products)};
