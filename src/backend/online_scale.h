@@ -50,8 +50,8 @@ constexpr float begin_step(OnlineState& state, const OnlineOptions& options, flo
 constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::uint64_t clipped,
                         std::uint64_t values);
 
-// The state where a backend's kernels carry out the steps. A backend must outlive the scales that
-// it has quantized with.
+// Access to an OnlineState that lies on a device, whose kernels carry out the steps themselves. A
+// backend must outlive the scales that it has quantized with.
 class DeviceScale {
  public:
   virtual ~DeviceScale() = default;

@@ -35,8 +35,8 @@ struct EngineOptions {
   // Where a single reply is generated on a device that samples asynchronously, its next step is
   // launched before the host has its last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
-  // Bound on the time that prompts may add to a step in which other requests draw a token: at most
-  // this factor on the step without prompts, times crowd_of_readers.
+  // Limit on a step that feeds prompts while other requests draw a token: at most this many times
+  // as long as the same step without prompts, times crowd_of_readers() (scheduler.h).
   double prompt_patience = 1.5;
 };
 

@@ -17,7 +17,7 @@ constexpr double kOutlier = 4;  // slower because of other load
 constexpr double kFades = 0.999;
 constexpr double kForgotten = 0.5;  // below this the measurements start anew
 constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
-// Weight for mixed steps, in which requests wait for a token: errors up and down are equally bad.
+// The same for the cost of a prompt token beside draws: too high and too low are equally bad.
 constexpr double kMixedShare = 0.25;
 
 }  // namespace

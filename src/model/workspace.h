@@ -82,7 +82,7 @@ class Workspace {
   Rows router_logits_of(const ExpertsMlpConfig& config);
   RowsConsumer consumer_of(const Linear& linear);
   SharedBlock shared_logits();
-  // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
+  // The moving scales (act online) of the linears that have one, in the order of a forward pass.
   std::span<OnlineInput> online() { return online_; }
 
  private:

@@ -33,7 +33,7 @@ template <class Shape>
 struct LaneOrder {
   static constexpr int kRows = 2 * Shape::kMmaAcross, kTokens = 2 * Shape::kMmaDown;  // of a lane
 
-  // Index of the value of row n, or of token t, of the block's tile.
+  // Index in shared memory of the data of row n, or of token t, of the thread block's tile.
   static __device__ __forceinline__ int row(int n) {
     return n / (4 * kRows) * (4 * kRows) + n % 8 / 2 * kRows + n / 8 % Shape::kMmaAcross * 2 +
            n % 2;

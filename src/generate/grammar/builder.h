@@ -60,8 +60,8 @@ class GrammarBuilder {
   }
   std::size_t rules() const { return rules_.size(); }
 
-  // Throws Error on rules that are not defined, on left recursion, on more places than there may
-  // be, and where no text fits at all.
+  // Throws Error on undefined rules, on left recursion, on more than Grammar::kMostPlaces places,
+  // and on a grammar that no text matches.
   std::shared_ptr<const Grammar> finish(std::int32_t root);
 
  private:

@@ -140,8 +140,8 @@ class Ranges {
     return least.empty() ? b_.nothing() : same_length(least, most);
   }
 
-  // What follows a whole number and `i` digits of its fraction. `low`, `high`: these are the
-  // bound's own, which the rest has to obey.
+  // What may follow a whole number and `i` digits of its fraction. `low` (`high`): these equal the
+  // digits of `least` (`most`), so that the following digits must obey that bound.
   Expr fraction(const Bound& least, const Bound& most, std::size_t i, bool low, bool high) {
     const auto rest_is_zero = [&](const Bound& bound) { return i >= bound.fraction.size(); };
     const auto digit_of = [&](const Bound& bound) {

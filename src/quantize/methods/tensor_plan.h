@@ -43,7 +43,7 @@ enum class ActChoice : std::uint8_t {
 std::optional<ActChoice> parse_act_choice(std::string_view name);  // "auto", "none", "row", ...
 std::string_view act_choice_name(ActChoice choice);
 
-// Narrow models have less to average over, and large tables: finer groups of weights and inputs.
+// Models narrower than this get finer groups: rounding errors average out over fewer columns.
 inline constexpr std::int64_t kNarrowWidth = 2048;
 
 // Float types keep vectors and learned positions in f32. Integer types store the block linears in

@@ -33,8 +33,8 @@ __m512i bytes16(const std::uint8_t* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, R queries. Two blocks begin at an even one, four at the
-// first: blocks in the same bytes share loads.
+// Scores of blocks [block, block + B) of 16 keys for R queries. `block` is even where B is 2 and 0
+// where B is 4, so that blocks packed into the same bytes share loads.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block) noexcept {
   constexpr int kBlocks = 8 / bits;                     // blocks of 16 keys in a row of 16 bytes
