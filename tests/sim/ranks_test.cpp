@@ -95,7 +95,7 @@ const Case kExactCases[] = {
     {"qwen3-tiny", "int8", kF16},        {"qwen3-tiny", "uint4-g64", kSimq4, ActChoice::row},
     {"qwen35-tiny", "int8", kF16},       {"qwen3moe-tiny", "int8-g128", kF16},
 };
-// With products of pieces, whose rows are whole before they are cut.
+// With products of split inputs, whose rows are whole before they are split.
 const Case kFastCases[] = {
     {"storyteller", "int8", kF16},
     {"storyteller", "int8", kInt8, ActChoice::none},

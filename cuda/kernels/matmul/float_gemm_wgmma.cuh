@@ -90,8 +90,8 @@ __device__ __forceinline__ void load_float_tiles(const Arguments& a, const Hoppe
   using Memory = FloatHopperMemory<Shape>;
   using Box = typename Shape::Box;
   Ring<Memory::kStages> ring;
-  const TileSchedule walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+  const TileSchedule schedule(maps);
+  for (int tile = schedule.first; tile < schedule.end; tile += schedule.step) {
     const auto rows = maps.rows<Shape>(a, tile);
     const int first_token = static_cast<int>(rows.first_token);
     for (int column = 0; column < columns; column += Shape::kColumns, ring.next()) {
@@ -161,8 +161,8 @@ __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps
                                             int thread) {
   Ring<FloatHopperMemory<Shape>::kStages> ring;
   const Folding folding = Shape::Weights::folding(a);
-  const TileSchedule walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+  const TileSchedule schedule(maps);
+  for (int tile = schedule.first; tile < schedule.end; tile += schedule.step) {
     const auto rows = maps.rows<Shape>(a, tile);
     StageGroups<Shape> next = {};
     next.load(a, rows, 0, folding, thread);
@@ -350,13 +350,13 @@ __device__ __forceinline__ void multiply_float_tiles(const Arguments& a, const H
   FloatWarpgroupTile<Shape> tile;
   const Folding folding = Shape::Weights::folding(a);
   const std::uint32_t flip = Shape::Weights::flip(a);
-  const TileSchedule walk(maps);
-  if (walk.first >= walk.end) return;
+  const TileSchedule schedule(maps);
+  if (schedule.first >= schedule.end) return;
   ptx::barrier_wait(memory.full(0), 0);
   tile.fetch(memory, 0, 0, 0, flip);
-  for (int i = walk.first; i < walk.end; i += walk.step) {
+  for (int i = schedule.first; i < schedule.end; i += schedule.step) {
     tile.start();
-    const bool last = i + walk.step >= walk.end;
+    const bool last = i + schedule.step >= schedule.end;
     for (int block = 0; block < blocks; ++block) {
       multiply_block<Shape>(tile, memory, ring, folding, flip, !last || block + 1 < blocks);
     }

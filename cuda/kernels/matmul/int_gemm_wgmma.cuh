@@ -314,8 +314,8 @@ __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperM
   using KTiles = std::conditional_t<Shape::kGroup == 0, RowKTiles<Shape>, GroupKTiles<Shape>>;
   WarpgroupTile<Shape> tile;
   KTiles all(a, memory, tile);
-  const TileSchedule walk(maps);
-  for (int i = walk.first; i < walk.end; i += walk.step) {
+  const TileSchedule schedule(maps);
+  for (int i = schedule.first; i < schedule.end; i += schedule.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
     tile.start();
     all.multiply(k_tiles);

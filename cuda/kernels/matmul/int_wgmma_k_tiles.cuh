@@ -84,8 +84,8 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
                                            const HopperMemory<Shape>& memory, int k_tiles) {
   using Memory = HopperMemory<Shape>;
   Ring<Memory::kStages> ring;
-  const TileSchedule walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+  const TileSchedule schedule(maps);
+  for (int tile = schedule.first; tile < schedule.end; tile += schedule.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
     const int first_token = static_cast<int>(rows.first_token);
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ring.next()) {
@@ -163,8 +163,8 @@ __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps
   constexpr int kAhead = 3;
   Ring<HopperMemory<Shape>::kStages> ring;
   const float factor = 1.0f / static_cast<float>(1 << code_powers<Shape>(a));
-  const TileSchedule walk(maps);
-  for (int tile = walk.first; tile < walk.end; tile += walk.step) {
+  const TileSchedule schedule(maps);
+  for (int tile = schedule.first; tile < schedule.end; tile += schedule.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
     KTileScales<Shape> next[kAhead];
 #pragma unroll

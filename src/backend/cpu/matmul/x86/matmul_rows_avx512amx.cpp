@@ -11,7 +11,7 @@ namespace {
 // with short K tiles, whose weights stay in L1.
 constexpr std::int64_t kWholeColumns = 1024;
 constexpr std::int64_t kFewHalves = 4;  // limited by memory: short K tiles arrive sooner
-std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
+std::int64_t k_tile_columns(std::int64_t columns, std::int64_t halves) {
   return columns <= kWholeColumns && halves > kFewHalves ? columns : kKTileColumns;
 }
 
@@ -87,7 +87,7 @@ struct Block {
   void run() {
     const std::int64_t columns = (panel.columns + 63) / 64 * 64;
     const std::int64_t halves = tokens.halves();
-    const std::int64_t most = piece_of(columns, halves);
+    const std::int64_t most = k_tile_columns(columns, halves);
     for (std::int64_t k = 0; k < columns; k += most) {
       const std::int64_t k_tile = columns - k < most ? columns - k : most;
       ahead = fetch_next(k, k_tile, halves * k_tile / 64);

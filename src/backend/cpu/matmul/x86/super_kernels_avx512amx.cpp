@@ -9,9 +9,9 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kPieceSpan = 128;  // columns multiplied with all tokens of a block at a time
+constexpr std::int64_t kKTileSpan = 128;  // columns multiplied with all tokens of a block at a time
 constexpr std::int64_t kSubColumns = 32;  // columns under one minimum
-constexpr std::int64_t kMostSpans = kPieceSpan / kSubColumns;
+constexpr std::int64_t kMostSpans = kKTileSpan / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
@@ -30,7 +30,7 @@ struct alignas(64) Scratch {
   std::int32_t sums[kHalfNumbers];  // sums of a span that is not folded yet
   KTileNumbers numbers[2];          // numbers of this K tile and of the previous one
   // In the layout of two panels: low and high bytes of outputs 0 to 31, then of outputs 32 to 63.
-  std::uint8_t products[2][kPieceSpan * 64];
+  std::uint8_t products[2][kKTileSpan * 64];
 };
 static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 
@@ -97,7 +97,7 @@ void drain(const TokenBlock& block, const Pipeline& pipeline, std::int32_t* sums
   fold(*pipeline.newer);
 }
 
-// Spans of a panel's columns within kPieceSpan.
+// Spans of a panel's columns within kKTileSpan.
 struct KTile {
   std::int64_t column = 0;
   std::int64_t spans = 0;
@@ -170,7 +170,7 @@ void multiply_codes(const SuperPanel& panel, std::int64_t column, Scratch& scrat
   constexpr bool kMinima = kBits != 6;
   for (int output = 0; output < 64; output += 16) {
     std::uint8_t* to = scratch.products[output / 32] + output % 32 / 16 * 128;
-    for (std::int64_t k = column; k < column + kPieceSpan; k += 32, to += 8 * 256) {
+    for (std::int64_t k = column; k < column + kKTileSpan; k += 32, to += 8 * 256) {
       const __m512i first = sub_scales_of<kMinima>(panel, kMinima ? k / 32 : k / 16, output);
       const __m512i second = kMinima ? first : sub_scales_of<kMinima>(panel, k / 16 + 1, output);
       multiply_quad<kBits, 0>(panel, k, output, first, to);
@@ -293,7 +293,7 @@ void run(const SuperPanel& panel) {
       {multiply_k_tile<kMinima, 2, 1>, multiply_k_tile<kMinima, 2, 2>}};
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
   const std::int64_t spans = (panel.columns + panel.span - 1) / panel.span;
-  const std::int64_t most = kPieceSpan / panel.span;
+  const std::int64_t most = kKTileSpan / panel.span;
   const Tiles tiles(panel.span < 64 ? panel.span : 64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
     __builtin_memset(scratch.folded, 0,
