@@ -29,8 +29,7 @@ struct SharedRows {
   std::span<const ByteRange> parts;  // [ranks] bytes of a row; a part may be empty
   const std::byte* own = nullptr;    // this rank's part of the first row
   std::size_t own_stride = 0;        // bytes to its part of the next
-  // Whole rows, where they are received; may hold `own`. Threads of one process may have them in
-  // common: they meet then, and nothing is copied.
+  // Whole rows, where they are received; may hold `own`.
   std::byte* all = nullptr;
   std::size_t stride = 0;
 };
@@ -64,8 +63,6 @@ class Communicator {
   // `end` is called when a rank ends all, on that rank's thread; at once where one has. Null: no
   // longer. For what waits where abort() does not reach.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
-  // Whether all ranks are threads of one process.
-  virtual bool in_one_process() const { return false; }
   // Between the two other ranks of this process may work on this one's memory (membership.h).
   // leave() returns when all that entered have left.
   virtual void enter() {}

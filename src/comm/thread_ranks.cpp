@@ -1,7 +1,6 @@
 #include "comm/thread_ranks.h"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
@@ -20,10 +19,6 @@ namespace {
 // a good part of what a product does.
 constexpr int kSpins = 20000;
 
-// Blocks of a gather that may be memory of all ranks: codes, scales, sums.
-constexpr std::size_t kMostCommon = 3;
-using CommonBlocks = std::array<const std::byte*, kMostCommon>;
-
 }  // namespace
 
 // Every rank counts its arrivals, and goes on when those that it waits for have arrived as often.
@@ -32,11 +27,9 @@ struct ThreadRanks::State {
     std::atomic<std::uint64_t> arrivals{0};
     std::span<const SharedRows> blocks;                 // of the gather at work
     const std::vector<std::byte>* broadcast = nullptr;  // the leader's
-    // Where the blocks of a gather lie, by its number: who is one gather ahead writes the other.
-    std::array<CommonBlocks, 2> common = {};
-    std::atomic<bool> reads{false};  // may be reading what lies at other ranks
-    bool inside = false;             // between enter and leave; of the mutex
-    std::function<void()> at_abort;  // of the mutex
+    std::atomic<bool> reads{false};                     // may be reading what lies at other ranks
+    bool inside = false;                                // between enter and leave; of the mutex
+    std::function<void()> at_abort;                     // of the mutex
   };
   std::vector<Place> places;
   std::chrono::milliseconds patience{};
@@ -123,10 +116,7 @@ class ThreadRanks::Rank final : public Communicator {
     if (size() == 1) return;
     exchange([&] {
       state_.at(rank_).blocks = blocks;
-      const std::size_t number = (own() + 1) % 2;
-      state_.at(rank_).common[number] = common_of(blocks, to);
       meet(site);
-      if (are_one(number)) return;
       if (to == Receivers::all || leads()) {
         for (int other = 0; other < size(); ++other) {
           if (other != rank_) receive(blocks, other, site);
@@ -162,7 +152,6 @@ class ThreadRanks::Rank final : public Communicator {
     if (end && state_.error) end();
     state_.at(rank_).at_abort = end;
   }
-  bool in_one_process() const override { return true; }
   void enter() override {
     const std::lock_guard lock(state_.mutex);
     state_.at(rank_).inside = true;
@@ -214,21 +203,6 @@ class ThreadRanks::Rank final : public Communicator {
     for (int other = 0; other < size(); ++other) {
       if (other != rank_) wait_for(other, site);
     }
-  }
-
-  static CommonBlocks common_of(std::span<const SharedRows> blocks, Receivers to) {
-    CommonBlocks common = {};
-    if (to == Receivers::leader || blocks.size() > kMostCommon) return common;
-    std::ranges::transform(blocks, common.begin(), &SharedRows::all);
-    return common;
-  }
-  // Whether all ranks' blocks are the same memory. All see it alike, and others may be gone.
-  bool are_one(std::size_t number) {
-    const CommonBlocks& mine = state_.at(rank_).common[number];
-    for (int other = 0; other < size(); ++other) {
-      if (state_.at(other).common[number] != mine) return false;
-    }
-    return mine[0] != nullptr;
   }
 
   // The part of rank `other` of each row, from where it lies.

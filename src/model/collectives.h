@@ -1,20 +1,16 @@
 // What ranks that share a model do together within a step (docs/ranks.md): rows of which each makes
-// some columns are gathered, embeddings and norms are divided by rows where ranks are threads on
-// one block, and an error of one ends all. With one rank every block is its own and nothing is
-// exchanged.
+// some columns are gathered, and an error of one ends all. With one rank every block is its own and
+// nothing is exchanged.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string_view>
 
 #include "backend/backend.h"
 #include "comm/communicator.h"
-#include "comm/membership.h"
 #include "model/sharding.h"
-#include "model/weights.h"
 #include "model/workspace.h"
 
 namespace leq {
@@ -28,10 +24,6 @@ class Collectives {
   bool alone() const { return place_.alone(); }
   Communicator& ranks() { return ranks_; }
 
-  // The residual stream x = the tokens' embeddings, rotated where the stream is.
-  void embed(const Embedding& embedding);
-  // x, normed, as the input of `linear`.
-  RowsFor norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens);
   // Rows of which every rank has made its columns become whole. Does nothing on one rank.
   void gather(const SharedBlock& block, std::int64_t tokens, Receivers to, std::string_view site);
   // What ranks began together has ended on all of them, or all throw.
@@ -40,16 +32,10 @@ class Collectives {
   void abort_on_error(const std::function<void()>& work);
 
  private:
-  Slice own_rows(std::int64_t tokens) const;
-  void norm_own_rows(const Norm& norm, const RowsFor& out, std::int64_t tokens,
-                     std::string_view site);
-
   Backend& backend_;
-  Workspace& work_;
   Communicator& ranks_;
   const RankPlace& place_;
   std::unique_ptr<Communicator> linked_;  // ranks_ by the device's own way, where it has one
-  std::optional<Membership> shares_;      // with ranks that work on the leader's blocks
 };
 
 }  // namespace leq

@@ -21,7 +21,10 @@ Decoder::Decoder(const ModelConfig& config, const Weights& weights, Backend& bac
 
 // x [T, W] = embeddings; each layer: x += mixer(norm(x)), x += mlp(norm(x))
 void Decoder::layers(const Embedding& embedding, const BatchView& batch, const KvLayers& kv) {
-  ranks_.embed(embedding);
+  backend_.embed(embedding, work_.x);
+  if (work_.rotation.block > 0) {
+    backend_.rotate(work_.x, batch.tokens, work_.rotation, Direction::forward);
+  }
   if (weights_.mtp_input) join_hidden(*weights_.mtp_input, batch.tokens);
   quantize_closed_blocks(batch, kv);
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
@@ -32,7 +35,7 @@ void Decoder::layers(const Embedding& embedding, const BatchView& batch, const K
 
 // x = fc_embedding(norm(x)) + fc_hidden(norm(hidden))
 void Decoder::join_hidden(const MtpInput& input, std::int64_t tokens) {
-  const RowsFor token = ranks_.norm(input.embedding_norm, input.fc_embedding, tokens);  // [T, W]
+  const RowsFor token = norm(input.embedding_norm, input.fc_embedding, tokens);  // [T, W]
   backend_.linear(token, tokens, input.fc_embedding, Epilogue::none, work_.x);
   const RowsFor hidden = work_.input_of(input.fc_hidden);  // [T, W]
   backend_.norm(work_.hidden, tokens, input.hidden_norm, hidden);
@@ -56,8 +59,8 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   const KvLayer kv = cache[cache_layers_[static_cast<std::size_t>(layer)]];
   AttentionShape shape = attention_shape(config_, weights, ranks_.own());
   if (!keys_are_centred(kv.key_type)) shape.key_offset = nullptr;
-  const SharedBlock attended = work_.shared_input_of(weights.o);          // [T, H d]
-  const RowsFor normed = ranks_.norm(weights.norm, weights.qkv, tokens);  // [T, W]
+  const SharedBlock attended = work_.shared_input_of(weights.o);   // [T, H d]
+  const RowsFor normed = norm(weights.norm, weights.qkv, tokens);  // [T, W]
   if (!wants_more(weights.qkv, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.qkv, Epilogue::none, work_.qkv);
   backend_.rope_append(work_.qkv, batch, shape, work_.rope, kv);
@@ -73,11 +76,11 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
                   const KvLayers&) {
   const std::int64_t tokens = batch.tokens;
   const DeltaShape shape = delta_shape(config_, weights, layer, ranks_.own());
-  const SharedBlock mixed = work_.shared_input_of(weights.out);          // [T, H_v d_v]
-  const RowsFor normed = ranks_.norm(weights.norm, weights.in, tokens);  // [T, W]
+  const SharedBlock mixed = work_.shared_input_of(weights.out);   // [T, H_v d_v]
+  const RowsFor normed = norm(weights.norm, weights.in, tokens);  // [T, W]
   if (!wants_more(weights.in, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.in, Epilogue::none, work_.delta);
-  const RowsFor plain = ranks_.norm(weights.norm, weights.gates, tokens);  // [T, W]
+  const RowsFor plain = norm(weights.norm, weights.gates, tokens);  // [T, W]
   backend_.linear(plain, tokens, weights.gates, Epilogue::none, work_.delta_gates);
   backend_.delta_net(work_.delta, work_.delta_gates, batch, shape, mixed.own);
   ranks_.gather(mixed, tokens, Receivers::all, weights.out.name);
@@ -88,8 +91,8 @@ bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const Batc
 
 // x += down(swiglu(gate_up(norm(x)))), or gelu(up(norm(x)))
 bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
-  const SharedBlock product = work_.shared_input_of(weights.down);            // [T, F]
-  const RowsFor normed = ranks_.norm(weights.norm, weights.gate_up, tokens);  // [T, W]
+  const SharedBlock product = work_.shared_input_of(weights.down);     // [T, F]
+  const RowsFor normed = norm(weights.norm, weights.gate_up, tokens);  // [T, W]
   if (!wants_more(weights.gate_up, normed, tokens)) return false;
   backend_.linear(normed, tokens, weights.gate_up,
                   weights.config.gated ? Epilogue::swiglu : Epilogue::gelu, product.own);
@@ -105,7 +108,7 @@ bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   ExpertsRun run = {backend_, work_, ranks_, weights};
   const SharedBlock x = work_.shared_stream();  // [T, W]
   const LayerLinear& first = weights.gate_up.front();
-  const RowsFor normed = ranks_.norm(weights.norm, first, tokens);  // [T, W]
+  const RowsFor normed = norm(weights.norm, first, tokens);  // [T, W]
   if (!wants_more(first, normed, tokens)) return false;
   run.route(normed, tokens);
   run.gate(normed);
@@ -117,6 +120,13 @@ bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   run.add(x.own.rows);
   ranks_.gather(x, tokens, Receivers::all, weights.router.name);
   return true;
+}
+
+// x, normed, as the input of `linear`
+RowsFor Decoder::norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens) {
+  const RowsFor out = work_.input_of(linear);
+  backend_.norm(work_.x, tokens, norm, out);
+  return out;
 }
 
 // x += linear(input), or x += norm(linear(input))

@@ -45,6 +45,7 @@ class Decoder {
            const KvLayers& kv);
   bool run(const DenseMlpWeights& weights, std::int64_t tokens);
   bool run(const ExpertsMlpWeights& weights, std::int64_t tokens);
+  RowsFor norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens);
   void join_hidden(const MtpInput& input, std::int64_t tokens);
   void add(const RowsFor& input, std::int64_t tokens, const LayerLinear& linear,
            const std::optional<Norm>& post_norm);

@@ -1,7 +1,6 @@
 #include "model/workspace.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "backend/rows_slice.h"
@@ -286,57 +285,6 @@ Rows& Workspace::grouped_input_of(const LayerLinear& linear) {
 
 Rows Workspace::router_logits_of(const ExpertsMlpConfig& config) {
   return slice_columns(router_logits, {0, config.experts});
-}
-
-namespace {
-
-// Where the planes of a block lie.
-struct RowsAt {
-  float* values;
-  std::uint8_t* codes;
-  float* scales;
-  std::int32_t* sums;
-};
-
-void move_to(const RowsAt& at, Rows& rows) {
-  rows.values = at.values;
-  rows.codes = at.codes;
-  rows.scales = at.scales;
-  rows.sums = at.sums;
-}
-
-}  // namespace
-
-void Workspace::share(Communicator& ranks) {
-  std::vector<RowsAt> at = {{x.values, nullptr, nullptr, nullptr}};
-  for (const Input& input : inputs_) {
-    const Rows& rows = input.rows;
-    at.push_back({rows.values, rows.codes, rows.scales, rows.sums});
-  }
-  std::vector<std::byte> bytes(at.size() * sizeof(RowsAt));
-  std::memcpy(bytes.data(), at.data(), bytes.size());
-  ranks.broadcast(bytes, "the blocks that ranks share");
-  ensure(bytes.size() == at.size() * sizeof(RowsAt), "ranks share ", bytes.size(), " bytes");
-  std::memcpy(at.data(), bytes.data(), bytes.size());
-  move_to(at[0], x);
-  own_x_ = slice_columns(x, stream_[rank_]);
-  for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    Input& input = inputs_[i];
-    const bool by_columns = !input.columns.empty();
-    if (by_columns && (!is_coded(input.format.act) || coded_by_columns(input.format))) {
-      move_to(at[i + 1], input.rows);
-      input.own = slice_columns(input.rows, input.columns[rank_]);
-    } else if (!by_columns && !has_moving_scale(input.format.act)) {
-      input.common = slice_tokens(input.rows, {0, input.rows.capacity});
-      move_to(at[i + 1], input.common);
-    }
-  }
-}
-
-std::optional<RowsFor> Workspace::common_input_of(const LayerLinear& linear) {
-  Input& input = find(linear);
-  if (input.common.capacity == 0) return std::nullopt;
-  return RowsFor(input.common, consumer_of(linear));
 }
 
 Workspace::Input& Workspace::find(const LayerLinear& linear) {

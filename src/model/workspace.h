@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,7 +11,6 @@
 #include "backend/expert_routes.h"
 #include "backend/layout.h"
 #include "backend/tables.h"
-#include "comm/communicator.h"
 #include "model/model_config.h"
 #include "model/rope.h"
 #include "model/sharding.h"
@@ -84,12 +82,6 @@ class Workspace {
   Rows router_logits_of(const ExpertsMlpConfig& config);
   RowsConsumer consumer_of(const Linear& linear);
   SharedBlock shared_logits();
-  // Ranks that are threads of one process work on the leader's x and, where columns are coded
-  // apart, inputs of o and down: each writes its columns, none copies another's. All call it once.
-  void share(Communicator& ranks);
-  // Of a linear whose inputs are made of whole rows: the leader's block, which ranks may fill
-  // together, each some rows; nullopt where a row's codes depend on others, or nothing is shared.
-  std::optional<RowsFor> common_input_of(const LayerLinear& linear);
   // Linears with a moving scale in the order of a forward pass: what they remember of their inputs.
   std::span<OnlineInput> online() { return online_; }
 
@@ -100,7 +92,6 @@ class Workspace {
     Rows rows;
     std::vector<Slice> columns = {};  // [ranks] that each makes; empty: rows are made whole
     Rows own = {};                    // this rank's
-    Rows common = {};                 // the leader's block, where ranks share it
   };
   struct Grouped {
     RowsFormat format;

@@ -57,45 +57,6 @@ TEST(ThreadRanks, NobodyLeavesABarrierBeforeAllHaveCome) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// Rows that are one memory for all: each rank writes its part, and reads all when it is through. A
-// rank that is ahead must not write what another still reads; two blocks take turns, as the inputs
-// of a model's linears do.
-TEST_P(ThreadRanksOf, MeetWhereTheirRowsAreOneMemory) {
-  constexpr std::size_t kPart = 40;
-  const int size = GetParam();
-  const std::size_t stride = kPart * static_cast<std::size_t>(size);
-  std::array<std::vector<std::byte>, 2> whole = {std::vector<std::byte>(3 * stride),
-                                                 std::vector<std::byte>(3 * stride)};
-  std::vector<ByteRange> parts;
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(size); ++rank) {
-    parts.push_back({rank * kPart, (rank + 1) * kPart});
-  }
-  const auto errors = on_ranks(size, {}, [&](Communicator& ranks) {
-    const auto own = static_cast<std::size_t>(ranks.rank());
-    for (int round = 0; round < 400; ++round) {
-      std::vector<std::byte>& rows = whole[static_cast<std::size_t>(round) % 2];
-      for (std::int64_t row = 0; row < 3; ++row) {
-        for (std::size_t i = 0; i < kPart; ++i) {
-          rows[static_cast<std::size_t>(row) * stride + own * kPart + i] =
-              test::number_of(round, ranks.rank(), 0, row, i);
-        }
-      }
-      const SharedRows block = {3, parts, rows.data() + own * kPart, stride, rows.data(), stride};
-      ranks.gather({&block, 1}, Receivers::all, "rows of all");
-      for (std::size_t at = 0; at < rows.size(); ++at) {
-        const auto of = static_cast<int>(at % stride / kPart);
-        test::expect(
-            rows[at] ==
-                test::number_of(round, of, 0, static_cast<std::int64_t>(at / stride), at % kPart),
-            "round " + std::to_string(round) + ", byte " + std::to_string(at));
-      }
-      if (round % 7 == 0) test::check_broadcast_round(ranks, round);
-      if (round % 11 == 0) ranks.barrier("a barrier");
-    }
-  });
-  for (const auto& error : errors) EXPECT_EQ(error, "");
-}
-
 // The call at which the others wait when a rank fails.
 using Call = void (*)(Communicator& ranks);
 constexpr std::array<Call, 4> kCalls = {

@@ -38,9 +38,6 @@ class CountingRanks : public Communicator {
   void barrier(std::string_view site) override { ranks_.barrier(site); }
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
   std::chrono::milliseconds patience() const override { return ranks_.patience(); }
-  bool in_one_process() const override { return ranks_.in_one_process(); }
-  void enter() override { ranks_.enter(); }
-  void leave() noexcept override { ranks_.leave(); }
 
   std::uint64_t received = 0;
   std::int64_t exchanges = 0;
