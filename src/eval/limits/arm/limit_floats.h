@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "eval/limits/limit_floats.h"
+#include "eval/limits/limit_chains.h"
 
 namespace leq::cpu {
 namespace {

@@ -1,6 +1,4 @@
 // Limits of NEON: int8 products as smlal into 16 bits, f32 as fmla.
-#include <arm_neon.h>
-
 #include "eval/limits/arm/limit_floats.h"
 #include "eval/limits/limit_kernels.h"
 
@@ -9,22 +7,13 @@ namespace {
 constexpr std::size_t kReadVector = 16;
 #include "eval/limits/limit_read.inc"
 
+// Assembly, because equal products would be computed once.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
-  const int8x8_t x = vdup_n_s8(3);
-  const int8x8_t y = vdup_n_s8(-5);
-  int16x8_t sums[kChains];
-#pragma GCC unroll 24
-  for (auto& sum : sums) sum = vdupq_n_s16(0);
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 16
-    for (auto& sum : sums) {
-      // Assembly, because equal products would be computed once.
-      asm volatile("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(x), "w"(y));
-    }
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = vaddq_s16(sums[0], sums[i]);
-  return vgetq_lane_s16(sums[0], 0);
+  using Bytes = Register<std::int8_t, 8>;
+  const Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
+  return chains<std::int16_t, 16, kChains>(rounds, [&](Register<std::int16_t, 16>& sum) {
+    asm volatile("smlal %0.8h, %1.8b, %2.8b" : "+w"(sum) : "w"(x), "w"(y));
+  });
 }
 
 constexpr LimitKernels kKernels = {.read = kRead,

@@ -1,6 +1,5 @@
 // Limits of AVX-VNNI: int8 products as vpdpbusd, 256 bits wide; the rest as AVX2.
-#include <immintrin.h>
-
+#include "eval/limits/limit_chains.h"
 #include "eval/limits/limit_kernels.h"
 
 namespace leq::cpu {
@@ -9,20 +8,11 @@ namespace {
 constexpr int kChains = 12;  // two instructions a cycle, four or five cycles each
 
 std::int32_t int8_products(std::int64_t rounds) noexcept {
-  const __m256i x = _mm256_set1_epi8(3);
-  const __m256i y = _mm256_set1_epi8(-5);
-  __m256i sums[kChains];
-#pragma GCC unroll 24
-  for (auto& sum : sums) sum = _mm256_setzero_si256();
-  for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (auto& sum : sums) {
-      asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
-    }
-  }
-#pragma GCC unroll 24
-  for (int i = 1; i < kChains; ++i) sums[0] = _mm256_add_epi32(sums[0], sums[i]);
-  return _mm256_extract_epi32(sums[0], 0);
+  using Bytes = Register<std::int8_t, 32>;
+  const Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};
+  return chains<std::int32_t, 32, kChains>(rounds, [&](Register<std::int32_t, 32>& sum) {
+    asm volatile("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(y));
+  });
 }
 
 }  // namespace
