@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "backend/cpu/arm/lanes_neon.h"
 #include "backend/cpu/attention/attention_kernel_tables.h"
+#include "backend/cpu/rows/arm/floats_neon.h"
 #include "base/float_math.h"
 
 namespace leq::cpu {

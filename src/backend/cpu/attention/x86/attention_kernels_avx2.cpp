@@ -7,7 +7,7 @@
 
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "backend/cpu/attention/x86/prefetcher.h"
-#include "backend/cpu/rows/x86/exp_avx2.h"
+#include "backend/cpu/rows/x86/floats_avx2.h"
 
 namespace leq::cpu {
 namespace {

@@ -8,7 +8,7 @@
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "backend/cpu/attention/x86/int8_scores_avx512.h"
 #include "backend/cpu/attention/x86/prefetcher.h"
-#include "backend/cpu/rows/x86/exp_avx512.h"
+#include "backend/cpu/rows/x86/floats_avx512.h"
 
 namespace leq::cpu {
 namespace {

@@ -1,42 +1,9 @@
 // Row kernels with 256-bit registers.
-#include <immintrin.h>
-
-#include <cstddef>
-#include <cstdint>
-
-#include "backend/cpu/rows/row_kernel_tables.h"
-#include "backend/cpu/rows/x86/exp_avx2.h"
+#include "backend/cpu/rows/row_lanes.h"
+#include "backend/cpu/rows/x86/floats_avx2.h"
 
 namespace leq::cpu {
 namespace {
-
-constexpr std::int64_t kHalf = 8;  // lanes of a register
-
-// All ones in the lanes below n.
-__m256i tail_mask(std::int64_t n) {
-  const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
-}
-
-// How a register meets memory: whole, or in the lanes that exist. (A store under a mask of all
-// lanes costs AMD's processors much more than a plain one.)
-struct Whole {
-  static __m256 load(const float* from) { return _mm256_loadu_ps(from); }
-  static void store(float* to, __m256 x) { _mm256_storeu_ps(to, x); }
-};
-struct Tail {
-  __m256i mask;
-  __m256 load(const float* from) const { return _mm256_maskload_ps(from, mask); }
-  void store(float* to, __m256 x) const { _mm256_maskstore_ps(to, mask, x); }
-};
-
-// One pass over n columns, a register at a time: step(first column, Whole or Tail).
-template <class Step>
-void for_registers(std::int64_t n, Step step) {
-  std::int64_t k = 0;
-  for (; k + kHalf <= n; k += kHalf) step(k, Whole{});
-  if (k < n) step(k, Tail{tail_mask(n - k)});
-}
 
 // The 256 lanes of a norm's sum are 32 registers, twice as many as there are: a quarter of the
 // lanes after the other, each in a pass over its own columns.
@@ -49,7 +16,7 @@ struct Quarter {
 // `first`.
 template <class Step>
 Quarter sum_quarter(const float* x, std::int64_t first, std::int64_t n, Step step) {
-  constexpr std::int64_t kColumns = Quarter::kRegisters * kHalf;
+  constexpr std::int64_t kColumns = Quarter::kRegisters * Floats256::kLanes;
   __m256 sums[Quarter::kRegisters];
 #pragma GCC unroll 8
   for (__m256& sum : sums) sum = _mm256_setzero_ps();
@@ -57,15 +24,16 @@ Quarter sum_quarter(const float* x, std::int64_t first, std::int64_t n, Step ste
   for (; k + kColumns <= n; k += 4 * kColumns) {
 #pragma GCC unroll 8
     for (int i = 0; i < Quarter::kRegisters; ++i) {
-      sums[i] = step(sums[i], _mm256_loadu_ps(x + k + i * kHalf), _mm256_set1_epi32(-1));
+      sums[i] =
+          step(sums[i], _mm256_loadu_ps(x + k + i * Floats256::kLanes), _mm256_set1_epi32(-1));
     }
   }
 #pragma GCC unroll 8
   for (int i = 0; i < Quarter::kRegisters; ++i) {
-    const std::int64_t left = n - k - i * kHalf;
+    const std::int64_t left = n - k - i * Floats256::kLanes;
     if (left <= 0) break;
-    const __m256i mask = tail_mask(left);
-    sums[i] = step(sums[i], _mm256_maskload_ps(x + k + i * kHalf, mask), mask);
+    const __m256i mask = Floats256::first_lanes(left);
+    sums[i] = step(sums[i], Floats256::load(x + k + i * Floats256::kLanes, mask), mask);
   }
   return {{sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]}};
 }
@@ -95,100 +63,6 @@ float norm_sum(const float* x, std::int64_t n, Step step) {
   return add_lanes(low, high);
 }
 
-float reciprocal_root(float total, float eps, std::int64_t n) {
-  const float mean = total / static_cast<float>(n);
-  return 1.0f / __builtin_sqrtf(mean + eps);
-}
-
-void add(const float* y, std::int64_t n, float* x) noexcept {
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 total = _mm256_add_ps(lanes.load(x + k), lanes.load(y + k));
-    lanes.store(x + k, total);
-  });
-}
-
-void multiply(const float* y, std::int64_t n, float* x) noexcept {
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 product = _mm256_mul_ps(lanes.load(x + k), lanes.load(y + k));
-    lanes.store(x + k, product);
-  });
-}
-
-void rms_norm(const float* x, const float* gain, float eps, std::int64_t n, float* out) noexcept {
-  const float squares =
-      norm_sum(x, n, [](__m256 sum, __m256 v, __m256i) { return _mm256_fmadd_ps(v, v, sum); });
-  const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 v = _mm256_mul_ps(lanes.load(x + k), r);
-    lanes.store(out + k, _mm256_mul_ps(v, lanes.load(gain + k)));
-  });
-}
-
-void layer_norm(const float* x, const float* gain, const float* beta, float eps, std::int64_t n,
-                float* out) noexcept {
-  const float total =
-      norm_sum(x, n, [](__m256 sum, __m256 v, __m256i) { return _mm256_add_ps(sum, v); });
-  const __m256 mean = _mm256_set1_ps(total / static_cast<float>(n));
-  const float squares = norm_sum(x, n, [mean](__m256 sum, __m256 v, __m256i mask) {
-    const __m256 difference = _mm256_and_ps(_mm256_sub_ps(v, mean), _mm256_castsi256_ps(mask));
-    return _mm256_fmadd_ps(difference, difference, sum);
-  });
-  const __m256 r = _mm256_set1_ps(reciprocal_root(squares, eps, n));
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 difference = _mm256_sub_ps(lanes.load(x + k), mean);
-    const __m256 scaled = _mm256_mul_ps(_mm256_mul_ps(difference, r), lanes.load(gain + k));
-    lanes.store(out + k, _mm256_add_ps(scaled, lanes.load(beta + k)));
-  });
-}
-
-// x / (1 + exp(-x)), times up
-void swiglu(const float* gate, const float* up, std::int64_t n, float* out) noexcept {
-  const __m256 one = _mm256_set1_ps(1.0f);
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 v = lanes.load(gate + k);
-    const __m256 silu = _mm256_div_ps(v, _mm256_add_ps(one, exp_lanes(_mm256_xor_ps(v, sign))));
-    lanes.store(out + k, _mm256_mul_ps(silu, lanes.load(up + k)));
-  });
-}
-
-// x / (1 + exp(-gate))
-void gate(const float* gate, std::int64_t n, float* x) noexcept {
-  const __m256 one = _mm256_set1_ps(1.0f);
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 e = exp_lanes(_mm256_xor_ps(lanes.load(gate + k), sign));
-    lanes.store(x + k, _mm256_div_ps(lanes.load(x + k), _mm256_add_ps(one, e)));
-  });
-}
-
-// x / (1 + exp(-2u)), u = scale * fma(cubic * (x * x), x, x)
-void gelu(const float* x, std::int64_t n, float* out) noexcept {
-  const __m256 one = _mm256_set1_ps(1.0f);
-  for_registers(n, [=](std::int64_t k, auto lanes) {
-    const __m256 v = lanes.load(x + k);
-    const __m256 cubic = _mm256_mul_ps(_mm256_set1_ps(kGeluCubic), _mm256_mul_ps(v, v));
-    const __m256 u = _mm256_mul_ps(_mm256_set1_ps(kGeluScale), _mm256_fmadd_ps(cubic, v, v));
-    const __m256 e = exp_lanes(_mm256_mul_ps(_mm256_set1_ps(-2.0f), u));
-    lanes.store(out + k, _mm256_div_ps(v, _mm256_add_ps(one, e)));
-  });
-}
-
-// Magnitudes compare like their bits, and infinity and NaN lie above all numbers.
-float absmax(const float* x, std::int64_t n) noexcept {
-  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
-  __m256i largest = _mm256_setzero_si256();
-  for_registers(n, [&](std::int64_t k, auto lanes) {
-    const __m256i bits = _mm256_castps_si256(lanes.load(x + k));
-    largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
-  });
-  alignas(32) std::uint32_t lane[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lane), largest);
-  std::uint32_t most = 0;
-  for (const std::uint32_t value : lane) most = value > most ? value : most;
-  return __builtin_bit_cast(float, most);
-}
-
 // Codes of 32 numbers leave in one store: what reads them soon after smaller stores waits until
 // these have reached the cache. Bytes are summed as unsigned ones, code + 128.
 std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
@@ -216,7 +90,7 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + first), _mm256_add_epi8(all, shift));
     sums = _mm256_add_epi64(sums, _mm256_sad_epu8(_mm256_xor_si256(all, flip), none));
   }
-  for_registers(n - first, [&](std::int64_t k, auto lanes) {
+  for_registers<Floats256>(n - first, [&](std::int64_t k, auto lanes) {
     const __m256i code = rounded(lanes.load(x + first + k));
     last_sums = _mm256_add_epi32(last_sums, code);
     const __m256i bytes = _mm256_add_epi8(packed(code, none, none, none), shift);
@@ -233,18 +107,22 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
   return static_cast<std::int32_t>(sum);
 }
 
-constexpr RowKernels kKernels = {.add = add,
-                                 .multiply = multiply,
-                                 .rms_norm = rms_norm,
-                                 .layer_norm = layer_norm,
-                                 .swiglu = swiglu,
-                                 .gate = gate,
-                                 .gelu = gelu,
-                                 .absmax = absmax,
-                                 .quantize = quantize};
+struct Rows256 : Floats256 {
+  typedef std::uint32_t Words __attribute__((vector_size(32)));
+  template <class Step>
+  static float norm_sum(const float* x, std::int64_t n, Step step) {
+    return cpu::norm_sum(x, n, step);
+  }
+  static std::uint32_t most_of(Words words) {
+    std::uint32_t most = 0;
+    for (int lane = 0; lane < kLanes; ++lane) most = words[lane] > most ? words[lane] : most;
+    return most;
+  }
+  static constexpr auto quantize = cpu::quantize;
+};
 
 }  // namespace
 
-const RowKernels& row_kernels_avx2() { return kKernels; }
+const RowKernels& row_kernels_avx2() { return kRowKernels<Rows256>; }
 
 }  // namespace leq::cpu
