@@ -80,8 +80,5 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
 
 using DraftPlanner = std::function<std::vector<DraftCount>(
     std::span<const DraftOffer>, const StepCosts& costs, const StepCosts& draft)>;
-// So many for each, whether they pay or not, or as many as there can be: drafted where a draft
-// model makes any.
-DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq
