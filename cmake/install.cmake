@@ -1,5 +1,5 @@
 # What `cmake --install` installs beside the tools: the library, its headers (all but those of the CPU
-# backend's own parts and of the server), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
+# backend's own parts, of the server and of single tools), and what find_package(leq) reads: targets leq::leq and, with LEQ_SHARED,
 # leq::leq_shared and leq::leq_c, the C API; for others it has a pkg-config file.
 include(CMakePackageConfigHelpers)
 
@@ -24,7 +24,8 @@ install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package})
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/leq)
 install(DIRECTORY src/ DESTINATION ${headers} FILES_MATCHING PATTERN "*.h"
-  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE PATTERN capi EXCLUDE)
+  PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE PATTERN capi EXCLUDE
+  PATTERN compare EXCLUDE PATTERN export EXCLUDE PATTERN charts EXCLUDE)
 install(DIRECTORY models DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base)
 

@@ -20,7 +20,7 @@ set(leq_numbers_flags "$<$<CONFIG:Release>:-O3>")
 # uninitialized one.
 set(leq_once_flags "$<$<NOT:$<CONFIG:Debug>>:-O1>" "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>")
 # Of src/model all but rope and rotation, of src/generate all but dry, which work on numbers.
-set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/export/ /src/format/ /src/platform/
+set(once_places /models/ /src/comm/ /src/convert/ /src/engine/ /src/format/ /src/platform/
   /src/recipes/ /src/report/ /src/runtime/ /src/quantize/pipeline/ /src/quantize/search/
   /src/quantize/methods/tensor_plan "/src/model/([^r]|ra)" /src/generate/jinja/
   /src/generate/grammar/json_schema /src/generate/grammar/gbnf "/src/generate/[^d/][^/]*\\.cpp"

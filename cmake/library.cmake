@@ -1,4 +1,5 @@
-# libleq: every room in one library (which room may include which is held by tests/layering_test.cpp).
+# libleq: all folders of src in one library (tests/layering_test.cpp holds which may include which), but for
+# those below that one tool alone needs.
 # Its objects are compiled once; libleq.a has them and, with LEQ_SHARED, libleq-cpp.so.
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp
@@ -8,6 +9,12 @@ list(FILTER sources EXCLUDE REGEX "/src/platform/devices/")  # cuda/CMakeLists.t
 list(FILTER sources EXCLUDE REGEX "/src/server/")            # cmake/server.cmake
 list(FILTER sources EXCLUDE REGEX "/src/comm/mpi/")          # cmake/mpi.cmake
 list(FILTER sources EXCLUDE REGEX "/src/capi/")              # cmake/capi.cmake
+foreach(part compare export)                                 # cmake/tool_libraries.cmake
+  set(${part}_sources ${sources})
+endforeach()
+list(FILTER compare_sources INCLUDE REGEX "/src/(compare|report/charts)/")
+list(FILTER export_sources INCLUDE REGEX "/src/export/")
+list(FILTER sources EXCLUDE REGEX "/src/(compare|report/charts|export)/")
 set(processor_sources ${sources})
 list(FILTER processor_sources INCLUDE REGEX "/${LEQ_PROCESSOR}/[^/]+$")
 list(FILTER sources EXCLUDE REGEX "/(x86|arm|generic)/[^/]+$")

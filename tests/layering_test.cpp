@@ -28,7 +28,7 @@ const std::map<std::string, int> kLines = {
     {"server", 9},   {"compare", 9},  {"tools", 10},   {"capi", 10},  {"examples", 10}};
 
 // Room of a path below the source folder, "" for files outside the rooms.
-std::string room_of(const fs::path& relative) {
+std::string folder_of(const fs::path& relative) {
   auto part = relative.begin();
   if (*part == "src" && ++part == relative.end()) return "";
   const std::string name = part->string();
@@ -55,24 +55,24 @@ std::string included(const std::string& line) {
 }
 
 // What is wrong with `file` including `target`; "" if nothing is.
-std::string violation(const std::string& room, const fs::path& file, const std::string& target) {
-  const std::string other = room_of(target);
-  if (other.empty() || other == room) return "";
-  if (kLines.at(other) < kLines.at(room)) return "";
-  return file.string() + " (" + room + ", line " + std::to_string(kLines.at(room)) + ") includes " +
-         target + " (line " + std::to_string(kLines.at(other)) + ")";
+std::string violation(const std::string& folder, const fs::path& file, const std::string& target) {
+  const std::string other = folder_of(target);
+  if (other.empty() || other == folder) return "";
+  if (kLines.at(other) < kLines.at(folder)) return "";
+  return file.string() + " (" + folder + ", line " + std::to_string(kLines.at(folder)) +
+         ") includes " + target + " (line " + std::to_string(kLines.at(other)) + ")";
 }
 
 TEST(Layering, RoomsIncludeOnlyLowerRooms) {
   int includes = 0;
   for (const fs::path& file : source_files()) {
-    const std::string room = room_of(file);
-    if (room.empty()) continue;
+    const std::string folder = folder_of(file);
+    if (folder.empty()) continue;
     for (const std::string& line : lines_of(file)) {
       const std::string target = included(line);
       if (target.empty()) continue;
       ++includes;
-      EXPECT_EQ(violation(room, file, target), "");
+      EXPECT_EQ(violation(folder, file, target), "");
     }
   }
   EXPECT_GT(includes, 100) << "the test reads no sources";
@@ -116,7 +116,7 @@ std::string resolved(const std::string& target) {
 TEST(Layering, FoldersDoNotIncludeEachOtherInARing) {
   Folders folders;
   for (const fs::path& file : source_files()) {
-    if (room_of(file).empty()) continue;
+    if (folder_of(file).empty()) continue;
     for (const std::string& line : lines_of(file)) {
       const std::string target = resolved(included(line));
       if (target.empty()) continue;

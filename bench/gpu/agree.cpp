@@ -103,7 +103,7 @@ class Problem {
     a.out = out();
     return a;
   }
-  void launch_f32_inputs(std::int64_t tokens, PieceOrder order) const {
+  void launch_f32_inputs(std::int64_t tokens, TermOrder order) const {
     if (kind_.bits == 16) {
       FloatMatmul a;
       std::int64_t row = 0;
@@ -126,7 +126,7 @@ class Problem {
 
   // Runs quantizing and `launch` twice without a pause, first on other inputs: a kernel that reads
   // its inputs before they are there computes with those.
-  void run(std::int64_t tokens, PieceOrder order, const std::function<void()>& launch) const {
+  void run(std::int64_t tokens, TermOrder order, const std::function<void()>& launch) const {
     for (const std::int64_t first : {1, 0}) {
       rt::copy_on_device(out_.as<void>(), start_.as<void>(), out_bytes(tokens), stream_);
       QuantizeArguments q;
@@ -134,7 +134,7 @@ class Problem {
       q.tokens = tokens;
       q.width = shape_.columns;
       if (has_f32_inputs()) {
-        q.quantize.pieces = pieces(order);
+        q.quantize.terms = terms(order);
       } else {
         q.quantize.out = x_codes();
       }
@@ -203,7 +203,7 @@ class Problem {
     x.sum_stride = padded_ / x.sum_group;
     return x;
   }
-  PieceRows pieces(PieceOrder order) const {
+  TermRows terms(TermOrder order) const {
     return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(), padded_ * 2, 2, order};
   }
   template <class Matmul>
@@ -225,10 +225,10 @@ class Problem {
     }
   }
   template <class Matmul>
-  void fill(Matmul& a, std::int64_t tokens, PieceOrder order) const {
+  void fill(Matmul& a, std::int64_t tokens, TermOrder order) const {
     a.tokens = tokens;
     a.columns = shape_.columns;
-    a.x = pieces(order);
+    a.x = terms(order);
     a.finish = shape_.finish;
     a.out = out();
   }
@@ -261,13 +261,13 @@ void compare_int(Problem& problem, const Kind& kind, const std::vector<std::int6
                              {"int_gemm small", GemmTile::small, 64},
                              {"int_gemm large", GemmTile::large, 300}};
   const auto with_tile = [&](std::int64_t tokens, GemmTile tile) {
-    problem.run(tokens, PieceOrder::lanes, [&] { gemm(problem.int_matmul(tokens), tile, stream); });
+    problem.run(tokens, TermOrder::lanes, [&] { gemm(problem.int_matmul(tokens), tile, stream); });
   };
   with_tile(counts.back(), GemmTile::middle);
   problem.keep_as_wanted(counts.back());
   const bool fine = kind.weight_group == 32 || kind.weight_group == 64;  // one tile alone
   for (const std::int64_t tokens : counts) {
-    problem.run(tokens, PieceOrder::lanes,
+    problem.run(tokens, TermOrder::lanes,
                 [&] { launch_int_matmul(problem.int_matmul(tokens), stream); });
     tally.wrong += problem.differences(tokens, "what launch_int_matmul chooses");
     ++tally.runs;
@@ -282,17 +282,17 @@ void compare_int(Problem& problem, const Kind& kind, const std::vector<std::int6
 
 void compare_f32_inputs(Problem& problem, const std::vector<std::int64_t>& counts, bool has_steps,
                         Tally& tally) {
-  const auto with_order = [&](std::int64_t tokens, PieceOrder order) {
+  const auto with_order = [&](std::int64_t tokens, TermOrder order) {
     problem.run(tokens, order, [&] { problem.launch_f32_inputs(tokens, order); });
   };
-  with_order(counts.back(), PieceOrder::lanes);
+  with_order(counts.back(), TermOrder::lanes);
   problem.keep_as_wanted(counts.back());
   for (const std::int64_t tokens : counts) {
-    with_order(tokens, PieceOrder::lanes);
+    with_order(tokens, TermOrder::lanes);
     tally.wrong += problem.differences(tokens, "mma");
     ++tally.runs;
     if (!has_steps || tokens <= 128) continue;
-    with_order(tokens, PieceOrder::steps);
+    with_order(tokens, TermOrder::steps);
     tally.wrong += problem.differences(tokens, "wgmma");
     ++tally.runs;
   }

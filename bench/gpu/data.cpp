@@ -95,7 +95,7 @@ IntLinear::IntLinear(const LinearShape& shape, int bits, int group, std::int64_t
       bits_(bits),
       group_(group),
       tokens_(tokens),
-      order_(piece_order(tokens, rt::device_of(stream), finds_equal_forms(0, stream))),
+      order_(term_order(tokens, rt::device_of(stream), finds_equal_forms(0, stream))),
       copy_bytes_(padded_code_bytes(shape, bits)),
       scale_bytes_(padded_scale_bytes(shape, group)),
       copies_(copies_filling(bytes, weight_bytes())),
@@ -147,7 +147,7 @@ IntMatmul IntLinear::arguments(int copy) const {
   return a;
 }
 
-PieceRows IntLinear::pieces() const {
+TermRows IntLinear::terms() const {
   return {pieces_.as<std::uint16_t>(), piece_scales_.as<float>(),
           padded_columns(shape_.columns) * 2, 2, order_};
 }
@@ -159,7 +159,7 @@ WeightOnlyMatmul IntLinear::weight_only(int copy) const {
   a.segment_count = whole.segment_count;
   a.tokens = whole.tokens;
   a.columns = whole.columns;
-  a.x = pieces();
+  a.x = terms();
   a.finish = whole.finish;
   a.out = whole.out;
   return a;
@@ -174,7 +174,7 @@ FloatMatmul IntLinear::f16(int copy) const {
   }
   a.tokens = tokens_;
   a.columns = shape_.columns;
-  a.x = pieces();
+  a.x = terms();
   a.finish = shape_.finish;
   a.out = {out_.as<float>(), float_stride(shape_.outputs())};
   return a;

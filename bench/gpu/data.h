@@ -74,12 +74,12 @@ class IntLinear {
   FloatMatmul f16(int copy) const;
 
  private:
-  PieceRows pieces() const;
+  TermRows terms() const;
 
   LinearShape shape_;
   int bits_, group_;
   std::int64_t tokens_;
-  PieceOrder order_;  // what the backend would take
+  TermOrder order_;  // what the backend would take
   std::size_t copy_bytes_, scale_bytes_;
   int copies_;
   Memory codes_, scales_, x_, x_scales_, x_sums_, pieces_, piece_scales_, out_;

@@ -24,7 +24,7 @@ namespace {
 constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
 constexpr unsigned kLoad = 0x981;  // from global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992, kExit = 0x94d;
-constexpr unsigned kWait = 0x82e;  // griddepcontrol.wait
+constexpr unsigned kWait = 0x82e;                 // griddepcontrol.wait
 constexpr unsigned kBranches[] = {0x947, 0x547};  // of a lane, of a warp (10.0 and newer)
 constexpr unsigned kToFloat[] = {0x306, 0x25a};   // of a lane, of a warp
 
@@ -132,9 +132,8 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   }
   const auto wait = std::ranges::find(code, kWait, &Instruction::operation);
   if (wait != code.end()) {
-    counts.early_loads = std::count_if(code.begin(), wait, [](const Instruction& one) {
-      return one.loads_16_bytes();
-    });
+    counts.early_loads = std::count_if(code.begin(), wait,
+                                       [](const Instruction& one) { return one.loads_16_bytes(); });
   }
   return counts;
 }
@@ -166,8 +165,8 @@ int main(int count, char** arguments) {
       }
       const Counts counts = counts_of(code, hopper);
       const char* const kernel = name.c_str() + prefix.size();
-      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld\n", kernel, arguments[1], counts.tensor,
-                  counts.fences, counts.divisions, counts.early_loads);
+      std::printf("Code of '%s' for 'sm_%s': %ld %ld %ld %ld\n", kernel, arguments[1],
+                  counts.tensor, counts.fences, counts.divisions, counts.early_loads);
     }
   }
 }

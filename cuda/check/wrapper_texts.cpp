@@ -243,8 +243,8 @@ Texts asm_statements(const std::string& source) {
   return found;
 }
 
-int compare_kl_reference(const std::vector<Expected>& expected, const std::string& letter, int count,
-                      char** sources) {
+int compare_kl_reference(const std::vector<Expected>& expected, const std::string& letter,
+                         int count, char** sources) {
   std::set<std::string> known;
   for (int i = 0; i < count; ++i) {
     for (const std::string& text : asm_statements(file_text(sources[i]))) {

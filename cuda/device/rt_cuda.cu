@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "cuda/host/device_list.h"
-#include "cuda/rt/kernel_table.h"
 #include "cuda/intrinsics/run.h"
+#include "cuda/rt/kernel_table.h"
 
 namespace leq::LEQ_GPU::rt {
 
@@ -328,7 +328,8 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
 
 void check_launch(cudaError_t result, const Launch& launch) {
   check(result, launch.kernel);
-  if (has_debug_option("sync")) check(cudaDeviceSynchronize(), launch.kernel);  // not while recording
+  if (has_debug_option("sync"))
+    check(cudaDeviceSynchronize(), launch.kernel);  // not while recording
 }
 
 cudaStream_t handle(Stream& stream) { return used(stream); }

@@ -140,9 +140,9 @@ class CudaBackend final : public Backend {
     if (tokens <= 0 || linear.outputs == 0) return;  // all outputs are other ranks'
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, target);
-    const int pieces = layout_.format_for(linear).pieces;
-    ensure(x.format.pieces == pieces, linear.name, ": expected inputs in ", pieces,
-           " pieces, found ", x.format.pieces);
+    const int terms = layout_.format_for(linear).terms;
+    ensure(x.format.terms == terms, linear.name, ": expected inputs in ", terms, " terms, found ",
+           x.format.terms);
     ensure(out.values != nullptr, linear.name, ": the GPU keeps the f32 values of its outputs");
     if (!multiply(x, tokens, linear, epilogue, target)) finish(target, tokens, linear.name);
   }
@@ -242,7 +242,7 @@ class CudaBackend final : public Backend {
     return link_ranks(ranks, device_, stream_, window);
   }
 
-  // A rank's own columns are finished, but for codes and pieces that need the whole row.
+  // A rank's own columns are finished, but for codes and terms that need the whole row.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     {
@@ -371,9 +371,9 @@ class CudaBackend final : public Backend {
   }
   // Norms and rotations keep a row of f32 in shared memory.
   void require_shared_row(const char* what, std::int64_t width) const {
-    const std::size_t room = rt::device_of(stream_).shared_limit_bytes - 1024;
-    require(static_cast<std::size_t>(width) * sizeof(float) <= room, what, ": rows of ", width,
-            ", this GPU takes up to ", room / sizeof(float), "; use ", Setting{"device"}, " cpu");
+    const std::size_t limit = rt::device_of(stream_).shared_limit_bytes - 1024;
+    require(static_cast<std::size_t>(width) * sizeof(float) <= limit, what, ": rows of ", width,
+            ", this GPU takes up to ", limit / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
   enum class Gather : std::uint8_t { store, add };
@@ -458,11 +458,11 @@ class CudaBackend final : public Backend {
     if (scheme.is_float()) {
       auto a = matmul_arguments<FloatMatmul>(linear, tokens, epilogue, out);
       a.values = float_rows(x);
-      a.x = piece_rows(x, order_of(tokens));
+      a.x = term_rows(x, order_of(tokens));
       launch_float_matmul(a, stream_);
     } else {
       auto a = matmul_arguments<WeightOnlyMatmul>(linear, tokens, epilogue, out);
-      a.x = piece_rows(x, order_of(tokens));
+      a.x = term_rows(x, order_of(tokens));
       launch_weight_only_matmul(a, stream_);
     }
     return false;
@@ -483,9 +483,9 @@ class CudaBackend final : public Backend {
     return false;
   }
 
-  // Who writes pieces and who reads them agree by the number of tokens.
-  PieceOrder order_of(std::int64_t tokens) const {
-    return piece_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
+  // Who writes terms and who reads them agree by the number of tokens.
+  TermOrder order_of(std::int64_t tokens) const {
+    return term_order(tokens, rt::device_of(stream_), wgmma_adds_as_mma_);
   }
 
   // One scale for all rows of a step: they are finished before it is known. A single row is a step
@@ -498,7 +498,7 @@ class CudaBackend final : public Backend {
   Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site) {
     const Rows& out = target.rows;
     Quantize q;
-    q.pieces = piece_rows(out, order_of(tokens));
+    q.terms = term_rows(out, order_of(tokens));
     if (!is_coded(out.format.act)) return q;
     q.out = code_rows(out);
     if (has_stored_scale(out.format.act)) {
@@ -510,11 +510,11 @@ class CudaBackend final : public Backend {
     return q;
   }
 
-  // Rows whose f32 values are there: smoothed, then codes or pieces as their consumer wants them.
+  // Rows whose f32 values are there: smoothed, then codes or terms as their consumer wants them.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site) {
     const Rows& out = target.rows;
     const float* factors = target.consumer.inv_smooth;
-    if (!is_coded(out.format.act) && out.format.pieces == 0 && factors == nullptr) return;
+    if (!is_coded(out.format.act) && out.format.terms == 0 && factors == nullptr) return;
     const auto span = clock_.in(StepPart::quant, [&] { return 2 * moved_bytes(out, tokens); });
     QuantizeArguments a = {float_rows(out), tokens, out.width, factors, {}};
     const bool step = is_long_step(out, tokens);

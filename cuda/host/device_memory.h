@@ -15,7 +15,7 @@ class GpuMemory final : public DeviceMemory {
   GpuMemory(int device, rt::Stream& stream, std::size_t cap);
   ~GpuMemory() override;
 
-  std::optional<DeviceRoom> room() const override { return regions_.room(); }
+  std::optional<DeviceMemoryInfo> info() const override { return regions_.info(); }
   void plan(std::size_t weight_bytes, std::size_t other_bytes) override;
   WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;
   UploadReport finish_placing() override;

@@ -20,15 +20,15 @@ constexpr std::size_t kKeptBack = 50;  // one part in so many of a device: libra
 
 }  // namespace
 
-DeviceRoom Regions::room() const {
+DeviceMemoryInfo Regions::info() const {
   const rt::MemoryInfo memory = rt::memory_of(device_);
   const std::size_t kept_back = memory.total_bytes / kKeptBack;
-  DeviceRoom room;
-  room.total = memory.total_bytes;
-  room.bytes = memory.free_bytes - std::min(memory.free_bytes, kept_back);
-  room.cap = cap_;
-  if (cap_ > 0) room.bytes = std::min<std::uint64_t>(room.bytes, cap_ - std::min(cap_, taken_));
-  return room;
+  DeviceMemoryInfo info;
+  info.total = memory.total_bytes;
+  info.bytes = memory.free_bytes - std::min(memory.free_bytes, kept_back);
+  info.cap = cap_;
+  if (cap_ > 0) info.bytes = std::min<std::uint64_t>(info.bytes, cap_ - std::min(cap_, taken_));
+  return info;
 }
 
 std::list<Regions::Region>::iterator Regions::add_region(std::size_t bytes) {

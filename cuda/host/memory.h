@@ -19,7 +19,7 @@ class Regions {
   // `cap`: the most that may be taken of the device; 0 = what is free, less 2 %.
   Regions(int device, std::size_t cap) : device_(device), cap_(cap) {}
 
-  DeviceRoom room() const;
+  DeviceMemoryInfo info() const;
   // Takes `bytes` for the blocks to come. Throws Error naming both sizes where the device has no
   // room.
   void plan(std::size_t bytes);

@@ -2,9 +2,9 @@
 
 namespace leq::LEQ_GPU {
 
-PieceRows piece_rows(const Rows& rows, PieceOrder order) {
-  return {reinterpret_cast<std::uint16_t*>(rows.format.pieces > 0 ? rows.codes : nullptr),
-          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.pieces,
+TermRows term_rows(const Rows& rows, TermOrder order) {
+  return {reinterpret_cast<std::uint16_t*>(rows.format.terms > 0 ? rows.codes : nullptr),
+          rows.scales, rows.code_stride / std::int64_t{sizeof(std::uint16_t)}, rows.format.terms,
           order};
 }
 

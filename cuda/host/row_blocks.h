@@ -10,7 +10,7 @@ namespace leq::LEQ_GPU {
 Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
-// The rows' pieces lie where codes would.
-PieceRows piece_rows(const Rows& rows, PieceOrder order);
+// The rows' terms lie where codes would.
+TermRows term_rows(const Rows& rows, TermOrder order);
 
 }  // namespace leq::LEQ_GPU

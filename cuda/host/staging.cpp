@@ -12,17 +12,17 @@ Staging::Staging(int device, rt::Stream& stream)
 // Where the bytes now lie in the ring. A recording would read that place when it is long reused.
 std::size_t Staging::place(std::span<const std::byte> bytes) {
   ensure(!rt::is_capturing(stream_), "GPU: a recorded step reads a list that it did not name");
-  const auto room = static_cast<std::size_t>(gpu::round_up_to(std::ssize(bytes), 16));
-  require(room <= kRingBytes, ErrorKind::bad_setting, "GPU: a batch's lists take ", bytes.size(),
+  const auto padded = static_cast<std::size_t>(gpu::round_up_to(std::ssize(bytes), 16));
+  require(padded <= kRingBytes, ErrorKind::bad_setting, "GPU: a batch's lists take ", bytes.size(),
           " bytes, room for ", kRingBytes, "; use a smaller ", Setting{"batch_tokens"}, " or ",
           Setting{"context"});
-  if (used_ + room > kRingBytes) {
+  if (used_ + padded > kRingBytes) {
     rt::synchronize(stream_);
     used_ = 0;
     ++round_;
   }
   std::memcpy(host_.data() + used_, bytes.data(), bytes.size());
-  return std::exchange(used_, used_ + room);
+  return std::exchange(used_, used_ + padded);
 }
 
 const std::byte* Staging::push_bytes(std::span<const std::byte> bytes) {

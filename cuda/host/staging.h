@@ -1,5 +1,5 @@
 // Small arrays on their way to the device: token ids, runs, page lists. A ring of pinned memory and
-// its twin on the device, so that a launch never waits for the host's copy.
+// its copy on the device, so that a launch never waits for the host's copy.
 #pragma once
 
 #include <cstring>

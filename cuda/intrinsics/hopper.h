@@ -3,8 +3,8 @@
 // PTX for nvcc, its meaning for the emulator (sim/async.h). The tensor cores: wgmma.h.
 #pragma once
 
-#include "cuda/rt/tensor_map.h"
 #include "cuda/intrinsics/simt.h"
+#include "cuda/rt/tensor_map.h"
 
 #ifndef __CUDACC__
 #include "cuda/sim/async.h"
@@ -76,8 +76,8 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
 #endif
 }
 
-// At the barrier in the same place of block `rank` of the cluster: for what was read, which need not
-// be fenced. (With .release.cluster ptxas makes a fence of the whole GPU's memory.)
+// At the barrier in the same place of block `rank` of the cluster: for what was read, which need
+// not be fenced. (With .release.cluster ptxas makes a fence of the whole GPU's memory.)
 __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(

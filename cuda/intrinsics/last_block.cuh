@@ -21,8 +21,6 @@ __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks)
 }
 
 // Not from the first cache, which knows nothing of other blocks.
-__device__ __forceinline__ float read_fresh(const float* at) {
-  return ptx::load_relaxed(at);
-}
+__device__ __forceinline__ float read_fresh(const float* at) { return ptx::load_relaxed(at); }
 
 }  // namespace leq::LEQ_GPU

@@ -205,8 +205,8 @@ __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__
   uint4 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0,%1,%2,%3},[%4];"
-      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-      : "l"(global));
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(global));
   return v;
 #else
   return *static_cast<const uint4*>(global);

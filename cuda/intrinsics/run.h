@@ -1,8 +1,8 @@
 // Launches a kernel on a stream: for the files that hold kernels.
 #pragma once
 
-#include "cuda/rt/rt.h"
 #include "cuda/intrinsics/simt.h"
+#include "cuda/rt/rt.h"
 
 #ifdef __CUDACC__
 #include <array>

@@ -43,21 +43,21 @@ struct CodeRows {
   int sum_group = 0;  // columns of one sum, a multiple of 32
 };
 
-// Where the 32 numbers of a piece of 32 columns lie. Columns 4 t ... 4 t + 3 of 16 are what lane t
+// Where the 32 numbers of a term of 32 columns lie. Columns 4 t ... 4 t + 3 of 16 are what lane t
 // of an mma has, its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
 //   lanes: place 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1: what a lane reads at once
 //   steps: place 16 i + k has number k of columns 16 i ... + 15: what wgmma reads by a descriptor
-enum class PieceOrder : std::uint8_t { lanes, steps };
+enum class TermOrder : std::uint8_t { lanes, steps };
 
 // f32 rows for tensor cores, each number cut into 16-bit floats: 2 of f16 or 3 of bf16. A number is
-// the sum of its pieces * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
+// the sum of its terms * scales[0] * scales[1], off by 2^-23 of itself or 2^-39 of the row's
 // largest at most. By 32 columns: [T][Kp/32][count][32]. Pads are 0.
-struct PieceRows {
-  std::uint16_t* pieces = nullptr;  // null: no one reads them
-  float* scales = nullptr;          // [T][2], powers of two
-  std::int64_t stride = 0;          // Kp * count
+struct TermRows {
+  std::uint16_t* terms = nullptr;  // null: no one reads them
+  float* scales = nullptr;         // [T][2], powers of two
+  std::int64_t stride = 0;         // Kp * count
   int count = 0;
-  PieceOrder order = PieceOrder::lanes;  // piece_order: it decides which kernels read them
+  TermOrder order = TermOrder::lanes;  // term_order: it decides which kernels read them
 };
 
 struct OnlineRecord;  // online.h
@@ -66,7 +66,7 @@ struct OnlineRecord;  // online.h
 // known scale.
 struct Quantize {
   CodeRows out;  // codes null: none
-  PieceRows pieces;
+  TermRows terms;
   float scale = 0, inverse = 0;    // scale > 0: of all rows, codes = clip(rne(x * inverse))
   OnlineRecord* online = nullptr;  // act online of a step of one row: the scale moves with it
   Fault fault;
@@ -84,7 +84,7 @@ struct OutputCodes {
 
 enum class NormForm : std::uint8_t { rms, layer };
 
-// y = norm(x), times inv_smooth, as f32 and/or codes or pieces; one block a row.
+// y = norm(x), times inv_smooth, as f32 and/or codes or terms; one block a row.
 struct NormArguments {
   FloatRows x, out;  // out.values null: not as f32. May be x
   std::int64_t tokens = 0, width = 0;
@@ -97,7 +97,7 @@ struct NormArguments {
 };
 void launch_norm(const NormArguments& a, rt::Stream& stream);
 
-// x *= inv_smooth (where there is one), then codes or pieces of x.
+// x *= inv_smooth (where there is one), then codes or terms of x.
 struct QuantizeArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0;
@@ -210,9 +210,9 @@ void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
 // Whether its kernel makes codes of its outputs: few tokens, one output for all segments' columns.
 bool makes_codes(const IntMatmul& a);
 
-// How pieces of that many tokens lie on a device. `wgmma_adds_as_mma`: what launch_float_forms
+// How terms of that many tokens lie on a device. `wgmma_adds_as_mma`: what launch_float_forms
 // found.
-PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
+TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
 // Compute capability 9.0: *differences becomes the number of sums that wgmma does not make to the
 // bit as mma does, of numbers that show where hardware cuts off.
 void launch_float_forms(unsigned* differences, rt::Stream& stream);
@@ -224,7 +224,7 @@ struct FloatMatmul {
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
   FloatRows values;  // for f32 weights
-  PieceRows x;       // for the others: 2 pieces for f16, 3 for bf16
+  TermRows x;        // for the others: 2 terms for f16, 3 for bf16
   Finish finish = Finish::store;
   FloatRows out;
 };
@@ -236,7 +236,7 @@ struct WeightOnlyMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
-  PieceRows x;  // 2 pieces
+  TermRows x;  // 2 terms
   Finish finish = Finish::store;
   FloatRows out;
 };

@@ -13,9 +13,9 @@
 namespace leq::gpu {
 namespace {
 
-constexpr std::int64_t kPieceBytes = sizeof(std::uint16_t);
+constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
-// Three pieces of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
+// Three terms of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
 int pieces_of(const WeightView& weight) {
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
@@ -47,7 +47,7 @@ RowsFormat GpuLayout::format_for(const Linear& consumer) const {
           ": ", consumer.name, ": ", scheme_name(scheme),
           " weights with act none run on the CPU only; quantize with ", Setting{"act"},
           " g128, or use ", Setting{"device"}, " cpu");
-  require(format.pieces == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
+  require(format.terms == 0 || arithmetic_ != Arithmetic::exact, ErrorKind::bad_setting,
           Setting{"exact"}, ": ", consumer.name, ": ",
           scheme_name(consumer.segments[0].weight.scheme),
           " weights with f32 inputs are multiplied",
@@ -59,7 +59,7 @@ RowsFormat GpuLayout::format_for(const Linear& consumer) const {
 
 RowsLayout GpuLayout::rows(std::int64_t capacity, std::int64_t width,
                            const RowsFormat& format) const {
-  const std::int64_t code_bytes = format.pieces > 0 ? format.pieces * kPieceBytes : 1;
+  const std::int64_t code_bytes = format.terms > 0 ? format.terms * kTermBytes : 1;
   return rows_layout(capacity, width, format,
                      {float_stride(width), padded_columns(width) * code_bytes, kBlockUnit});
 }

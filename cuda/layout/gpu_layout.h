@@ -13,9 +13,9 @@ class GpuLayout final : public Layout {
 
   Arithmetic arithmetic() const { return arithmetic_; }
 
-  // What the weights want, and pieces where tensor cores take f32 inputs; values are always kept
-  // (kernels finish rows in f32 before they become codes or pieces), codes signed. Throws Error
-  // where arithmetic is to be exact and the product would be made of pieces, and for experts whose
+  // What the weights want, and terms where tensor cores take f32 inputs; values are always kept
+  // (kernels finish rows in f32 before they become codes or terms), codes signed. Throws Error
+  // where arithmetic is to be exact and the product would be made of terms, and for experts whose
   // weights or inputs are floats.
   bool runs_experts() const override { return true; }
   RowsFormat format_for(const Linear& consumer) const override;

@@ -4,8 +4,8 @@
 //     k = 16 i + 4 j + y of them lies in byte 4 j + y, bits b*i and up. So (word j >> b*i) & mask
 //     is four neighbouring codes: an operand of dp4a, and a register of mma.m16n8k32. 8 bits are
 //     signed; fewer are unsigned, the number is code - zero (2^(b-1) for int schemes).
-//   codes of 3 bits: [Np][Kp*3/8]. Three pieces of 16 bytes hold 128 columns of a row, as signed
-//     numbers code - 4: words j of the pieces give those of columns 16 i + 4 j + y, i = 0 ... 7,
+//   codes of 3 bits: [Np][Kp*3/8]. Three chunks of 16 bytes hold 128 columns of a row, as signed
+//     numbers code - 4: words j of the chunks give those of columns 16 i + 4 j + y, i = 0 ... 7,
 //     each in the top of byte y of a word of its own (three_bit_quad).
 //   scales: row f32 [Np]; group f16 [Np][Kp/g], times scale_mul.   zeros (uint): u8, same shape.
 //   floats: [N][ceil32(K)].
@@ -41,11 +41,11 @@ constexpr int code_shift(int bits, std::int64_t column) {
 }
 
 // 3 bits: quad i, 0 ... 7, of four numbers -4 ... 3, each in the top of its byte, so 32 times as
-// large. word(p): word j of piece p. Bits of its bytes:
+// large. word(p): word j of chunk p. Bits of its bytes:
 //             7 6 5     4 3 2     1 0
-//   piece 0   quad 0    quad 1    upper two of quad 6
-//   piece 1   quad 2    quad 3    upper two of quad 7
-//   piece 2   quad 4    quad 5    lowest of quad 7, lowest of quad 6
+//   chunk 0   quad 0    quad 1    upper two of quad 6
+//   chunk 1   quad 2    quad 3    upper two of quad 7
+//   chunk 2   quad 4    quad 5    lowest of quad 7, lowest of quad 6
 // Quads 6 and 7 are the exclusive or of two shifted words, because one instruction does that and
 // the mask. Each lets in what the other has there: the bits of the last column are stored so that
 // it goes out again (three_bit_words). docs/cuda-kernels.md counts it.
@@ -56,7 +56,7 @@ constexpr std::uint32_t three_bit_quad(int i, Word word) {
   return (word(i - 6) << 6 ^ word(2) << (11 - i)) & kThreeBitTops;
 }
 
-// Words j of the three pieces. Linear: the exclusive or of two is that of their quads.
+// Words j of the three chunks. Linear: the exclusive or of two is that of their quads.
 struct ThreeBitWords {
   std::uint32_t of[3];
 };
@@ -64,7 +64,7 @@ constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
   ThreeBitWords w = {
       {quads[0] | quads[1] >> 3, quads[2] | quads[3] >> 3, quads[4] | quads[5] >> 3}};
   const auto missing = [&](int i) {
-    return quads[i] ^ three_bit_quad(i, [&](int piece) { return w.of[piece]; });
+    return quads[i] ^ three_bit_quad(i, [&](int chunk) { return w.of[chunk]; });
   };
   // What the bits of the last column must bring, the lowest first: the others depend on them.
   w.of[2] |= missing(6) >> 5 & 0x01010101u;
@@ -73,7 +73,7 @@ constexpr ThreeBitWords three_bit_words(const std::uint32_t (&quads)[8]) {
   w.of[1] |= missing(7) >> 6 & 0x03030303u;
   return w;
 }
-// Byte in a row where word j of piece 0 lies that has the column; those of the others follow 16
+// Byte in a row where word j of chunk 0 lies that has the column; those of the others follow 16
 // bytes apart.
 constexpr std::int64_t three_bit_byte(std::int64_t column) {
   return column / 128 * 48 + column % 16 / 4 * 4;

@@ -2,7 +2,7 @@
 // memory that count bytes, tiles that the copy engine brings, matrices that tensor cores multiply
 // while the threads go on. Each may happen at any time between its start and the wait for it:
 // Schedule::copy_lands chooses one end or the other. With at_issue a warp that arrives at a barrier
-// rests until nobody else can go on. Called through hopper.h and wgmma.h.
+// is suspended until no other can run. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ class Stream:
         self._cancel = _leq.Cancel()
         self._queue = queue.Queue(_MOST_WAITING)
         self._ended = False
-        # The thread must not keep the stream alive, or nobody would ever collect it.
+        # The thread must not keep the stream alive: it would never be collected.
         self._state = state = {"error": None, "result": None}
         cancel, pieces = self._cancel, self._queue
 

@@ -150,9 +150,9 @@ void check_qkv(const Rows& qkv, const BatchView& batch, const AttentionShape& sh
 
 void check_pages(const BatchView& batch) {
   for (const SequenceRun& run : batch.runs) {
-    const auto room = std::ssize(run.pages) * kPageTokens;
-    ensure(run.end_position() <= room, "attention: positions up to ", run.end_position(),
-           ", the pages hold ", room);
+    const auto capacity = std::ssize(run.pages) * kPageTokens;
+    ensure(run.end_position() <= capacity, "attention: positions up to ", run.end_position(),
+           ", the pages hold ", capacity);
   }
 }
 
@@ -203,7 +203,8 @@ void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batc
   ensure(target.rows.width == shape.values(), "delta net: expected output rows of ", shape.values(),
          ", found ", target.rows.width);
   for (const SequenceRun& run : batch.runs) {
-    ensure(run.state_to != nullptr || shape.key_heads == 0, "delta net: sequence ", run.sequence, " has no state");
+    ensure(run.state_to != nullptr || shape.key_heads == 0, "delta net: sequence ", run.sequence,
+           " has no state");
   }
   check_consumer("output of the delta net", target);
 }

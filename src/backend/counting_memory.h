@@ -15,7 +15,7 @@ class CountingMemory final : public DeviceMemory {
   explicit CountingMemory(const Layout& layout);
   ~CountingMemory() override { drop_scratch(); }
 
-  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
   // Counts, and hands back the view as it is.
   WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;

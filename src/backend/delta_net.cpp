@@ -30,8 +30,9 @@ void Operations::delta_net(Rows&, Rows&, const BatchView&, const DeltaShape&, co
 }
 
 std::size_t Layout::delta_scratch_bytes(std::int64_t, const DeltaShape&) const {
-  fail(ErrorKind::bad_setting, Setting{"device"}, ": this model has layers of Gated DeltaNet, which ",
-       "run on the CPU only; use ", Setting{"device"}, " cpu");
+  fail(ErrorKind::bad_setting, Setting{"device"},
+       ": this model has layers of Gated DeltaNet, which ", "run on the CPU only; use ",
+       Setting{"device"}, " cpu");
 }
 
 }  // namespace leq

@@ -12,7 +12,7 @@
 
 namespace leq {
 
-// A block of activations in one piece of memory: values, codes or pieces, scales, sums of codes.
+// A block of activations in one allocation: values, codes or terms, scales, sums of codes.
 struct RowsLayout {
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
   std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // bytes from the start; values lie first

@@ -34,7 +34,7 @@ class Buffer {
 };
 
 // What a device with memory of its own has left for a plan.
-struct DeviceRoom {
+struct DeviceMemoryInfo {
   std::uint64_t bytes = 0;  // that may be taken
   std::uint64_t total = 0;  // of the device
   std::uint64_t cap = 0;    // 0, or the most that the user lets this process take
@@ -66,7 +66,7 @@ class DeviceMemory {
   std::span<std::byte> scratch(std::size_t bytes);
 
   // nullopt: blocks are memory of the host, which no plan divides beforehand.
-  virtual std::optional<DeviceRoom> room() const = 0;
+  virtual std::optional<DeviceMemoryInfo> info() const = 0;
   // Takes a plan's memory at once, before anything is loaded, so that no Buffer of it can fail
   // later: `weight_bytes` for placed weights, which come first, and `other_bytes` for all else.
   // Throws Error with the sizes where there is no room.

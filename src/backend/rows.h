@@ -15,7 +15,7 @@ struct RowsFormat {
   ActKind act = ActKind::none;  // keep int8 codes with scales
   bool offset_codes = false;    // codes stored as q + 128 (consumers with int8 weights)
   int sum_group = 0;            // columns of one stored code sum (consumers with unsigned weights)
-  int pieces = 0;               // 16-bit floats that make a number (f32 inputs of tensor cores)
+  int terms = 0;                // 16-bit floats that make a number (f32 inputs of tensor cores)
 
   bool operator==(const RowsFormat&) const = default;
 };
@@ -27,7 +27,7 @@ struct Rows {
   RowsFormat format;
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
   float* values = nullptr;        // [T][value_stride]
-  std::uint8_t* codes = nullptr;  // [T][code_stride], in bytes; or the pieces of format
+  std::uint8_t* codes = nullptr;  // [T][code_stride], in bytes; or the terms of format
   float* scales = nullptr;        // [T][scale_stride]: 1 or ceil128(W)/128 scales
   std::int32_t* sums = nullptr;   // [T][sum_stride]: sums of codes over sum_group columns
   Buffer memory;

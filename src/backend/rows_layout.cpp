@@ -9,7 +9,7 @@ namespace {
 RowsFormat segment_format(const Linear& consumer, const WeightView& weight, PiecesOf pieces_of) {
   RowsFormat format;
   if (!is_coded(consumer.act)) {
-    if (pieces_of != nullptr) format.pieces = pieces_of(weight);
+    if (pieces_of != nullptr) format.terms = pieces_of(weight);
     return format;
   }
   require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
@@ -36,7 +36,7 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
       layout.sum_stride = round_up(padded, format.sum_group) / format.sum_group;
     }
   }
-  if (format.pieces > 0) {
+  if (format.terms > 0) {
     layout.code_stride = spacing.code_stride;
     layout.scale_stride = 2;
   }

@@ -20,7 +20,7 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
 using PiecesOf = int (*)(const WeightView& weight);
 
 // What the consumer's weights want of their inputs: codes, and sums of codes where the weights are
-// unsigned, or pieces of f32 inputs where the device has a rule for them; values are kept. Throws
+// unsigned, or terms of f32 inputs where the device has a rule for them; values are kept. Throws
 // Error where they want different formats.
 RowsFormat rows_format(const Linear& consumer, PiecesOf pieces_of = nullptr);
 

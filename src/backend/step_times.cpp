@@ -26,8 +26,8 @@ std::uint64_t moved_bytes(const Embedding& embedding) {
 }
 
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens) {
-  const int pieces = rows.format.pieces;
-  const std::size_t coded = pieces > 0 ? 2 * static_cast<std::size_t>(pieces) : 1;
+  const int terms = rows.format.terms;
+  const std::size_t coded = terms > 0 ? 2 * static_cast<std::size_t>(terms) : 1;
   const std::uint64_t row =
       (rows.values != nullptr ? sizeof(float) : 0) + (rows.codes != nullptr ? coded : 0);
   return row * static_cast<std::uint64_t>(tokens * rows.width);

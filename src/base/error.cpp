@@ -38,9 +38,10 @@ using NumberText = std::array<char, 32>;
 
 template <class T, class... Format>
 void append_number(std::string& text, T number, Format... format) {
-  NumberText room;
-  const auto end = std::to_chars(room.data(), room.data() + room.size(), number, format...).ptr;
-  text.append(room.data(), end);
+  NumberText buffer;
+  const auto end =
+      std::to_chars(buffer.data(), buffer.data() + buffer.size(), number, format...).ptr;
+  text.append(buffer.data(), end);
 }
 
 }  // namespace

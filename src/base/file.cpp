@@ -84,10 +84,10 @@ void require_size(std::uint64_t size, std::uint64_t max_bytes, const fs::path& p
           " are accepted here");
 }
 
-// At most `room` bytes from where the file stands.
-std::size_t read_some(const OpenFile& file, char* to, std::size_t room, const fs::path& path) {
+// At most `capacity` bytes from where the file stands.
+std::size_t read_some(const OpenFile& file, char* to, std::size_t capacity, const fs::path& path) {
   for (;;) {
-    const ssize_t got = ::read(file.get(), to, room);
+    const ssize_t got = ::read(file.get(), to, capacity);
     if (got < 0 && errno == EINTR) continue;
     require(got >= 0, ErrorKind::io, path.string(), ": cannot read: ", std::strerror(errno));
     return static_cast<std::size_t>(got);
@@ -324,7 +324,7 @@ void check_output(const fs::path& target) {
          "; choose another folder");
   }
   require(may_replace(target, folder), ErrorKind::io, name, ": belongs to another user, and in ",
-          folder.string(), " nobody replaces the files of others; choose another name");
+          folder.string(), " only the owner can replace a file; choose another name");
 }
 
 void require_no_input(const fs::path& target, std::span<const fs::path> inputs) {

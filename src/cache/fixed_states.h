@@ -16,8 +16,8 @@
 
 namespace leq {
 
-// The ranks among whom states are divided. A whole state is runs of bytes one after another, of each
-// of which every rank has a part; what a rank has lies in the same order.
+// The ranks among whom states are divided. A whole state is runs of bytes one after another, of
+// each of which every rank has a part; what a rank has lies in the same order.
 struct StateRanks {
   Communicator& ranks;
   std::vector<std::vector<ByteRange>> runs;  // [runs][ranks], in the whole state
@@ -43,7 +43,7 @@ class FixedStates {
   FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count, int sequences);
 
   std::size_t bytes_each() const { return bytes_each_; }  // on this rank
-  std::size_t whole_bytes() const;                         // on all of them
+  std::size_t whole_bytes() const;                        // on all of them
   std::int64_t count() const { return std::ssize(references_); }
   std::int64_t free_states() const { return std::ssize(free_); }
 

@@ -298,7 +298,7 @@ std::int32_t KvCache::take_page() {
 }
 
 void KvCache::release(std::int32_t page) {
-  ensure(holders(page) > 0, "KV cache: page ", page, " is released and nobody holds it");
+  ensure(holders(page) > 0, "KV cache: page ", page, " is released and has no holder");
   if (--references_[static_cast<std::size_t>(page)] > 0) return;
   copies_.drop(page);
   free_.push_back(page);

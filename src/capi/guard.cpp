@@ -36,9 +36,9 @@ leq_status status_of(const Error& error) {
 }
 
 // As much of the text as there is room for, whole characters, and a zero byte.
-void copy_text(std::string_view text, char* to, std::size_t room) {
-  if (room == 0) return;
-  std::size_t bytes = std::min(text.size(), room - 1);
+void copy_text(std::string_view text, char* to, std::size_t capacity) {
+  if (capacity == 0) return;
+  std::size_t bytes = std::min(text.size(), capacity - 1);
   while (bytes > 0 && bytes < text.size() && (static_cast<unsigned char>(text[bytes]) >> 6) == 2) {
     --bytes;
   }
@@ -50,11 +50,11 @@ leq_status fill(leq_error* error, leq_status status, std::string_view setting,
                 std::string_view text) {
   if (error == nullptr || error->size < offsetof(leq_error, setting)) return status;
   error->status = status;
-  const auto room = [&](std::size_t offset, std::size_t most) {
+  const auto capacity = [&](std::size_t offset, std::size_t most) {
     return error->size > offset ? std::min<std::size_t>(error->size - offset, most) : 0;
   };
-  copy_text(setting, error->setting, room(offsetof(leq_error, setting), sizeof error->setting));
-  copy_text(text, error->text, room(offsetof(leq_error, text), sizeof error->text));
+  copy_text(setting, error->setting, capacity(offsetof(leq_error, setting), sizeof error->setting));
+  copy_text(text, error->text, capacity(offsetof(leq_error, text), sizeof error->text));
   return status;
 }
 

@@ -179,8 +179,8 @@ typedef struct leq_session_options {
   int32_t sequences;        /* replies written at once; 0: 1 */
   int32_t batch_tokens;     /* fed in one step; 0: 512 */
   int32_t logit_rows;       /* rows of leq_feed in one step; 0: few, LEQ_ALL_LOGITS takes longer */
-  uint32_t flags; /* LEQ_NO_SPECULATION */
-  const char* key_type; /* "f32", "f16", "int8", ...; NULL: as the file was made for */
+  uint32_t flags;           /* LEQ_NO_SPECULATION */
+  const char* key_type;     /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
 } leq_session_options;
@@ -424,7 +424,8 @@ typedef struct leq_quantize_options {
   int64_t length;  /* tokens in one; 0: 512 */
   int64_t seed;
   int32_t judge; /* nonzero: measure KL divergence from the checkpoint at the end */
-  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ */
+  /* nonzero: remove what an interrupted run left; 0: continue it, or refuse where settings differ
+   */
   int32_t restart;
   const leq_cancel* cancel;
   leq_on_progress on_progress;

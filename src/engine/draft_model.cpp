@@ -141,7 +141,7 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
 // the text is longer than it reaches.
 std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
                                                     std::span<const Token> tokens,
-                                                    std::int64_t more, std::int64_t room) {
+                                                    std::int64_t more, std::int64_t left) {
   tokens = text_of(tokens);
   const std::int64_t most = session_.transformer().limits().context;
   if (tokens.empty() || std::ssize(tokens) + more > most) return std::nullopt;
@@ -149,7 +149,7 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
   const KvCache& cache = session_.cache();
   const std::int64_t length = cache.length(sequence);
   const std::int64_t missing = std::ssize(tokens) - length;
-  const std::int64_t feed = std::min(missing, room);
+  const std::int64_t feed = std::min(missing, left);
   if (feed == 0) return std::nullopt;
   const auto next =
       tokens.subspan(static_cast<std::size_t>(length), static_cast<std::size_t>(feed));
@@ -194,12 +194,12 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
 void DraftModel::follow(std::span<const Reader> readers) {
   if (error_) return;
   pages_ = 0;
-  std::int64_t room = session_.limits().batch_tokens;
+  std::int64_t left = session_.limits().batch_tokens;
   std::vector<Part> parts;
   for (const Reader& reader : readers) {
-    const auto part = part_of(reader.sequence, reader.tokens, 0, room);
+    const auto part = part_of(reader.sequence, reader.tokens, 0, left);
     if (!part) continue;
-    room -= part->feed;
+    left -= part->feed;
     parts.push_back(*part);
   }
   if (!parts.empty()) forward(parts, Batch::Want::none);
@@ -247,13 +247,13 @@ void DraftModel::write(std::span<Writer> writers) {
 std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
                                                       std::vector<Writer*>& drafting) {
   pages_ = 0;
-  std::int64_t room = session_.limits().batch_tokens;
+  std::int64_t left = session_.limits().batch_tokens;
   std::vector<Part> parts;
   for (Writer& writer : writers) {
     if (writer.most == 0) continue;
-    const auto part = part_of(writer.sequence, writer.reply->context(), writer.most, room);
+    const auto part = part_of(writer.sequence, writer.reply->context(), writer.most, left);
     if (!part) continue;
-    room -= part->feed;
+    left -= part->feed;
     parts.push_back(*part);
     if (part->whole) drafting.push_back(&writer);
   }

@@ -87,7 +87,7 @@ class DraftModel {
     std::vector<float> rows;
   };
   std::optional<Part> part_of(std::int32_t sequence, std::span<const Token> tokens,
-                              std::int64_t more, std::int64_t room);
+                              std::int64_t more, std::int64_t left);
   void begin(std::int32_t sequence, std::span<const Token> tokens);
   bool forward(std::span<const Part> parts, Batch::Want want);
   bool draw(std::span<Writer* const> writers);

@@ -91,7 +91,7 @@ bool Engine::step() {
   const std::vector<Job> all = jobs();
   StepPlan plan;
   try {
-    plan = plan_step(all, room_for(all));
+    plan = plan_step(all, step_budget(all));
   } catch (const Error&) {  // no job fits beside the embedding's
     if (!embedder_.give_up()) throw;
     return step();
@@ -117,20 +117,20 @@ bool Engine::step() {
   return true;
 }
 
-StepRoom Engine::room_for(const std::vector<Job>& all) const {
+StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   const RunLimits& limits = session_.limits();
-  StepRoom room;
+  StepBudget budget;
   // Those of texts that become vectors are no requests.
   const auto of_texts = sequences_.taken() - static_cast<std::int64_t>(running());
-  room.sequences = limits.sequences - static_cast<int>(of_texts);
-  room.tokens = limits.batch_tokens;
-  room.outputs = limits.output_tokens;
-  room.pages = session_.cache().free_pages() + prefixes_.idle_pages();
+  budget.sequences = limits.sequences - static_cast<int>(of_texts);
+  budget.tokens = limits.batch_tokens;
+  budget.outputs = limits.output_tokens;
+  budget.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  const double patience = options_.prompt_patience * crowd_of_readers(all, room.sequences);
-  room.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
-  return room;
+  const double patience = options_.prompt_patience * crowd_of_readers(all, budget.sequences);
+  budget.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
+  return budget;
 }
 
 // Replies that timed out or were cancelled, and those that ended with their prompt.

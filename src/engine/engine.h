@@ -111,7 +111,7 @@ class Engine {
   // Who takes part in a step (engine.cpp).
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
-  StepRoom room_for(const std::vector<Job>& all) const;
+  StepBudget step_budget(const std::vector<Job>& all) const;
   PrefixCache::Found known_prefix(const Active& active, bool use);
   void propose_drafts(std::span<Job* const> writers);
   void follow_prompts(const std::vector<Feed>& parts);

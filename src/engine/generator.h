@@ -35,7 +35,7 @@ struct GeneratorOptions {
 
 class Generator {
  public:
-  // `session` and `tokenizer` must outlive the generator, and nobody else may use the session's
+  // `session` and `tokenizer` must outlive the generator, and no other object may use the session's
   // cache. Throws Error on settings out of range.
   Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options);
 

@@ -15,8 +15,8 @@ bool goes_first(const Job* a, const Job* b) {
 
 class Planner {
  public:
-  Planner(std::span<const Job> jobs, const StepRoom& room)
-      : tokens_(room.tokens), outputs_(room.outputs), pages_(room.pages), room_(room) {
+  Planner(std::span<const Job> jobs, const StepBudget& budget)
+      : tokens_(budget.tokens), outputs_(budget.outputs), pages_(budget.pages), budget_(budget) {
     for (const Job& job : jobs) (job.running ? running_ : waiting_).push_back(&job);
     std::ranges::sort(running_, goes_first);
     std::ranges::sort(waiting_, goes_first);
@@ -28,7 +28,7 @@ class Planner {
     admit();
     add_drafts();
     ensure(!plan_.feeds.empty() || !plan_.evicted.empty() || (running_.empty() && waiting_.empty()),
-           "scheduler: no job fits into ", room_.pages, " pages");
+           "scheduler: no job fits into ", budget_.pages, " pages");
     return std::move(plan_);
   }
 
@@ -45,7 +45,7 @@ class Planner {
   void feed_prompts() {
     prompt_tokens_ = tokens_;
     if (someone_writes_) {
-      prompt_tokens_ = std::min(tokens_, std::max<std::int64_t>(1, room_.prompt_tokens));
+      prompt_tokens_ = std::min(tokens_, std::max<std::int64_t>(1, budget_.prompt_tokens));
     }
     for (std::size_t i = 0; i < running_.size() && prompt_tokens_ > 0; ++i) {
       const Job& job = *running_[i];
@@ -67,7 +67,7 @@ class Planner {
     auto in_work = static_cast<int>(running_.size());
     for (const Job* job : waiting_) {
       const std::int64_t chunk = chunk_of(*job);
-      if (in_work >= room_.sequences || chunk == 0) return;
+      if (in_work >= budget_.sequences || chunk == 0) return;
       const std::int64_t copied = job->shares_last_page ? 1 : 0;
       const std::int64_t now = pages_with(*job, chunk) + copied;
       const std::int64_t in_all = std::max(job->most_pages + copied, now);
@@ -151,15 +151,15 @@ class Planner {
   std::int64_t prompt_tokens_ = 0;
   bool someone_writes_ = false;
   bool pages_ran_out_ = false;
-  const StepRoom& room_;
+  const StepBudget& budget_;
   std::vector<const Job*> running_, waiting_;  // in order
   StepPlan plan_;
 };
 
 }  // namespace
 
-StepPlan plan_step(std::span<const Job> jobs, const StepRoom& room) {
-  return Planner(jobs, room).plan();
+StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget) {
+  return Planner(jobs, budget).plan();
 }
 
 double crowd_of_readers(std::span<const Job> jobs, int sequences) {

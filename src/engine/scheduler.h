@@ -36,7 +36,7 @@ struct Job {
   bool writes() const { return known - fed == 1; }
 };
 
-struct StepRoom {
+struct StepBudget {
   int sequences = 1;          // requests in work at once
   std::int64_t tokens = 512;  // in one step
   // Of prompts, where others wait for their next token in the same step: bounds the time between
@@ -63,7 +63,7 @@ inline constexpr std::int64_t kPatienceSteps = 256;
 
 // `jobs` in any order, each with known > fed. Every part has a token at least. Somebody is fed or
 // evicted where there is a job at all, if each of them alone fits into all pages.
-StepPlan plan_step(std::span<const Job> jobs, const StepRoom& room);
+StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
 // How many times as many requests read their prompts, or could with these sequences, as write:
 // from 1 to kMostCrowd. A prompt holds each writer up; where readers are many that spares many what

@@ -68,11 +68,11 @@ bool Speculator::take_expected(const Writer& writer) const {
     return false;
   }
   const RunLimits& limits = session_.limits();
-  const std::int64_t room =
+  const std::int64_t left =
       std::min({writer.reply->tokens_left(), limits.output_tokens, limits.batch_tokens}) - 1;
   const auto next = std::span(expected).subspan(written.size());
   const auto count =
-      std::min(next.size(), static_cast<std::size_t>(std::max<std::int64_t>(room, 0)));
+      std::min(next.size(), static_cast<std::size_t>(std::max<std::int64_t>(left, 0)));
   writer.drafts->tokens.assign(next.begin(), next.begin() + static_cast<std::ptrdiff_t>(count));
   writer.drafts->kind = kExpectedReply;
   return !writer.drafts->tokens.empty();

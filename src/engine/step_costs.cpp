@@ -91,11 +91,11 @@ double StepCosts::seconds(std::int64_t outputs) const {
 }
 
 std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {
-  const double room = (factor - 1) * seconds_without_prompts(outputs);
-  if (room <= 0) return kFewest;
+  const double budget = (factor - 1) * seconds_without_prompts(outputs);
+  if (budget <= 0) return kFewest;
   const std::int64_t most = std::max(kFewest, 2 * mixed_tokens_);
-  if (room >= mixed_token_ * static_cast<double>(most)) return most;
-  return std::max(kFewest, static_cast<std::int64_t>(room / mixed_token_));
+  if (budget >= mixed_token_ * static_cast<double>(most)) return most;
+  return std::max(kFewest, static_cast<std::int64_t>(budget / mixed_token_));
 }
 
 }  // namespace leq

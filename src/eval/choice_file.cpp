@@ -41,8 +41,7 @@ std::string capitalized(std::string text) {
 }
 
 std::vector<std::string> texts_of(const Json& list, std::string_view source, const char* key) {
-  require(list.is_array() && list.size() >= 2, source, ": ", key,
-          ": expected two texts or more");
+  require(list.is_array() && list.size() >= 2, source, ": ", key, ": expected two texts or more");
   std::vector<std::string> texts;
   for (const Json& text : list) {
     require(text.is_string() && !text.text().empty(), source, ": ", key,
@@ -114,16 +113,16 @@ ChoiceQuestion arc(const Json& line, std::string_view source) {
   const auto names = labels.get<std::vector<std::string>>();
   const auto key = json_get<std::string>(line, "answerKey", source);
   const auto found = std::ranges::find(names, key);
-  require(found != names.end() && names.size() == question.choices.size(), source,
-          ": answerKey ", printable(key), ": expected one of ", join(names));
+  require(found != names.end() && names.size() == question.choices.size(), source, ": answerKey ",
+          printable(key), ": expected one of ", join(names));
   question.answer = static_cast<std::size_t>(found - names.begin());
   return question;
 }
 
 ChoiceQuestion mmlu(const Json& line, std::string_view source) {
   const std::vector<std::string> texts = texts_of(line["choices"], source, "choices");
-  require(texts.size() <= kLetters.size(), source, ": choices: expected at most ",
-          kLetters.size(), ", found ", texts.size());
+  require(texts.size() <= kLetters.size(), source, ": choices: expected at most ", kLetters.size(),
+          ", found ", texts.size());
   ChoiceQuestion question;
   const std::string subject = line.value("subject", "");
   if (!subject.empty()) {
@@ -167,8 +166,9 @@ const ChoiceForm& form_of(const Json& line, std::string_view source) {
     const auto has = [&](std::string_view key) { return line.contains(key); };
     if (std::ranges::all_of(form.keys, has)) return form;
   }
-  fail(source, ": no form of a question: expected the keys of HellaSwag (endings), PIQA (goal), "
-               "ARC (answerKey), MMLU (answer), or context, choices and label");
+  fail(source,
+       ": no form of a question: expected the keys of HellaSwag (endings), PIQA (goal), "
+       "ARC (answerKey), MMLU (answer), or context, choices and label");
 }
 
 }  // namespace

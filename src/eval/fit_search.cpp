@@ -63,7 +63,7 @@ MemoryPlan FitSearch::plan(const Assignment& assignment, KvType keys, KvType val
                      mixed_.bind(assignment, backend_), backend_.layout(), limits_of(keys, values));
 }
 
-std::int64_t FitSearch::room(const SearchProblem& problem, KvType keys, KvType values) const {
+std::int64_t FitSearch::available(const SearchProblem& problem, KvType keys, KvType values) const {
   const MemoryPlan beside = plan(uniform(problem, 0), keys, values);
   const std::uint64_t rest = beside.total() - bytes_of(problem, uniform(problem, 0));
   return static_cast<std::int64_t>(result_.request.bytes) - static_cast<std::int64_t>(rest);
@@ -94,7 +94,7 @@ std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& proble
     if (!best || search.chosen.kl < best->search.chosen.kl) best = std::move(found);
     return 0;
   };
-  for (std::int64_t bytes = room(problem, keys, values); bytes >= least;) {
+  for (std::int64_t bytes = available(problem, keys, values); bytes >= least;) {
     options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
     SearchResult search = run_search(problem, options);
     options.log.clear();  // what it has is remembered

@@ -26,7 +26,7 @@ class FitSearch {
   RunLimits limits_of(KvType keys, KvType values) const;
   MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
   // Bytes of the units that fit beside a cache and all else.
-  std::int64_t room(const SearchProblem& problem, KvType keys, KvType values) const;
+  std::int64_t available(const SearchProblem& problem, KvType keys, KvType values) const;
   // The best weights beside a cache, not measured with it yet; nullopt where none fit.
   struct Fitting {
     FitChoice choice;

@@ -18,7 +18,7 @@ namespace leq {
 
 // A context and one choice as tokens.
 struct ChoiceTokens {
-  std::vector<Token> tokens;  // of both
+  std::vector<Token> tokens;     // of both
   std::int64_t scored_from = 0;  // the first of the choice's tokens
 };
 

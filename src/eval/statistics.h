@@ -29,12 +29,12 @@ Interval wilson_interval(std::int64_t successes, std::int64_t trials, double con
 // Student's test of the differences first - second of pairs.
 struct PairedTest {
   std::int64_t pairs = 0;
-  double mean = 0;       // of the differences
-  double error = 0;      // its standard error
-  double t = 0;          // mean / error; 0 where all differences are equal
-  double p = 1;          // two-sided; 0 where all differences are equal and not 0
-  double effect = 0;     // Cohen's d of pairs: mean / standard deviation of the differences
-  Interval confidence;   // 95 %, of the mean
+  double mean = 0;      // of the differences
+  double error = 0;     // its standard error
+  double t = 0;         // mean / error; 0 where all differences are equal
+  double p = 1;         // two-sided; 0 where all differences are equal and not 0
+  double effect = 0;    // Cohen's d of pairs: mean / standard deviation of the differences
+  Interval confidence;  // 95 %, of the mean
 };
 // Throws Error where there are fewer than two pairs, or unequal numbers.
 PairedTest paired_t_test(std::span<const double> first, std::span<const double> second);

@@ -172,9 +172,9 @@ class GgufParser {
       const std::uint64_t size = bytes_of(tensor, where);
       require(tensor.offset % file.alignment == 0, where, ": offset ", tensor.offset,
               " is no multiple of ", file.alignment);
-      const std::uint64_t room = data <= bytes_.size() ? bytes_.size() - data : 0;
-      require(tensor.offset <= room && size <= room - tensor.offset, where, ": needs ", size,
-              " bytes at offset ", tensor.offset, " of the data, which has ", room,
+      const std::uint64_t available = data <= bytes_.size() ? bytes_.size() - data : 0;
+      require(tensor.offset <= available && size <= available - tensor.offset, where, ": needs ",
+              size, " bytes at offset ", tensor.offset, " of the data, which has ", available,
               "; the file was cut off or damaged, download it again");
       tensor.offset += data;
       tensor.bytes =

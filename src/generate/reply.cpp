@@ -181,9 +181,9 @@ std::string Reply::finish() {
 }
 
 std::int64_t Reply::tokens_left() const {
-  const std::int64_t room = rules_.context - std::ssize(context_);
+  const std::int64_t left = rules_.context - std::ssize(context_);
   const std::int64_t limit = rules_.stop.max_tokens;
-  return limit < 0 ? room : std::min(room, limit - std::ssize(tokens()));
+  return limit < 0 ? left : std::min(left, limit - std::ssize(tokens()));
 }
 
 StopReason Reply::reached_limit() const {

@@ -18,14 +18,14 @@ namespace leq {
 // What the rows of a weight, or the columns of an input, belong to: ranks divide a model by these
 // (sharding.h).
 enum class Axis : std::uint8_t {
-  stream,       // W
-  query_heads,  // H d
-  kv_heads,     // H_kv d
-  mlp,          // F
-  vocabulary,   // V
+  stream,          // W
+  query_heads,     // H d
+  kv_heads,        // H_kv d
+  mlp,             // F
+  vocabulary,      // V
   delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each in its heads
   delta_values,    // H_v d_v
-  whole,        // every rank has all of it: a router's outputs
+  whole,           // every rank has all of it: a router's outputs
 };
 
 struct NormSpec {

@@ -10,11 +10,11 @@ namespace leq {
 namespace {
 
 // "6.90 GB of the device's 8.20 GB are free for it"
-std::string room_text(const DeviceRoom& room) {
-  if (room.cap > 0 && room.bytes >= room.cap) {
-    return Setting{"memory_cap"}.marked() + " allows " + human_bytes(room.cap);
+std::string free_text(const DeviceMemoryInfo& memory) {
+  if (memory.cap > 0 && memory.bytes >= memory.cap) {
+    return Setting{"memory_cap"}.marked() + " allows " + human_bytes(memory.cap);
   }
-  return human_bytes(room.bytes) + " of the device's " + human_bytes(room.total) + " are free";
+  return human_bytes(memory.bytes) + " of the device's " + human_bytes(memory.total) + " are free";
 }
 
 std::string advice(const RunLimits& limits) {
@@ -75,14 +75,14 @@ std::int64_t MemoryPlanner::largest_context(RunLimits limits, std::int64_t most,
   return fits * page;
 }
 
-FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceRoom& room,
+FittedLimits MemoryPlanner::fit(const RunLimits& wanted, const DeviceMemoryInfo& memory,
                                 std::string_view device) const {
   const RunLimits limits = resolve_limits(wanted, config_);
   const MemoryPlan whole = plan(limits);
-  if (whole.total() <= room.bytes) return {limits, ""};
+  if (whole.total() <= memory.bytes) return {limits, ""};
   const std::int64_t largest =
-      largest_context(wanted, limits.context / limits.sequences, room.bytes);
-  const std::string found = plan_text(whole) + ", " + room_text(room) + "; ";
+      largest_context(wanted, limits.context / limits.sequences, memory.bytes);
+  const std::string found = plan_text(whole) + ", " + free_text(memory) + "; ";
   const std::string context = with_commas(limits.context);
   require(largest > 0, ErrorKind::no_memory, source_, ": does not fit on ", device,
           " with a context of ", context, ": ", found, "no context fits; ", advice(wanted));
@@ -102,9 +102,9 @@ FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& ba
 
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
                         const RankPlace& place) {
-  const auto room = backend.memory().room();
-  if (!room) return {resolve_limits(wanted, model.config()), ""};
-  return MemoryPlanner(model, backend.layout(), place).fit(wanted, *room, backend.name());
+  const auto memory = backend.memory().info();
+  if (!memory) return {resolve_limits(wanted, model.config()), ""};
+  return MemoryPlanner(model, backend.layout(), place).fit(wanted, *memory, backend.name());
 }
 
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model,

@@ -38,10 +38,11 @@ class MemoryPlanner {
   // Most positions of all sequences, in whole pages and up to `most` for each sequence, whose plan
   // takes at most `bytes`; 0 = not even one page.
   std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;
-  // Resolves the limits. Where the plan does not fit `room`, the default context is cut to what
+  // Resolves the limits. Where the plan does not fit `memory`, the default context is cut to what
   // fits; a context that was asked for is refused: Error with the plan, the room of `device`, the
   // largest context that fits and what to try.
-  FittedLimits fit(const RunLimits& wanted, const DeviceRoom& room, std::string_view device) const;
+  FittedLimits fit(const RunLimits& wanted, const DeviceMemoryInfo& memory,
+                   std::string_view device) const;
 
  private:
   std::string source_;

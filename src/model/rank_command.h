@@ -22,7 +22,7 @@ struct RankStep {
   std::vector<std::int32_t> positions;  // [T]
   std::vector<SequenceRun> runs;
   std::vector<std::int32_t> copies;                   // [pages] f16 copies, -1 for none
-  std::vector<FixedStates::StepStates> states = {};  // [runs]; zeros of models without
+  std::vector<FixedStates::StepStates> states = {};   // [runs]; zeros of models without
   std::vector<std::vector<std::int32_t>> pages = {};  // decoded: what the runs point into
 };
 

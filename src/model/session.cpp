@@ -13,7 +13,7 @@ namespace leq {
 
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits, const RankPlace& place) {
-  if (backend.memory().room()) {
+  if (backend.memory().info()) {
     const MemoryPlanner planner(find, std::string(source), config, 0, backend.layout(), place);
     const MemoryPlan plan = planner.plan(limits);
     backend.memory().plan(plan.weight_bytes, plan.kv_bytes + plan.state_bytes + plan.scratch_bytes);

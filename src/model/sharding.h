@@ -15,10 +15,10 @@ namespace leq {
 
 // What one rank computes and holds. Slices may be uneven, and empty.
 struct RankShare {
-  Slice heads;       // query heads: whole groups of 128 columns of the attention output
-  Slice kv_heads;    // held here: what these read, out to whole panels; ranks may share some
-  Slice stream;      // of W, what o and down add to: panels of 64
-  Slice vocabulary;  // of V: panels of 64
+  Slice heads;        // query heads: whole groups of 128 columns of the attention output
+  Slice kv_heads;     // held here: what these read, out to whole panels; ranks may share some
+  Slice stream;       // of W, what o and down add to: panels of 64
+  Slice vocabulary;   // of V: panels of 64
   Slice delta_heads;  // key heads of Gated DeltaNet with their value heads
   int rank = 0, ranks = 1;
   std::int64_t head_dim = 0;  // d

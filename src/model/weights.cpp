@@ -337,7 +337,7 @@ class Binder {
 class NoMemory final : public DeviceMemory {
  public:
   NoMemory() : DeviceMemory(1) {}
-  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
   WeightView place(const WeightView& weight, std::vector<Buffer>&) override { return weight; }
   UploadReport finish_placing() override { return {}; }

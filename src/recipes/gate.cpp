@@ -164,30 +164,32 @@ std::string distance_report(const GateResult& distance) {
   return result.kl_mean.value <= kFar ? line : line + ": far, the recipes q8 and q4 stay nearer";
 }
 
-GateRoom gate_room(const ImportedModel& model, const fs::path& output, std::uint64_t max_ram) {
+GateResources gate_resources(const ImportedModel& model, const fs::path& output,
+                             std::uint64_t max_ram) {
   constexpr std::uint64_t kFixed = 64 << 20;  // tables, activations
   constexpr std::uint64_t kRowsOfLogits = 5;  // of both models, kept ones, doubles
   const auto parameters = static_cast<std::uint64_t>(parameter_count(model.config));
-  GateRoom room;
+  GateResources resources;
   // Panels of 64 rows and 128 columns are a little larger than the checkpoint.
-  room.disk_needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kFixed / 4;
+  resources.disk_needed = parameters * dtype_bytes(model.dtype) * 21 / 20 + kFixed / 4;
   std::error_code unknown;
   const fs::space_info space =
       fs::space(output.has_parent_path() ? output.parent_path() : ".", unknown);
-  room.disk_free = unknown ? 0 : space.available;
+  resources.disk_free = unknown ? 0 : space.available;
   const std::uint64_t size = fs::file_size(output, unknown);
   const std::uint64_t written = unknown ? 0 : size;
   const auto logits = static_cast<std::uint64_t>(kGateWindow * model.config.vocab) * sizeof(float);
-  room.memory_needed = room.disk_needed + written + kRowsOfLogits * logits + kFixed;
-  room.memory_free = max_ram > 0 ? max_ram : available_memory().value_or(room.memory_needed);
-  return room;
+  resources.memory_needed = resources.disk_needed + written + kRowsOfLogits * logits + kFixed;
+  resources.memory_free =
+      max_ram > 0 ? max_ram : available_memory().value_or(resources.memory_needed);
+  return resources;
 }
 
-std::string lack_of_disk(const GateRoom& room) {
-  return lack(room.disk_needed, room.disk_free, "disk");
+std::string lack_of_disk(const GateResources& resources) {
+  return lack(resources.disk_needed, resources.disk_free, "disk");
 }
-std::string lack_of_memory(const GateRoom& room) {
-  return lack(room.memory_needed, room.memory_free, "memory");
+std::string lack_of_memory(const GateResources& resources) {
+  return lack(resources.memory_needed, resources.memory_free, "memory");
 }
 
 double comparison_seconds(double seconds_of_window, std::int64_t windows,

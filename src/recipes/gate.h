@@ -56,15 +56,15 @@ std::string gate_report(const GateResult& gate, double max_kl);
 std::string distance_report(const GateResult& distance);
 
 // What a comparison takes and what there is, in bytes.
-struct GateRoom {
+struct GateResources {
   std::uint64_t disk_needed = 0, disk_free = 0;
   std::uint64_t memory_needed = 0, memory_free = 0;
 };
-GateRoom gate_room(const ImportedModel& model, const std::filesystem::path& output,
-                   std::uint64_t max_ram);
+GateResources gate_resources(const ImportedModel& model, const std::filesystem::path& output,
+                             std::uint64_t max_ram);
 // "15.2 GB of memory are needed, 7.9 GB are there"; empty where there is room.
-std::string lack_of_disk(const GateRoom& room);
-std::string lack_of_memory(const GateRoom& room);
+std::string lack_of_disk(const GateResources& resources);
+std::string lack_of_memory(const GateResources& resources);
 
 // Seconds of a comparison, from those of one window through the unquantized blocks: two models, and
 // the file of the base.

@@ -46,7 +46,8 @@ std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
 }
 
 // Why a distance cannot be had in time or at all; empty where it can.
-std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const GateRoom& room) {
+std::string obstacle(const QuantizeJob& job, const ImportedModel& model,
+                     const GateResources& resources) {
   const GateText& text = job.judged_by;
   const Tokenizer tokenizer(model.tokenizer);
   const auto tokens =
@@ -59,22 +60,22 @@ std::string obstacle(const QuantizeJob& job, const ImportedModel& model, const G
   request.source = text.name;
   const double window =
       measure_window_seconds(model, timed_windows(model, request), job.checkpoint);
-  const double seconds = comparison_seconds(window, kDistanceWindows, room.disk_needed);
+  const double seconds = comparison_seconds(window, kDistanceWindows, resources.disk_needed);
   if (seconds <= kDistanceSeconds) return "";
   return "it would take about " + fixed(seconds / 60, 1) + " min";
 }
 
 // Why it is not judged; empty where it is.
 std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
-  const GateRoom room = gate_room(model, job.output, job.checkpoint.max_ram);
-  std::string why = lack_of_disk(room);
-  if (why.empty() && job.gate_mode != GateMode::gate_at_a_cost) why = lack_of_memory(room);
+  const GateResources resources = gate_resources(model, job.output, job.checkpoint.max_ram);
+  std::string why = lack_of_disk(resources);
+  if (why.empty() && job.gate_mode != GateMode::gate_at_a_cost) why = lack_of_memory(resources);
   if (why.empty() && model.config.context < kFewestGateTokens) {
     why = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }
   if (!why.empty() || job.gate_mode != GateMode::distance) return why;
   try {
-    return obstacle(job, model, room);
+    return obstacle(job, model, resources);
   } catch (const Error& error) {  // one block in f32 is more than the limit on memory
     if (job.checkpoint.stop()) throw;
     return error.what();

@@ -93,8 +93,8 @@ void Svg::add(const std::string& tag, std::string_view hint) {
     shapes_ += '<' + tag + "/>\n";
     return;
   }
-  shapes_ += '<' + tag + "><title>" + escaped(hint) + "</title></" + tag.substr(0, tag.find(' ')) +
-             ">\n";
+  shapes_ +=
+      '<' + tag + "><title>" + escaped(hint) + "</title></" + tag.substr(0, tag.find(' ')) + ">\n";
 }
 
 void Svg::line(double x1, double y1, double x2, double y2, std::string_view style) {
@@ -136,8 +136,8 @@ std::string Svg::open_tag(bool alone) const {
   // Text of one size in all charts of a page: a drawing does not grow far beyond its own.
   if (!alone) tag += " style=\"max-width:" + coordinate(width_ * 1.15) + "px\"";
   if (alone) {
-    tag += " xmlns=\"http://www.w3.org/2000/svg\"" + place("width", width_) +
-           place("height", height_);
+    tag +=
+        " xmlns=\"http://www.w3.org/2000/svg\"" + place("width", width_) + place("height", height_);
   }
   return tag + "><title>" + escaped(title_) + "</title>\n";
 }

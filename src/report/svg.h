@@ -51,7 +51,7 @@ class Svg {
 inline constexpr int kChartColours = 8;
 // The rules for all charts; colours from variables, which chart_colours() sets.
 std::string_view chart_style();
-std::string_view chart_colours();       // :root { ... }, and for dark and print
+std::string_view chart_colours();  // :root { ... }, and for dark and print
 std::string colour_class(std::string_view kind, int index);  // "fill", 11 -> "fill-3"
 
 }  // namespace leq

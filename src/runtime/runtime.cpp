@@ -47,12 +47,12 @@ std::uint64_t draft_bytes(const Model& model, const Model* draft, const RunLimit
 FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
                       Backend& backend) {
   const RunLimits whole = resolve_limits(wanted, model.config());
-  std::optional<DeviceRoom> room = backend.memory().room();
-  if (!room) return {whole, ""};
+  std::optional<DeviceMemoryInfo> memory = backend.memory().info();
+  if (!memory) return {whole, ""};
   const std::uint64_t taken = draft_bytes(model, draft, whole, backend.layout());
-  room->bytes -= std::min(room->bytes, taken);
+  memory->bytes -= std::min(memory->bytes, taken);
   try {
-    return MemoryPlanner(model, backend.layout()).fit(wanted, *room, backend.name());
+    return MemoryPlanner(model, backend.layout()).fit(wanted, *memory, backend.name());
   } catch (const Error& error) {
     const std::string bytes = human_bytes(taken);
     if (draft == nullptr) {
@@ -69,7 +69,7 @@ LoadOptions load_options(const RuntimeOptions& options, Backend& backend,
                          std::uint64_t draft_bytes) {
   LoadOptions load = options.load;
   if (load.mode != LoadMode::automatic) return load;
-  if (backend.memory().room()) {
+  if (backend.memory().info()) {
     load.mode = LoadMode::map;  // read once, on the way to the device
     return load;
   }
@@ -183,10 +183,11 @@ RuntimePlan plan_runtime(const Model& model, const RunLimits& wanted, const Devi
   DeviceOptions own = device;
   own.threads = threads_for(device.threads, device.numa);
   const auto layout = make_layout(own);
-  const RunLimits limits =
-      !most || device.device == "cpu"
-          ? resolve_limits(wanted, model.config())
-          : MemoryPlanner(model, *layout).fit(wanted, DeviceRoom{*most}, device.device).limits;
+  const RunLimits limits = !most || device.device == "cpu"
+                               ? resolve_limits(wanted, model.config())
+                               : MemoryPlanner(model, *layout)
+                                     .fit(wanted, DeviceMemoryInfo{*most}, device.device)
+                                     .limits;
   return {limits, plan_of(model, limits, *layout)};
 }
 

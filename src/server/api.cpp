@@ -201,7 +201,8 @@ void Api::answer_with_model(HttpExchange& exchange, const Route& route) const {
   const JsonNode body = has_body ? tree.root() : JsonNode();
   const ModelPool::Lease lease =
       models_.lease(wanted_model(request, body), [&] { return exchange.client_is_there(); });
-  if (lease == nullptr) throw ApiError(503, "the client went away", "");  // nobody reads it
+  if (lease == nullptr)
+    throw ApiError(503, "the client went away", "");  // the answer has no reader
   (ModelApi(*lease, {options_.most_seconds, options_.ping_seconds}).*route.with_model)(exchange,
                                                                                        body);
 }

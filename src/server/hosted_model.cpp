@@ -24,8 +24,8 @@ std::size_t most_requests(const RunLimits& limits, const HostOptions& options) {
 }
 
 ApiModel HostedModel::api_model(const HostOptions& options) {
-  ApiModel api = api_model_of(model_, chat_ ? &*chat_ : nullptr, chat_error_,
-                              options.chat_template.empty());
+  ApiModel api =
+      api_model_of(model_, chat_ ? &*chat_ : nullptr, chat_error_, options.chat_template.empty());
   if (!options.name.empty()) api.name = options.name;
   api.slots = limits_.sequences;
   api.grammars = &grammars_;

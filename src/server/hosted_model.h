@@ -39,7 +39,7 @@ struct HostOptions {
 
 class HostedModel {
  public:
-  // `model` and `session` must outlive it, and nobody else may use the session. Throws Error on
+  // `model` and `session` must outlive it, and no other object may use the session. Throws Error on
   // settings that the model cannot follow.
   HostedModel(const Model& model, Session& session, const HostOptions& options);
 

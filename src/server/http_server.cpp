@@ -317,9 +317,9 @@ void HttpServer::EventLoop::welcome(Exchange visit) {
 }
 
 void HttpServer::EventLoop::receive(Clients::iterator client) {
-  std::array<char, kReadBytes> room;
+  std::array<char, kReadBytes> buffer;
   for (int i = 0; i < kMostReads; ++i) {
-    const auto moved = client->second.connection->read(room.data(), room.size());
+    const auto moved = client->second.connection->read(buffer.data(), buffer.size());
     if (moved.outcome == Connection::Outcome::ended) return drop(client);
     if (moved.outcome != Connection::Outcome::some) {
       const bool writes = moved.outcome == Connection::Outcome::wait_write;
@@ -327,7 +327,7 @@ void HttpServer::EventLoop::receive(Clients::iterator client) {
       return;
     }
     if (client->second.is_leaving) continue;
-    if (!feed(client, {room.data(), moved.bytes})) return;
+    if (!feed(client, {buffer.data(), moved.bytes})) return;
   }
 }
 

@@ -12,8 +12,8 @@ namespace {
 
 // The shortest text of a number that reads back as the same, in any locale.
 std::string number(double value) {
-  std::array<char, 32> room;
-  return {room.data(), std::to_chars(room.data(), room.data() + room.size(), value).ptr};
+  std::array<char, 32> buffer;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
 double rate(std::int64_t tokens, double seconds) {
@@ -50,7 +50,8 @@ constexpr Metric kMetrics[] = {
      [](const EngineStatus& s) { return whole(s.refused); }},
     {"requests_failed_total", "counter", "replies that failed",
      [](const EngineStatus& s) { return whole(s.failed); }},
-    {"requests_cancelled_total", "counter", "requests cancelled because the client closed the connection",
+    {"requests_cancelled_total", "counter",
+     "requests cancelled because the client closed the connection",
      [](const EngineStatus& s) { return whole(s.cancelled); }},
     {"evictions_total", "counter", "times that a reply gave up its pages",
      [](const EngineStatus& s) { return whole(s.counts.evictions); }},

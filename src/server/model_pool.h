@@ -85,7 +85,7 @@ class ModelPool {
 
   // By its name, or the default model by an empty one. Loads it where it is not loaded; whoever
   // asks meanwhile waits for the same. Where its memory is in use by models with requests, it waits
-  // for one of them; nullptr once `is_wanted` says that nobody waits for the answer. Throws
+  // for one of them; nullptr once `is_wanted` says that no client waits for the answer. Throws
   // ApiError 404 model_not_found, 500 model_load_failed or model_too_large, and Busy.
   Lease lease(std::string_view name, const std::function<bool()>& is_wanted);
   // Those that are loaded now; to look at them is no use of them.

@@ -32,7 +32,7 @@ int status_of_failure(const std::exception& error) {
 
 }  // namespace
 
-// Where nobody wants the model any more, it stays unloaded.
+// Where no client waits for the model any more, it stays unloaded.
 void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted) {
   entry.state = ModelState::loading;
   const std::filesystem::path path = entry.file.path;
@@ -95,7 +95,7 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
 }
 
 // Takes memory for a model: drops others until there is enough, or waits for their requests. False
-// once nobody wants it.
+// once no client wants it.
 bool ModelPool::make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
                           const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};

@@ -108,8 +108,8 @@ int code_at(const WeightView& weight, std::int64_t row, std::int64_t column) {
 
 void read_row_codes(const WeightView& weight, std::int64_t row, std::span<std::int16_t> out) {
   ensure(weight.scheme.is_integer(), "type ", scheme_name(weight.scheme), " has no integer codes");
-  ensure(std::ssize(out) == weight.columns, "codes: expected room for ", weight.columns,
-         ", found ", out.size());
+  ensure(std::ssize(out) == weight.columns, "codes: expected room for ", weight.columns, ", found ",
+         out.size());
   const bool is_signed = !weight.scheme.is_offset();
   const int bias = weight.scheme.bias();
   for (std::int64_t first = 0; first < weight.columns; first += kStep) {

@@ -293,7 +293,7 @@ TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
   ASSERT_EQ(::chmod(sticky.c_str(), 01777), 0);
   EXPECT_EXIT(end_with_error_of([&] { check_output(sticky / "a"); }), testing::ExitedWithCode(1),
-              "a: belongs to another user, and in .*sticky nobody replaces the files of others");
+              "a: belongs to another user, and in .*sticky only the owner can replace a file");
   EXPECT_EXIT(end_with_error_of([&] {
                 check_output(sticky / "b");
                 throw Error("a new name will do");

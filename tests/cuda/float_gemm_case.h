@@ -43,7 +43,7 @@ class Problem {
     }
   }
 
-  int pieces() const { return c_.type == FloatType::bf16 ? 3 : 2; }
+  int terms() const { return c_.type == FloatType::bf16 ? 3 : 2; }
   std::int64_t stride() const { return float_stride(c_.shape.outputs()); }
   float before() const { return 0.25f; }
   double weight(std::size_t segment, int row, int k) const {
@@ -58,13 +58,13 @@ class Problem {
 
   // Rows first ... first + tokens - 1 of x alone: [tokens][stride]. No tile: as the backend does.
   std::vector<float> run(Inputs& x, int first, int tokens, std::optional<FloatTile> tile,
-                         PieceOrder order = PieceOrder::lanes) const {
+                         TermOrder order = TermOrder::lanes) const {
     const DeviceArray<float> out(
         std::vector<float>(static_cast<std::size_t>(tokens * stride()), before()));
     const auto set = [&](auto& a) {
       a.tokens = tokens;
       a.columns = c_.shape.columns;
-      a.x = x.pieces(pieces(), first, tokens, order);
+      a.x = x.terms(terms(), first, tokens, order);
       a.finish = c_.shape.finish;
       a.out = {out.data(), stride()};
     };
@@ -83,7 +83,7 @@ class Problem {
     }
     return out.host();
   }
-  std::vector<float> run(Inputs& x, PieceOrder order = PieceOrder::lanes) const {
+  std::vector<float> run(Inputs& x, TermOrder order = TermOrder::lanes) const {
     return run(x, 0, x.tokens(), {}, order);
   }
 

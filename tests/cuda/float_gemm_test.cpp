@@ -37,7 +37,7 @@ TEST_P(FloatGemmTest, BitsDependOnTheTokenAlone) {
   }
   for (const int step : {1, 3, 17}) {
     if (step >= c.tokens) break;
-    for (int first = 0; first < c.tokens; first += step * 2) {  // every second piece is enough
+    for (int first = 0; first < c.tokens; first += step * 2) {  // every second part is enough
       const int count = std::min(step, c.tokens - first);
       const auto part = problem.run(x, first, count, {});
       EXPECT_EQ(std::memcmp(part.data(), whole.data() + first * problem.stride(),
@@ -79,7 +79,7 @@ TEST_P(FloatManyTokens, AreNearWhateverMultipliesThem) {
   const bool hopper = rt::device_of(test_stream()).major == 9;
   const Problem problem(GetParam());
   Inputs x(c.tokens, c.columns);
-  const auto found = problem.run(x, hopper ? PieceOrder::steps : PieceOrder::lanes);
+  const auto found = problem.run(x, hopper ? TermOrder::steps : TermOrder::lanes);
   expect_near(GetParam(), problem, x, found);
   if (hopper && !finds_equal_forms(0, test_stream())) GTEST_SKIP() << "wgmma adds otherwise";
   EXPECT_EQ(problem.run(x), found);
@@ -134,14 +134,14 @@ INSTANTIATE_TEST_SUITE_P(Types, OddRows,
                                          codes({8, false, 0, 0, 6, 300, {24}}),
                                          codes({4, true, 64, 0, 6, 300, {24}})));
 
-// A number from its pieces, at the places that launch.h names.
-TEST(Pieces, MakeTheirNumbersAndPadsAreZero) {
+// A number from its terms, at the places that launch.h names.
+TEST(Terms, MakeTheirNumbersAndPadsAreZero) {
   constexpr int kColumns = 300, kPadded = 384;
   Inputs x = odd_inputs(kColumns);
   for (const int i : {0, 1, 2, 3}) {
     const int count = 2 + i / 2;
     const bool in_steps = i % 2 == 1;
-    x.pieces(count, in_steps ? PieceOrder::steps : PieceOrder::lanes);
+    x.terms(count, in_steps ? TermOrder::steps : TermOrder::lanes);
     const auto cut = x.cut();
     const auto scales = x.scales();
     for (int t = 0; t < 6; ++t) {
@@ -152,15 +152,15 @@ TEST(Pieces, MakeTheirNumbersAndPadsAreZero) {
         const int place =
             in_steps ? step * 16 + j / 2 * 8 + lane * 2 + j % 2 : lane * 8 + step * 4 + j;
         double sum = 0;
-        for (int piece = 0; piece < count; ++piece) {
-          const int at = ((t * kPadded / 32 + k / 32) * count + piece) * 32 + place;
+        for (int term = 0; term < count; ++term) {
+          const int at = ((t * kPadded / 32 + k / 32) * count + term) * 32 + place;
           const std::uint16_t half = cut[static_cast<std::size_t>(at)];
           sum += count == 2 ? f16_to_f32(half) : bf16_to_f32(half);
         }
         const double want = k < kColumns ? x.at(t, k) : 0.0;
         const double error =
             std::max(std::abs(want) * 0x1p-23, count == 2 ? x.largest(t) * 0x1p-39 : 0.0);
-        ASSERT_NEAR(sum * scale, want, error) << count << " pieces, row " << t << ", column " << k;
+        ASSERT_NEAR(sum * scale, want, error) << count << " terms, row " << t << ", column " << k;
       }
     }
   }

@@ -1,5 +1,5 @@
 // Inputs and float weights for matmuls of f32 activations, on the host and on the device; rows cut
-// into pieces by the kernel that the backend uses.
+// into terms by the kernel that the backend uses.
 #pragma once
 
 #include <bit>
@@ -41,25 +41,25 @@ class Inputs {
     return most;
   }
 
-  // `tokens` rows from `first` on, cut into `count` pieces; overwritten by the next call.
-  PieceRows pieces(int count, int first, int tokens, PieceOrder order = PieceOrder::lanes) {
+  // `tokens` rows from `first` on, cut into `count` terms; overwritten by the next call.
+  TermRows terms(int count, int first, int tokens, TermOrder order = TermOrder::lanes) {
     const std::int64_t stride = padded_columns(columns_) * count;
-    pieces_there_ = std::make_unique<DeviceArray<std::uint16_t>>(
+    terms_there_ = std::make_unique<DeviceArray<std::uint16_t>>(
         std::vector<std::uint16_t>(static_cast<std::size_t>(tokens * stride), 0x7fff));
     scales_there_ = std::make_unique<DeviceArray<float>>(
         std::vector<float>(static_cast<std::size_t>(tokens) * 2, NAN));
-    const PieceRows there = {pieces_there_->data(), scales_there_->data(), stride, count, order};
+    const TermRows there = {terms_there_->data(), scales_there_->data(), stride, count, order};
     QuantizeArguments a = {
         {there_->data() + first * this->stride(), this->stride()}, tokens, columns_, nullptr, {}};
-    a.quantize.pieces = there;
+    a.quantize.terms = there;
     launch_quantize(a, test_stream());
     return there;
   }
-  PieceRows pieces(int count, PieceOrder order = PieceOrder::lanes) {
-    return pieces(count, 0, tokens_, order);
+  TermRows terms(int count, TermOrder order = TermOrder::lanes) {
+    return terms(count, 0, tokens_, order);
   }
   // What the last call left.
-  std::vector<std::uint16_t> cut() const { return pieces_there_->host(); }
+  std::vector<std::uint16_t> cut() const { return terms_there_->host(); }
   std::vector<float> scales() const { return scales_there_->host(); }
 
  private:
@@ -68,7 +68,7 @@ class Inputs {
   int tokens_, columns_;
   std::vector<float> numbers_;
   std::unique_ptr<DeviceArray<float>> there_, scales_there_;
-  std::unique_ptr<DeviceArray<std::uint16_t>> pieces_there_;
+  std::unique_ptr<DeviceArray<std::uint16_t>> terms_there_;
 };
 
 // A float weight with a bias.

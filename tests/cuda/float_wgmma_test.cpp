@@ -26,7 +26,7 @@ TEST_P(FloatWgmmaTest, GivesTheBitsOfMmaAndIsNear) {
   for (const simt::Schedule& schedule :
        {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
     simt::schedule() = schedule;
-    const auto found = problem.run(x, PieceOrder::steps);
+    const auto found = problem.run(x, TermOrder::steps);
     expect_near(c, problem, x, found);
     if (!adds_alike) continue;
     EXPECT_EQ(std::memcmp(found.data(), want.data(), found.size() * sizeof(float)), 0);
@@ -68,7 +68,7 @@ TEST_P(OddWgmmaRows, StayAloneAndAgreeWithSumsInDouble) {
   const PieceCase& c = GetParam();
   const Problem problem(c);
   Inputs x = odd_inputs(c.shape.columns);
-  const auto good = problem.run(x, PieceOrder::steps);
+  const auto good = problem.run(x, TermOrder::steps);
   for (const float y : good) ASSERT_TRUE(std::isfinite(y));
   expect_near(c, problem, x, good);
   std::vector<float> numbers;
@@ -77,7 +77,7 @@ TEST_P(OddWgmmaRows, StayAloneAndAgreeWithSumsInDouble) {
   }
   numbers[static_cast<std::size_t>(c.shape.columns + 3)] = NAN;
   Inputs bad_rows(numbers, 6, c.shape.columns);
-  const auto bad = problem.run(bad_rows, PieceOrder::steps);
+  const auto bad = problem.run(bad_rows, TermOrder::steps);
   for (std::size_t t = 0; t < 6; ++t) {
     for (std::size_t n = 0; n < static_cast<std::size_t>(c.shape.outputs()); ++n) {
       const std::size_t at = t * static_cast<std::size_t>(problem.stride()) + n;

@@ -273,10 +273,10 @@ class IntMatmulData {
           quads[i / 4] |= (static_cast<std::uint32_t>(number) & 7u) << (8 * (i % 4) + 5);
         }
         const ThreeBitWords words = three_bit_words(quads);
-        for (int piece = 0; piece < 3; ++piece) {
+        for (int chunk = 0; chunk < 3; ++chunk) {
           std::memcpy(&bytes[static_cast<std::size_t>(row) * stride +
-                             static_cast<std::size_t>(three_bit_byte(first) + 16 * piece)],
-                      &words.of[piece], 4);
+                             static_cast<std::size_t>(three_bit_byte(first) + 16 * chunk)],
+                      &words.of[chunk], 4);
         }
       }
     }

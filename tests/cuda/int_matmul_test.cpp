@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                     TileCase{{3, false, 128, 0, 20, 300, {40}}, GemmTile::middle},
                     TileCase{{2, true, 128, 128, 19, 300, {40}, Finish::add}, GemmTile::middle}));
 
-// Both blocks of the kernel of few outputs: slabs that are no multiple of four, and fewer than
+// Both blocks of the kernel of few outputs: K tiles that are no multiple of four, and fewer than
 // four.
 INSTANTIATE_TEST_SUITE_P(
     Few, TileTest,

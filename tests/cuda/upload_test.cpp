@@ -77,9 +77,9 @@ TEST(Upload, ThreeBitsLieWhereTheLayoutSays) {
   for (std::int64_t row = 0; row < kRows; ++row) {
     for (std::int64_t k = 0; k < kColumns; ++k) {
       std::uint32_t words[3];
-      for (int piece = 0; piece < 3; ++piece) {
-        const std::int64_t at = row * kRowBytes + k / 128 * 48 + piece * 16 + k % 16 / 4 * 4;
-        std::memcpy(&words[piece], &found[static_cast<std::size_t>(at)], 4);
+      for (int chunk = 0; chunk < 3; ++chunk) {
+        const std::int64_t at = row * kRowBytes + k / 128 * 48 + chunk * 16 + k % 16 / 4 * 4;
+        std::memcpy(&words[chunk], &found[static_cast<std::size_t>(at)], 4);
       }
       const int code = panel_code(low, 2, kColumns, row, k) | panel_code(high, 1, kColumns, row, k)
                                                                   << 2;

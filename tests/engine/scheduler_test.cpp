@@ -32,8 +32,8 @@ struct Simulated {
 class Simulation {
  public:
   // `kept`: after each step whole pages before the newest so many positions are given up; 0: none.
-  Simulation(std::uint64_t seed, StepRoom room, std::int64_t pool, std::int64_t kept)
-      : random_(seed), room_(room), pool_(pool), kept_(kept) {}
+  Simulation(std::uint64_t seed, StepBudget budget, std::int64_t pool, std::int64_t kept)
+      : random_(seed), budget_(budget), pool_(pool), kept_(kept) {}
 
   void add(int priority, std::int64_t prompt, std::int64_t reply) {
     Simulated one;
@@ -57,10 +57,10 @@ class Simulation {
     }
     for (std::size_t i = jobs.size(); i > 1; --i)
       std::swap(jobs[i - 1], jobs[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
-    StepRoom room = room_;
-    room.pages = pool_ - held();
-    const StepPlan plan = plan_step(jobs, room);
-    check_and_apply(plan, room);
+    StepBudget budget = budget_;
+    budget.pages = pool_ - held();
+    const StepPlan plan = plan_step(jobs, budget);
+    check_and_apply(plan, budget);
   }
 
   std::int64_t below(std::int64_t n) {
@@ -80,7 +80,7 @@ class Simulation {
   }
   std::int64_t most_pages(std::int64_t positions) const {
     const std::int64_t all = pages_of(positions);
-    return kept_ == 0 ? all : std::min(all, pages_of(kept_) + 1 + pages_of(room_.tokens));
+    return kept_ == 0 ? all : std::min(all, pages_of(kept_) + 1 + pages_of(budget_.tokens));
   }
 
   // Who comes in has room for all it knows and the next token, beside all who are in work, unless
@@ -110,8 +110,8 @@ class Simulation {
   }
 
   // All that is planned, drafts that turn out wrong too, fits into the pages that are free then.
-  void check_pages(const StepPlan& plan, const StepRoom& room) {
-    std::int64_t free = room.pages;
+  void check_pages(const StepPlan& plan, const StepBudget& budget) {
+    std::int64_t free = budget.pages;
     for (const RequestId id : plan.evicted) free += all_.at(id).job.own_pages;
     for (const Feed& feed : plan.feeds) {
       const std::int64_t fed = all_.at(feed.id).job.fed;
@@ -120,10 +120,10 @@ class Simulation {
     ASSERT_GE(free, 0);
   }
 
-  void check_and_apply(const StepPlan& plan, const StepRoom& room) {
+  void check_and_apply(const StepPlan& plan, const StepBudget& budget) {
     ASSERT_TRUE(!plan.feeds.empty() || !plan.evicted.empty());
     ASSERT_NO_FATAL_FAILURE(check_admissions(plan));
-    ASSERT_NO_FATAL_FAILURE(check_pages(plan, room));
+    ASSERT_NO_FATAL_FAILURE(check_pages(plan, budget));
     std::int64_t tokens = 0, outputs = 0, prompt_tokens = 0;
     bool someone_writes = false;
     std::set<RequestId> seen;
@@ -169,19 +169,19 @@ class Simulation {
         one.job.known += kept + 1;
       }
     }
-    ASSERT_LE(tokens, room.tokens);
-    ASSERT_LE(outputs, room.outputs);
+    ASSERT_LE(tokens, budget.tokens);
+    ASSERT_LE(outputs, budget.outputs);
     if (someone_writes) {
-      ASSERT_LE(prompt_tokens, std::max<std::int64_t>(1, room.prompt_tokens));
+      ASSERT_LE(prompt_tokens, std::max<std::int64_t>(1, budget.prompt_tokens));
     }
     ASSERT_LE(held(), pool_);
     ASSERT_LE(std::ranges::count_if(all_, [](const auto& one) { return one.second.job.running; }),
-              room.sequences);
+              budget.sequences);
     std::erase_if(all_, [](const auto& one) { return one.second.job.known >= one.second.end; });
   }
 
   Random random_;
-  StepRoom room_;
+  StepBudget budget_;
   std::int64_t pool_, kept_;
   RequestId next_id_ = 0;
   std::map<RequestId, Simulated> all_;
@@ -195,17 +195,17 @@ TEST(Scheduler, RandomSchedulesKeepTheirBudgetsAndEnd) {
     const auto below = [&](std::int64_t n) {
       return static_cast<std::int64_t>(random.uniform() * static_cast<double>(n)) % n;
     };
-    StepRoom room;
-    room.sequences = static_cast<int>(1 + below(4));
-    room.tokens = room.sequences + below(200);
-    room.prompt_tokens = 1 + below(room.tokens);
-    room.outputs = room.sequences + below(6);
+    StepBudget budget;
+    budget.sequences = static_cast<int>(1 + below(4));
+    budget.tokens = budget.sequences + below(200);
+    budget.prompt_tokens = 1 + below(budget.tokens);
+    budget.outputs = budget.sequences + below(6);
     const std::int64_t pool = 1 + below(6);
     // Behind a sliding window texts may be longer than all pages.
     const std::int64_t kept = pool < 4 || seed % 2 == 0 ? 0 : kPageTokens;
-    if (kept > 0) room.tokens = std::min<std::int64_t>(room.tokens, 2 * kPageTokens);
+    if (kept > 0) budget.tokens = std::min<std::int64_t>(budget.tokens, 2 * kPageTokens);
     const std::int64_t longest = (kept == 0 ? 1 : 3) * pool * kPageTokens;
-    Simulation simulation(seed, room, pool, kept);
+    Simulation simulation(seed, budget, pool, kept);
     const std::int64_t requests = 1 + below(6);
     std::int64_t work = 0;
     for (std::int64_t i = 0; i < requests; ++i) {
@@ -298,10 +298,10 @@ TEST(Scheduler, TheFirstToComeIsNotPassedBySmallerOnes) {
 TEST(Scheduler, PatienceEndsInAPriority) {
   Job patient = prompt_of(0, 8), urgent = prompt_of(1, 8);
   urgent.priority = 2;
-  const StepRoom room = {.sequences = 1, .tokens = 64, .outputs = 1, .pages = 4};
-  EXPECT_EQ(plan_step(std::vector{patient, urgent}, room).feeds[0].id, 1);
+  const StepBudget budget = {.sequences = 1, .tokens = 64, .outputs = 1, .pages = 4};
+  EXPECT_EQ(plan_step(std::vector{patient, urgent}, budget).feeds[0].id, 1);
   patient.waited = 2 * kPatienceSteps;
-  EXPECT_EQ(plan_step(std::vector{patient, urgent}, room).feeds[0].id, 0);
+  EXPECT_EQ(plan_step(std::vector{patient, urgent}, budget).feeds[0].id, 0);
 }
 
 TEST(Scheduler, WhoCameLastGivesUpItsPages) {

@@ -86,9 +86,8 @@ TEST(ExportedCheckpoint, LayersOfOtherKindsAreFloatsAlone) {
       return std::string("nothing");
     };
     const std::string graph = refusal([&] { export_onnx(model, {}, folder.path()); });
-    const std::string compressed = refusal([&] {
-      export_hf(model, HfWeights::compressed, ExportedInputs::automatic, folder.path());
-    });
+    const std::string compressed = refusal(
+        [&] { export_hf(model, HfWeights::compressed, ExportedInputs::automatic, folder.path()); });
     EXPECT_TRUE(graph.starts_with("layer 0: exported graphs hold")) << graph;
     EXPECT_TRUE(compressed.starts_with("layer 0: compressed-tensors are")) << compressed;
     EXPECT_TRUE(std::filesystem::is_empty(folder.path()));

@@ -101,8 +101,7 @@ TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
   EXPECT_EQ(reply.grammar_error(), "");
   reply.take(0);
   EXPECT_EQ(reply.request().allowed[0], 0u);
-  EXPECT_EQ(reply.grammar_error(),
-            "grammar: no token of this model can go on with it after \"a\"");
+  EXPECT_EQ(reply.grammar_error(), "grammar: no token of this model can go on with it after \"a\"");
 }
 
 TEST(GrammarWords, AGrammarIsUtf8Throughout) {

@@ -56,8 +56,7 @@ TEST(RankCommand, CopiesOfPagesComeBackAsTheyWere) {
 }
 
 TEST(RankCommand, StatesComeBackAsTheyWere) {
-  const RankCommand command =
-      decode_command(encode(StateTransfer{StateTransfer::Way::write, 12}));
+  const RankCommand command = decode_command(encode(StateTransfer{StateTransfer::Way::write, 12}));
   EXPECT_EQ(std::get<StateTransfer>(command).way, StateTransfer::Way::write);
   EXPECT_EQ(std::get<StateTransfer>(command).state, 12);
 }
@@ -91,9 +90,8 @@ TEST(RankCommand, SavedSequencesThatContradictThemselvesAreRefused) {
 
 TEST(RankCommand, EveryTruncatedCommandIsRefused) {
   const std::vector<std::int32_t> pages = {9, 3};
-  for (const auto& whole :
-       {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd()), encode(some_transfer()),
-        encode(StateTransfer{})}) {
+  for (const auto& whole : {encode(some_step(pages)), encode(PageCopy{}), encode(RankEnd()),
+                            encode(some_transfer()), encode(StateTransfer{})}) {
     for (std::size_t size = 0; size < whole.size(); ++size) {
       EXPECT_THROW(decode_command(std::span(whole).first(size)), Error) << size;
     }

@@ -52,7 +52,8 @@ TEST(TensorPlan, InputsHaveAScaleFor128ColumnsAndInNarrowModels32ForDownAndHead)
 TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
   const ModelConfig config = model_of(576, true);
   for (const char* type : {"int8-g128", "int4-g64", "uint4-g128"}) {
-    EXPECT_EQ(act_in(planner_of(config, type), "layers.0.down", TensorRole::mlp_output), ActKind::g128)
+    EXPECT_EQ(act_in(planner_of(config, type), "layers.0.down", TensorRole::mlp_output),
+              ActKind::g128)
         << type;
   }
   EXPECT_EQ(act_in(planner_of(config, "int4-g32"), "layers.0.down", TensorRole::mlp_output),

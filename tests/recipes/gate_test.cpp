@@ -60,18 +60,19 @@ TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
             "of 512 tokens of tales: far, the recipes q8 and q4 stay nearer");
 }
 
-TEST(GateRoom, NamesWhatIsMissing) {
-  GateRoom room = {.disk_needed = 100, .disk_free = 100, .memory_needed = 7, .memory_free = 7};
-  EXPECT_EQ(lack_of_disk(room), "");
-  EXPECT_EQ(lack_of_memory(room), "");
-  room.disk_free = 99;
-  room.memory_free = 6;
-  EXPECT_EQ(lack_of_disk(room), "100 B of disk are needed, 99 B are there");
-  EXPECT_EQ(lack_of_memory(room), "7 B of memory are needed, 6 B are there");
+TEST(GateResources, NamesWhatIsMissing) {
+  GateResources resources = {
+      .disk_needed = 100, .disk_free = 100, .memory_needed = 7, .memory_free = 7};
+  EXPECT_EQ(lack_of_disk(resources), "");
+  EXPECT_EQ(lack_of_memory(resources), "");
+  resources.disk_free = 99;
+  resources.memory_free = 6;
+  EXPECT_EQ(lack_of_disk(resources), "100 B of disk are needed, 99 B are there");
+  EXPECT_EQ(lack_of_memory(resources), "7 B of memory are needed, 6 B are there");
 }
 
 // The base file of a checkpoint, as it is, takes no more than was asked for.
-TEST(GateRoom, CoversTheFilesThatAComparisonMaps) {
+TEST(GateResources, CoversTheFilesThatAComparisonMaps) {
   const ImportedModel model = import_hf(*test::shared_path("models/storyteller"));
   const test::TemporaryFolder folder;
   CheckpointOptions exact;
@@ -79,12 +80,12 @@ TEST(GateRoom, CoversTheFilesThatAComparisonMaps) {
   exact.threads = 1;
   const auto file = folder.path() / "base.leq";
   const CheckpointResult base = quantize_imported(model, file, exact, [](auto, auto) {});
-  const GateRoom room = gate_room(model, file, 0);
-  EXPECT_GE(room.disk_needed, base.file_bytes);
-  EXPECT_LE(room.disk_needed, base.file_bytes + base.file_bytes / 5 + (32u << 20));
-  EXPECT_GE(room.memory_needed, 2 * base.file_bytes);
-  EXPECT_GT(room.disk_free, 0u);
-  EXPECT_EQ(gate_room(model, file, 12345).memory_free, 12345u);
+  const GateResources resources = gate_resources(model, file, 0);
+  EXPECT_GE(resources.disk_needed, base.file_bytes);
+  EXPECT_LE(resources.disk_needed, base.file_bytes + base.file_bytes / 5 + (32u << 20));
+  EXPECT_GE(resources.memory_needed, 2 * base.file_bytes);
+  EXPECT_GT(resources.disk_free, 0u);
+  EXPECT_EQ(gate_resources(model, file, 12345).memory_free, 12345u);
 }
 
 TEST(Comparison, TakesTwoForwardPassesAndTheFileOfTheBase) {

@@ -44,10 +44,10 @@ class RawClient {
     while (received_.find(end) == std::string::npos && Clock::now() < last) {
       pollfd waiting = {socket_, POLLIN, 0};
       if (::poll(&waiting, 1, 100) <= 0) continue;
-      char room[4096];
-      const ssize_t got = ::recv(socket_, room, sizeof room, 0);
+      char buffer[4096];
+      const ssize_t got = ::recv(socket_, buffer, sizeof buffer, 0);
       if (got <= 0) break;
-      received_.append(room, static_cast<std::size_t>(got));
+      received_.append(buffer, static_cast<std::size_t>(got));
     }
     return received_;
   }

@@ -104,13 +104,13 @@ TEST(SimMemoryOf, ASecondSessionHasAllTheRoomOfTheFirst) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
   const auto backend = make_backend({.device = "sim", .threads = 1});
-  const std::uint64_t before = backend->memory().room()->bytes;
+  const std::uint64_t before = backend->memory().info()->bytes;
   for (const std::int64_t context : {256, 1024, 64}) {
     Session session(model, *backend, limits_of(model, KvType::f16, context));
     session.feed(0, std::vector<Token>(2, 5));
-    EXPECT_EQ(backend->memory().room()->bytes, before - session.plan().total());
+    EXPECT_EQ(backend->memory().info()->bytes, before - session.plan().total());
   }
-  EXPECT_EQ(backend->memory().room()->bytes, before);
+  EXPECT_EQ(backend->memory().info()->bytes, before);
 }
 
 TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
@@ -119,16 +119,16 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
   const auto backend = make_backend({.device = "sim", .threads = 1});
   const MemoryPlanner planner(model, backend->layout());
   for (const std::int64_t context : {64, 320, 960}) {
-    const std::uint64_t room = planner.plan(limits_of(model, KvType::f16, context)).total();
+    const std::uint64_t memory = planner.plan(limits_of(model, KvType::f16, context)).total();
     RunLimits wanted = limits_of(model, KvType::f16, context);
-    EXPECT_EQ(planner.largest_context(wanted, 1024, room), context);
-    EXPECT_EQ(planner.largest_context(wanted, 1024, room - 1), context - kPageTokens);
+    EXPECT_EQ(planner.largest_context(wanted, 1024, memory), context);
+    EXPECT_EQ(planner.largest_context(wanted, 1024, memory - 1), context - kPageTokens);
     wanted.context = 0;
-    const FittedLimits cut = planner.fit(wanted, {.bytes = room, .total = 2 * room}, "sim");
+    const FittedLimits cut = planner.fit(wanted, {.bytes = memory, .total = 2 * memory}, "sim");
     EXPECT_EQ(cut.limits.context, context);
     EXPECT_NE(cut.note.find("cut to"), std::string::npos) << cut.note;
     wanted.context = 1024;
-    EXPECT_THROW(planner.fit(wanted, {.bytes = room, .total = 2 * room}, "sim"), Error);
+    EXPECT_THROW(planner.fit(wanted, {.bytes = memory, .total = 2 * memory}, "sim"), Error);
   }
 }
 

@@ -14,9 +14,8 @@
 namespace leq::test {
 namespace {
 
-constexpr const char* kTools[] = {"leq-quantize", "leq-run",   "leq-perplexity",
-                                  "leq-inspect",  "leq-bench", "leq-server",
-                                  "leq-compare",  "leq-export"};
+constexpr const char* kTools[] = {"leq-quantize", "leq-run",    "leq-perplexity", "leq-inspect",
+                                  "leq-bench",    "leq-server", "leq-compare",    "leq-export"};
 
 void expect_one_line_error(const ToolRun& run, const std::string& tool, const std::string& part) {
   EXPECT_EQ(run.status, 1);

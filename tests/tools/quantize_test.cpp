@@ -109,8 +109,7 @@ TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
     if (named) words.insert(words.end(), {"--recipe", "q8"});
     const ToolRun run = run_program("leq-quantize", words);
     ASSERT_EQ(run.status, 0) << run.err;
-    EXPECT_TRUE(run.err.starts_with("calibration 32 windows of 192 tokens ("))
-        << run.err;
+    EXPECT_TRUE(run.err.starts_with("calibration 32 windows of 192 tokens (")) << run.err;
     EXPECT_NE(run.err.find("limit of q8: 0.005 nats"), std::string::npos) << run.err;
   }
 }
@@ -303,7 +302,8 @@ TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   }
 }
 
-// 100 MB of experts, all of a layer in two tensors: rows are read, rounded and written as they come.
+// 100 MB of experts, all of a layer in two tensors: rows are read, rounded and written as they
+// come.
 TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");

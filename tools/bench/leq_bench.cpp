@@ -191,7 +191,7 @@ class Bench {
   // measured here.
   MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
-    if (backend.memory().room() || processes_ != nullptr) return {};
+    if (backend.memory().info() || processes_ != nullptr) return {};
     cpu::LimitMeter& meter = meters_.try_emplace(threads, threads, chosen_isa()).first->second;
     MachineLimits limits;
     if (test.prompt > 0 || test.sequences > 1) {

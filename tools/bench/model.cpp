@@ -39,15 +39,15 @@ std::uint64_t BenchModel::weight_bytes() const {
 
 RunLimits BenchModel::limits_on(Backend& backend, const RunLimits& wanted,
                                 const RankPlace& place) const {
-  const auto room = backend.memory().room();
-  if (!room) return resolve_limits(wanted, config());
+  const auto memory = backend.memory().info();
+  if (!memory) return resolve_limits(wanted, config());
   if (file_) {
     const MemoryPlanner planner(*file_, backend.layout(), place);
-    return planner.fit(wanted, *room, backend.name()).limits;
+    return planner.fit(wanted, *memory, backend.name()).limits;
   }
   const auto find = [&](std::string_view tensor) { return synthetic_->find(tensor); };
   const MemoryPlanner planner(find, name_, config(), weight_bytes(), backend.layout(), place);
-  return planner.fit(wanted, *room, backend.name()).limits;
+  return planner.fit(wanted, *memory, backend.name()).limits;
 }
 
 // Of a synthetic model.

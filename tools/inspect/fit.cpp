@@ -29,7 +29,7 @@ std::optional<std::uint64_t> available_for(const FitDevice& wanted) {
   if (wanted.gpu.memory_cap > 0) return wanted.gpu.memory_cap;
   try {
     const auto backend = make_backend({wanted.device, wanted.threads});
-    return backend->memory().room()->bytes;
+    return backend->memory().info()->bytes;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_device) throw;
     fail(error.kind(), error.marked(),

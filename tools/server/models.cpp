@@ -41,7 +41,7 @@ std::uint64_t memory_of_models(const Options& options) {
             ": expected a size as 16G");
     return *bytes;
   }
-  if (const auto room = chosen_backend(options, 1)->memory().room()) return room->bytes;
+  if (const auto memory = chosen_backend(options, 1)->memory().info()) return memory->bytes;
   constexpr std::uint64_t kShareForOthers = 10;
   const auto available = available_memory();
   if (!available) return std::numeric_limits<std::uint64_t>::max();

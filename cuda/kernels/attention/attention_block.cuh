@@ -125,11 +125,11 @@ struct KvTiles {
   int row_bytes;
 
   __device__ __forceinline__ KvTiles(const AttentionArguments& a, const KvPages& which,
-                                     const QueryBlock& queries, unsigned char* room, int count)
+                                     const QueryBlock& queries, unsigned char* storage, int count)
       : pages(which),
         heads(a.heads),
         block(queries),
-        memory(room),
+        memory(storage),
         positions(count),
         row_bytes(
             static_cast<int>(kv_row_bytes(a.heads.head_dim, stored_number_bytes(which.type)))) {}

@@ -33,8 +33,8 @@ struct AttentionPlan {
 // Rows of at most `rows` whose records lie in scratch at once.
 inline std::int64_t rows_at_once(const AttentionArguments& a, const AttentionPlan& plan,
                                  std::int64_t rows) {
-  const std::int64_t room = a.most_records / (std::int64_t{a.heads.heads} * plan.spans);
-  return std::min(rows, std::max<std::int64_t>(1, room));
+  const std::int64_t capacity = a.most_records / (std::int64_t{a.heads.heads} * plan.spans);
+  return std::min(rows, std::max<std::int64_t>(1, capacity));
 }
 
 // launch(plan, blocks) for all `blocks` of rows: at once, or, where the records of all `rows` are

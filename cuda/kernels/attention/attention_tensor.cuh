@@ -149,10 +149,10 @@ template <KvType keys, KvType values, int dims>
 struct TensorShapes {
   // Stages that fit beside the queries into `room`, at least one.
   template <class OneStage>
-  static constexpr int stages(int most, int room) {
+  static constexpr int stages(int most, int capacity) {
     const int stage = TileMemory<OneStage>::kStageBytes;
     const int others = TileMemory<OneStage>::kBytes - stage;
-    while (most > 1 && most * stage + others > room) --most;
+    while (most > 1 && most * stage + others > capacity) --most;
     return most;
   }
   // 32 queries share what a warp reads of a tile, or 16 above 128 columns. Above 64 columns two

@@ -158,7 +158,7 @@ class PackedLoader {
 
   // Codes and ends of one side; `room` is that of scales.
   __device__ __forceinline__ void load_side(const KvPages& pages, unsigned char* to,
-                                            unsigned char* to_ends, int room) const {
+                                            unsigned char* to_ends, int capacity) const {
     const PackedHead head = packed_head(pages, page_, a_.heads, block_.kv_head);
     const int thread = static_cast<int>(threadIdx.x);
     const auto* const words = reinterpret_cast<const unsigned char*>(head.words);
@@ -170,7 +170,7 @@ class PackedLoader {
     for (int i = thread; i < 2 * count; i += Shape::kThreads) {
       const bool scale = i < count;
       const int at = scale ? i : i - count;
-      ptx::cp_async16(to_ends + (scale ? 0 : 2 * room) + at * 16,
+      ptx::cp_async16(to_ends + (scale ? 0 : 2 * capacity) + at * 16,
                       (scale ? head.scales : head.minima) + at * 8, true);
     }
   }

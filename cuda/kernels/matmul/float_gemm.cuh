@@ -1,6 +1,6 @@
 // Many tokens of f32 activations times 16-bit floats or codes on the tensor cores: a block computes
-// a tile of tokens x outputs, slab of columns by slab, which cp.async brings ahead. Each output is
-// one chain, the same as in float_gemv.cuh.
+// a tile of tokens x outputs, K tile of columns by K tile, which cp.async brings ahead. Each output
+// is one chain, the same as in float_gemv.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -8,21 +8,21 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of kTokens x kRows, cut between kDown x kAcross warps; slabs of kSlab columns. With swiglu
-// half of the rows are of gate and half of up, eight and eight in turn.
-template <int tokens, int rows, int warps_down, int warps_across, int slab, int stages>
+// A tile of kTokens x kRows, cut between kDown x kAcross warps; K tiles of kKTile columns. With
+// swiglu half of the rows are of gate and half of up, eight and eight in turn.
+template <int tokens, int rows, int warps_down, int warps_across, int k_tile, int stages>
 struct FloatGemmShape {
-  static constexpr int kTokens = tokens, kRows = rows, kSlab = slab, kStages = stages;
+  static constexpr int kTokens = tokens, kRows = rows, kKTile = k_tile, kStages = stages;
   static constexpr int kAcross = warps_across, kThreads = 32 * warps_down * warps_across;
   static constexpr int kRowTiles = rows / warps_down / 16;  // of a warp
   static constexpr int kTokenTiles = tokens / warps_across / 8;
-  static_assert(kThreads >= rows && kBlockColumns % slab == 0);
+  static_assert(kThreads >= rows && kBlockColumns % k_tile == 0);
 };
 
-// Pieces of tokens in shared memory: 64 bytes for each piece of 32 columns. A lane reads 16 of
+// Terms of tokens in shared memory: 64 bytes for each term of 32 columns. A lane reads 16 of
 // them, and two neighbouring tokens' lie in different banks.
 template <int tokens, int columns, int count>
-struct PieceTile {
+struct TermTile {
   static constexpr int kUnits = columns / 32 * count;
   // Chunks of 16 bytes that threads copy at once: of three units a quarter, in three passes.
   static constexpr int kPasses = kUnits == 3 ? 3 : 1, kChunks = kUnits * 4 / kPasses;
@@ -36,36 +36,36 @@ struct PieceTile {
                                                  uint4 (&x)[count]) {
     const int lane = static_cast<int>(threadIdx.x % 32), own = token + lane / 4;
 #pragma unroll
-    for (int piece = 0; piece < count; ++piece) {
-      x[piece] =
-          *reinterpret_cast<const uint4*>(tile + place(own, block * count + piece) + lane % 4 * 16);
+    for (int term = 0; term < count; ++term) {
+      x[term] =
+          *reinterpret_cast<const uint4*>(tile + place(own, block * count + term) + lane % 4 * 16);
     }
   }
 };
 
 template <class Weights, class Shape>
 struct FloatGemmMemory {
-  using Pieces = PieceTile<Shape::kTokens, Shape::kSlab, Weights::kPieces>;
-  using Tile = typename Weights::template Tile<Shape::kRows, Shape::kSlab>;
-  static constexpr int kStageBytes = Pieces::kBytes + Tile::kBytes;
+  using Terms = TermTile<Shape::kTokens, Shape::kKTile, Weights::kTerms>;
+  using Tile = typename Weights::template Tile<Shape::kRows, Shape::kKTile>;
+  static constexpr int kStageBytes = Terms::kBytes + Tile::kBytes;
   // Of the groups that begin at each 32 of 128 columns; two sets.
   using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
   static constexpr int kBytes =
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
 };
 
-// A thread's share of the copies of a slab's inputs.
+// A thread's share of the copies of a K tile's inputs.
 template <class Weights, class Shape,
-          class Pieces_ = typename FloatGemmMemory<Weights, Shape>::Pieces>
-struct PieceCopies : InputCopies<Shape, Pieces_::kChunks, Pieces_::kPasses> {
-  using Pieces = Pieces_;
-  static_assert(PieceCopies::kStep % 2 == 0 && PieceCopies::kRowBytes == Pieces::kUnits * 64);
+          class Terms_ = typename FloatGemmMemory<Weights, Shape>::Terms>
+struct TermCopies : InputCopies<Shape, Terms_::kChunks, Terms_::kPasses> {
+  using Terms = Terms_;
+  static_assert(TermCopies::kStep % 2 == 0 && TermCopies::kRowBytes == Terms::kUnits * 64);
 
   template <class Rows>
-  __device__ __forceinline__ PieceCopies(const PieceRows& x, std::int64_t tokens, const Rows& rows)
-      : PieceCopies::InputCopies(x.pieces, x.stride, rows.first_token, tokens,
-                                 Pieces::place(PieceCopies::row(), PieceCopies::chunk() / 4) +
-                                     PieceCopies::chunk() % 4 * 16) {}
+  __device__ __forceinline__ TermCopies(const TermRows& x, std::int64_t tokens, const Rows& rows)
+      : TermCopies::InputCopies(x.terms, x.stride, rows.first_token, tokens,
+                                Terms::place(TermCopies::row(), TermCopies::chunk() / 4) +
+                                    TermCopies::chunk() % 4 * 16) {}
 };
 
 // The same of its weights.
@@ -83,10 +83,11 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
             [](const auto& segment) -> const void* { return Weights::stored(segment); }),
         row_chunks(Weights::row_bytes(a) / 16) {}
 
-  // A row of floats may end within a slab; codes are padded.
-  __device__ __forceinline__ void load(unsigned char* tile, int slab) const {
+  // A row of floats may end within a K tile; codes are padded.
+  __device__ __forceinline__ void load(unsigned char* tile, int k_tile) const {
     WeightCopies::RowCopies::load(
-        tile, slab, Weights::kScaled || slab * Tile::kChunks + WeightCopies::chunk() < row_chunks);
+        tile, k_tile,
+        Weights::kScaled || k_tile * Tile::kChunks + WeightCopies::chunk() < row_chunks);
   }
 };
 
@@ -152,11 +153,11 @@ struct FloatWarpTile {
     }
   }
 
-  // Columns 32 block ... + 31 of a slab.
+  // Columns 32 block ... + 31 of a K tile.
   __device__ __forceinline__ void multiply(const unsigned char* stage, int block,
                                            std::uint32_t flip) {
     using Tile = typename Memory::Tile;
-    const unsigned char* const weights = stage + Memory::Pieces::kBytes;
+    const unsigned char* const weights = stage + Memory::Terms::kBytes;
     std::uint32_t w[kRowTiles][2][4];
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
@@ -164,8 +165,8 @@ struct FloatWarpTile {
     }
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {
-      uint4 x[Weights::kPieces];
-      Memory::Pieces::operand(stage, first_token + n * 8, block, x);
+      uint4 x[Weights::kTerms];
+      Memory::Terms::operand(stage, first_token + n * 8, block, x);
       multiply_block<Weights>(sums[n], w, x);
     }
   }
@@ -243,15 +244,15 @@ struct FloatWarpTile {
   }
 };
 
-// Multiplies one slab; `block`: its first 32 columns, counted from the row's start.
+// Multiplies one K tile; `block`: its first 32 columns, counted from the row's start.
 template <class Weights, class Shape>
-__device__ __forceinline__ void multiply_slab(
+__device__ __forceinline__ void multiply_k_tile(
     FloatWarpTile<Weights, Shape>& tile, const unsigned char* stage,
     const typename FloatGemmMemory<Weights, Shape>::Groups& groups, int block,
     const Folding& folding, std::uint32_t flip) {
   [[maybe_unused]] constexpr int kUnrolled = Weights::kUnrolled;
 #pragma unroll kUnrolled
-  for (int b = 0; b < Shape::kSlab / 32; ++b) {
+  for (int b = 0; b < Shape::kKTile / 32; ++b) {
     const int column = (block + b) * 32 % kBlockColumns;
     if constexpr (Weights::kScaled) {
       if (folding.begins_at(column)) tile.start(groups, column / 32);
@@ -266,18 +267,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     float_gemm(const LEQ_GRID_CONSTANT typename Weights::Arguments a) {
   LEQ_BOUNDS(Shape::kThreads);
   using Memory = FloatGemmMemory<Weights, Shape>;
-  constexpr int kOfBlock = kBlockColumns / Shape::kSlab;  // slabs
+  constexpr int kOfBlock = kBlockColumns / Shape::kKTile;  // K tiles
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   auto* const groups =
       reinterpret_cast<typename Memory::Groups*>(memory + Shape::kStages * Memory::kStageBytes);
   const GemmRows<Shape, typename Weights::Arguments> rows(a);
   const Folding folding = Weights::folding(a);
   const std::uint32_t flip = Weights::flip(a);
-  const int slabs = static_cast<int>(padded_columns(a.columns)) / Shape::kSlab;
+  const int k_tiles = static_cast<int>(padded_columns(a.columns)) / Shape::kKTile;
   const WeightCopies<Weights, Shape> weights(a, rows);
-  const PieceCopies<Weights, Shape> inputs(a.x, a.tokens, rows);
-  for (int slab = 0; slab < min(Shape::kStages - 1, slabs); ++slab) {
-    weights.load(memory + slab * Memory::kStageBytes + Memory::Pieces::kBytes, slab);
+  const TermCopies<Weights, Shape> inputs(a.x, a.tokens, rows);
+  for (int k_tile = 0; k_tile < min(Shape::kStages - 1, k_tiles); ++k_tile) {
+    weights.load(memory + k_tile * Memory::kStageBytes + Memory::Terms::kBytes, k_tile);
   }
   BlockGroups<Weights, Shape> next;
   if constexpr (Weights::kScaled) {
@@ -285,29 +286,29 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     next.store(groups[0]);
   }
   ptx::wait_for_predecessor();
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) {
-    if (slab < slabs) inputs.load(memory + slab * Memory::kStageBytes, slab);
+  for (int k_tile = 0; k_tile < Shape::kStages - 1; ++k_tile) {
+    if (k_tile < k_tiles) inputs.load(memory + k_tile * Memory::kStageBytes, k_tile);
     ptx::cp_async_commit();
   }
   FloatWarpTile<Weights, Shape> tile;
-  // Where the slab lies, and the one before it, which is free.
+  // Where the K tile lies, and the one before it, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
-  for (int slab = 0; slab < slabs; ++slab) {
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the slab is there for all, and the stage of the slab before is free.
+    // After it the K tile is there for all, and the stage of the K tile before is free.
     __syncthreads();
-    const int ahead = slab + Shape::kStages - 1;
-    if (ahead < slabs) {
-      weights.load(memory + free + Memory::Pieces::kBytes, ahead);
+    const int ahead = k_tile + Shape::kStages - 1;
+    if (ahead < k_tiles) {
+      weights.load(memory + free + Memory::Terms::kBytes, ahead);
       inputs.load(memory + free, ahead);
     }
     ptx::cp_async_commit();
-    const int block = slab / kOfBlock, part = slab % kOfBlock;
+    const int block = k_tile / kOfBlock, part = k_tile % kOfBlock;
     if constexpr (Weights::kScaled) {
       if (part == 0) next.load(a, rows, block + 1, folding);
     }
-    multiply_slab<Weights, Shape>(tile, memory + stage, groups[block % 2],
-                                  slab * (Shape::kSlab / 32), folding, flip);
+    multiply_k_tile<Weights, Shape>(tile, memory + stage, groups[block % 2],
+                                    k_tile * (Shape::kKTile / 32), folding, flip);
     if constexpr (Weights::kScaled) {
       if (part == kOfBlock - 1) next.store(groups[(block + 1) % 2]);
     }

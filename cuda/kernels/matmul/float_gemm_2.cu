@@ -4,7 +4,7 @@
 namespace leq::LEQ_GPU {
 
 void launch_float_gemm_2(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_pieces<CodeWeights<2>>(a, tile, stream);
+  launch_terms<CodeWeights<2>>(a, tile, stream);
 }
 
 }  // namespace leq::LEQ_GPU

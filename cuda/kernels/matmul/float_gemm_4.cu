@@ -4,7 +4,7 @@
 namespace leq::LEQ_GPU {
 
 void launch_float_gemm_4(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_pieces<CodeWeights<4>>(a, tile, stream);
+  launch_terms<CodeWeights<4>>(a, tile, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -4,10 +4,10 @@
 namespace leq::LEQ_GPU {
 
 void launch_float_gemm_f16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_pieces<HalfWeights<2>>(a, tile, stream);
+  launch_terms<HalfWeights<2>>(a, tile, stream);
 }
 void launch_float_gemm_bf16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream) {
-  launch_pieces<HalfWeights<3>>(a, tile, stream);
+  launch_terms<HalfWeights<3>>(a, tile, stream);
 }
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// Launches a matmul of pieces; for the files float_gemm_*.cu, which compile side by side. All ways
+// Launches a matmul of terms; for the files float_gemm_*.cu, which compile side by side. All ways
 // add in one order: the choice changes no bit.
 #pragma once
 
@@ -11,27 +11,27 @@ namespace leq::LEQ_GPU {
 
 // Blocks: 8 tokens x 16 or 32 outputs; 64 x 64; 128 x 128, or 64 x 128 for codes whose 16 bytes are
 // more than 32 columns. At most 99 KB of shared memory, which an RTX 4090 has.
-struct SlabsOf32 {
+struct KTilesOf32 {
   using Middle = FloatGemmShape<64, 64, 2, 2, 32, 4>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 4>;
 };
 template <class Weights>
 struct FloatShapes;
 template <>
-struct FloatShapes<HalfWeights<2>> : SlabsOf32 {
+struct FloatShapes<HalfWeights<2>> : KTilesOf32 {
   using Few = FloatGemvShape<1, 2>;
 };
 template <>
-struct FloatShapes<HalfWeights<3>> : SlabsOf32 {
+struct FloatShapes<HalfWeights<3>> : KTilesOf32 {
   using Few = FloatGemvShape<1, 2>;
   using Large = FloatGemmShape<128, 128, 2, 4, 32, 3>;
 };
 template <>
-struct FloatShapes<CodeWeights<8>> : SlabsOf32 {
+struct FloatShapes<CodeWeights<8>> : KTilesOf32 {
   using Few = FloatGemvShape<1, 4>;
 };
 template <>
-struct FloatShapes<CodeWeights<4>> : SlabsOf32 {
+struct FloatShapes<CodeWeights<4>> : KTilesOf32 {
   using Few = FloatGemvShape<2, 3>;
 };
 template <>
@@ -66,7 +66,7 @@ void launch_many(const typename Weights::Arguments& a, rt::Stream& stream) {
 }
 
 template <class Weights>
-void launch_pieces(const typename Weights::Arguments& a, FloatTile tile, rt::Stream& stream) {
+void launch_terms(const typename Weights::Arguments& a, FloatTile tile, rt::Stream& stream) {
   using Shapes = FloatShapes<Weights>;
   if (tile == FloatTile::few) return launch_few<Weights>(a, stream);
   if (tile == FloatTile::middle) return launch_many<Weights, typename Shapes::Middle>(a, stream);

@@ -15,8 +15,8 @@ namespace leq::LEQ_GPU {
 // stages bring the same.
 template <class Weights>
 struct WeightBox;
-template <int pieces>
-struct WeightBox<HalfWeights<pieces>> {
+template <int terms>
+struct WeightBox<HalfWeights<terms>> {
   static constexpr int kColumns = 64, kRowBytes = 128;
 
   template <int rows>
@@ -49,7 +49,7 @@ struct FloatHopperShape {
   using Tile = typename Box::template Tile<128>;
   static constexpr int kTokens = 128, kRows = 128, kColumns = 64, kParts = kColumns / 32;
   static constexpr int kStagesOfBlock = kBlockColumns / kColumns;
-  static constexpr int kTokenBoxes = kColumns * Weights::kPieces * 2 / kBoxBytes;
+  static constexpr int kTokenBoxes = kColumns * Weights::kTerms * 2 / kBoxBytes;
   static constexpr int kThreads = kHopperThreads;
   static constexpr int kScaleThreads = 64;   // of the fetching warpgroup
   static constexpr int kSums = kTokens / 2;  // of a thread
@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_float_tiles(const Arguments& a, const Hoppe
   using Memory = FloatHopperMemory<Shape>;
   using Box = typename Shape::Box;
   Ring<Memory::kStages> ring;
-  const TileWalk walk(maps);
+  const TileSchedule walk(maps);
   for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const auto rows = maps.rows<Shape>(a, tile);
     const int first_token = static_cast<int>(rows.first_token);
@@ -161,7 +161,7 @@ __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps
                                             int thread) {
   Ring<FloatHopperMemory<Shape>::kStages> ring;
   const Folding folding = Shape::Weights::folding(a);
-  const TileWalk walk(maps);
+  const TileSchedule walk(maps);
   for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const auto rows = maps.rows<Shape>(a, tile);
     StageGroups<Shape> next = {};
@@ -225,12 +225,12 @@ struct FloatWarpgroupTile {
 #pragma unroll
     for (int step = 0; step < 2; ++step) {
 #pragma unroll
-      for (int piece = 0; piece < Weights::kPieces; ++piece) {
-        const int at = (part * Weights::kPieces + piece) * 64 + step * 32;  // bytes of a token
+      for (int term = 0; term < Weights::kTerms; ++term) {
+        const int at = (part * Weights::kTerms + term) * 64 + step * 32;  // bytes of a token
         const int box = at / kBoxBytes * (Memory::kTokenBoxBytes / 32);
         const std::uint64_t x = ptx::next_columns(tokens, box + at % kBoxBytes / 32);
-        const bool adds = add || step > 0 || piece > 0;
-        if constexpr (Weights::kPieces == 2) {
+        const bool adds = add || step > 0 || term > 0;
+        if constexpr (Weights::kTerms == 2) {
           ptx::wgmma_f16(sums, w[part % 2][step], x, adds);
         } else {
           ptx::wgmma_bf16(sums, w[part % 2][step], x, adds);
@@ -350,7 +350,7 @@ __device__ __forceinline__ void multiply_float_tiles(const Arguments& a, const H
   FloatWarpgroupTile<Shape> tile;
   const Folding folding = Shape::Weights::folding(a);
   const std::uint32_t flip = Shape::Weights::flip(a);
-  const TileWalk walk(maps);
+  const TileSchedule walk(maps);
   if (walk.first >= walk.end) return;
   ptx::barrier_wait(memory.full(0), 0);
   tile.fetch(memory, 0, 0, 0, flip);

@@ -1,4 +1,4 @@
-// Launches a matmul of pieces on wgmma; for the files float_gemm_wgmma_*.cu, so that they compile
+// Launches a matmul of terms on wgmma; for the files float_gemm_wgmma_*.cu, so that they compile
 // side by side.
 #pragma once
 
@@ -12,14 +12,13 @@ template <class Weights>
 void launch_wgmma(const typename Weights::Arguments& a, rt::Stream& stream) {
   using Shape = FloatHopperShape<Weights>;
   const std::int64_t row_bytes = Weights::row_bytes(a), token_bytes = a.x.stride * 2;
-  const HopperMaps maps =
-      hopper_maps<Shape>(a,
-                         rows_map(a.x.pieces, a.tokens, token_bytes, token_bytes,
-                                  Shape::kTokens / kCluster, kBoxBytes),
-                         [&](const auto& segment, int box_rows) {
-                           return rows_map(Weights::stored(segment), segment.rows, row_bytes,
-                                           row_bytes, box_rows, Shape::Box::kRowBytes);
-                         });
+  const HopperMaps maps = hopper_maps<Shape>(
+      a,
+      rows_map(a.x.terms, a.tokens, token_bytes, token_bytes, Shape::kTokens / kCluster, kBoxBytes),
+      [&](const auto& segment, int box_rows) {
+        return rows_map(Weights::stored(segment), segment.rows, row_bytes, row_bytes, box_rows,
+                        Shape::Box::kRowBytes);
+      });
   rt::run(stream, hopper_launch("float_gemm_wgmma", maps, FloatHopperMemory<Shape>::kBytes, stream),
           float_gemm_wgmma<Shape>, a, maps);
 }

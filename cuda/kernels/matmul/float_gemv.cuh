@@ -99,7 +99,7 @@ struct BlockProduct {
     }
   }
   __device__ __forceinline__ void multiply(const unsigned char* tile, int block, std::uint32_t flip,
-                                           const uint4 (&x)[Weights::kPieces]) {
+                                           const uint4 (&x)[Weights::kTerms]) {
     const int own = static_cast<int>(threadIdx.x % 32) / 4;
     std::uint32_t w[kRowTiles][2][4];
 #pragma unroll
@@ -110,18 +110,18 @@ struct BlockProduct {
   }
 };
 
-// Pieces of 32 columns of a lane's token, `parts` times from number `first` of the row on.
-template <int parts, int pieces>
-__device__ __forceinline__ void load_pieces(const PieceRows& x, std::int64_t token, int first,
-                                            uint4 (&to)[parts][pieces]) {
-  const auto* from = reinterpret_cast<const uint4*>(x.pieces + token * x.stride +
-                                                    std::int64_t{first} * 32 * pieces) +
+// Terms of 32 columns of a lane's token, `parts` times from number `first` of the row on.
+template <int parts, int terms>
+__device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token, int first,
+                                           uint4 (&to)[parts][terms]) {
+  const auto* from = reinterpret_cast<const uint4*>(x.terms + token * x.stride +
+                                                    std::int64_t{first} * 32 * terms) +
                      threadIdx.x % 4;
 #pragma unroll
   for (int part = 0; part < parts; ++part) {
 #pragma unroll
-    for (int piece = 0; piece < pieces; ++piece) {
-      to[part][piece] = from[(part * pieces + piece) * 4];
+    for (int term = 0; term < terms; ++term) {
+      to[part][term] = from[(part * terms + term) * 4];
     }
   }
 }
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   LEQ_BOUNDS(Shape::kThreads);
   using Memory = FloatGemvMemory<Weights, Shape>;
   // Inputs are fetched for as many parts of 32 columns as there are registers for.
-  constexpr int kParts = kBlockColumns / 32, kFetched = Weights::kPieces == 2 ? kParts : 2;
+  constexpr int kParts = kBlockColumns / 32, kFetched = Weights::kTerms == 2 ? kParts : 2;
   constexpr int kWarps = Shape::kWarps;
   LEQ_DYNAMIC_SHARED(unsigned char, memory);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
@@ -175,8 +175,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   float total = 0;
   for (int round = 0; round * kWarps < blocks; ++round) {
     const int block = round * kWarps + warp;
-    uint4 x[kFetched][Weights::kPieces];
-    if (block < blocks) load_pieces(a.x, token, block * kParts, x);
+    uint4 x[kFetched][Weights::kTerms];
+    if (block < blocks) load_terms(a.x, token, block * kParts, x);
     ptx::cp_async_wait<Shape::kStages - 2>();
     __syncwarp();
     load(round + Shape::kStages - 1);
@@ -192,7 +192,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
           }
         }
         if (part > 0 && part % kFetched == 0) {
-          load_pieces(a.x, token, block * kParts + part, x);
+          load_terms(a.x, token, block * kParts + part, x);
         }
         product.multiply(tile, part, flip, x[part % kFetched]);
         if (folding.begins_at((part + 1) * 32)) product.leave(sums + at++ * Shape::kOutputs);

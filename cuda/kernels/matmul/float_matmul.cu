@@ -41,16 +41,16 @@ FloatTile tile_for(const Arguments& a) {
 
 }  // namespace
 
-PieceOrder piece_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
+TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
   // Of fewer, a weight of 4,096 outputs makes tiles for a quarter of an H200.
   constexpr std::int64_t kFewestTokens = 129;
   const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
-  return wgmma ? PieceOrder::steps : PieceOrder::lanes;
+  return wgmma ? TermOrder::steps : TermOrder::lanes;
 }
 
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  const bool wgmma = a.x.order == PieceOrder::steps;
+  const bool wgmma = a.x.order == TermOrder::steps;
   switch (a.segments[0].weight.type) {
     case FloatType::f32:
       return launch_rows(a, stream);
@@ -65,7 +65,7 @@ void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream) {
 
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
   if (a.tokens <= 0) return;
-  if (a.x.order == PieceOrder::steps) return launch_float_wgmma_codes(a, stream);
+  if (a.x.order == TermOrder::steps) return launch_float_wgmma_codes(a, stream);
   switch (a.segments[0].weight.bits) {
     case 2:
       return launch_float_gemm_2(a, tile_for(a), stream);
@@ -79,7 +79,7 @@ void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream) {
 }
 
 const char* describe_float_matmul(bool f32_weights) {
-  return f32_weights ? "fma chains" : "mma of pieces";
+  return f32_weights ? "fma chains" : "mma of terms";
 }
 
 }  // namespace leq::LEQ_GPU

@@ -15,7 +15,7 @@ void launch_float_gemm_4(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& 
 void launch_float_gemm_3(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
 void launch_float_gemm_2(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
 
-// Compute capability 9.0 alone: pieces in PieceOrder::steps, tiles of 128 x 128, the same order.
+// Compute capability 9.0 alone: terms in TermOrder::steps, tiles of 128 x 128, the same order.
 void launch_float_wgmma_f16(const FloatMatmul& a, rt::Stream& stream);
 void launch_float_wgmma_bf16(const FloatMatmul& a, rt::Stream& stream);
 void launch_float_wgmma_codes(const WeightOnlyMatmul& a, rt::Stream& stream);

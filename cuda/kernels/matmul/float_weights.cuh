@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 inline constexpr int kBlockColumns = 128;
 
 // Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of 16, t = lane % 4. The mma takes them for
-// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; pieces of activations stand in the same order.
+// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; terms of activations stand in the same order.
 struct WeightQuad {
   std::uint32_t first, second;
 };
@@ -39,12 +39,12 @@ struct GroupNumbers {
   std::uint32_t offset;
 };
 
-// 16-bit floats: f16 meet inputs in 2 pieces, bf16 in 3.
-template <int pieces>
+// 16-bit floats: f16 meet inputs in 2 terms, bf16 in 3.
+template <int terms>
 struct HalfWeights {
   using Arguments = FloatMatmul;
   static constexpr bool kScaled = false;
-  static constexpr int kPieces = pieces;
+  static constexpr int kTerms = terms;
   static constexpr int kUnrolled = 1;
 
   // Rows x columns of the weights in shared memory.
@@ -73,7 +73,7 @@ struct HalfWeights {
 
   static __device__ __forceinline__ void multiply(float (&sums)[4], const std::uint32_t (&w)[4],
                                                   std::uint32_t x0, std::uint32_t x1) {
-    if constexpr (pieces == 2) {
+    if constexpr (terms == 2) {
       ptx::mma_m16n8k16_f16(sums, w, x0, x1);
     } else {
       ptx::mma_m16n8k16_bf16(sums, w, x0, x1);
@@ -94,7 +94,7 @@ template <int bits>
 struct CodeWeights {
   using Arguments = WeightOnlyMatmul;
   static constexpr bool kScaled = true;
-  static constexpr int kPieces = 2;
+  static constexpr int kTerms = 2;
   // Blocks of 32 columns that float_gemm multiplies without a loop: registers are short. Of 3 bits
   // each is unpacked in its own way.
   static constexpr int kUnrolled = bits == 3 ? 4 : 1;
@@ -179,10 +179,10 @@ struct CodeWeights {
   }
 };
 
-// Starts copying piece `slab` of the rows of a tile, by `threads` threads.
+// Starts copying K tile `k_tile` of the rows of a tile, by `threads` threads.
 template <class Weights, class Tile, int rows, class Rows>
 __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
-                                          const Rows& tile_rows, int slab, unsigned char* tile,
+                                          const Rows& tile_rows, int k_tile, unsigned char* tile,
                                           int thread, int threads) {
   const int row_bytes = Weights::row_bytes(a);
 #pragma unroll
@@ -190,7 +190,7 @@ __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
     const int n = i / Tile::kChunks, chunk = i % Tile::kChunks;
     const auto& segment = tile_rows.of(a, n);
     const int row = tile_rows.first + tile_rows.offset(n);
-    const int at = (slab * Tile::kChunks + chunk) * 16;
+    const int at = (k_tile * Tile::kChunks + chunk) * 16;
     const bool valid = row < segment.rows && at < row_bytes;
     ptx::cp_async16(tile + Tile::chunk_place(n, chunk),
                     static_cast<const std::byte*>(Weights::stored(segment)) +
@@ -217,17 +217,17 @@ __device__ __forceinline__ void load_operand(const unsigned char* tile, int own,
 }
 
 // Adds columns 32 block ... + 31 to the sums of 16 rows and 8 tokens each. The order of an output's
-// products: 16 columns by 16, of each the pieces from the largest to the smallest.
+// products: 16 columns by 16, of each the terms from the largest to the smallest.
 template <class Weights, int row_tiles>
 __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
                                                const std::uint32_t (&w)[row_tiles][2][4],
-                                               const uint4 (&x)[Weights::kPieces]) {
+                                               const uint4 (&x)[Weights::kTerms]) {
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
 #pragma unroll
-    for (int piece = 0; piece < Weights::kPieces; ++piece) {
-      const std::uint32_t x0 = step == 0 ? x[piece].x : x[piece].z;
-      const std::uint32_t x1 = step == 0 ? x[piece].y : x[piece].w;
+    for (int term = 0; term < Weights::kTerms; ++term) {
+      const std::uint32_t x0 = step == 0 ? x[term].x : x[term].z;
+      const std::uint32_t x1 = step == 0 ? x[term].y : x[term].w;
 #pragma unroll
       for (int m = 0; m < row_tiles; ++m) Weights::multiply(sums[m], w[m][step], x0, x1);
     }
@@ -253,7 +253,7 @@ struct FloatRowFinish {
 
 // y of a row and token from what its columns added up to.
 template <class Weights, class Segment>
-__device__ __forceinline__ float finished_total(const PieceRows& x, const Segment& segment,
+__device__ __forceinline__ float finished_total(const TermRows& x, const Segment& segment,
                                                 std::int64_t row, std::int64_t token, float total) {
   return FloatRowFinish<Weights>(segment, row)
       .value({x.scales[token * 2], x.scales[token * 2 + 1]}, total);

@@ -18,17 +18,17 @@ __device__ __forceinline__ int swizzled(int row, int chunk) {
   return (row * chunks + (chunk ^ row / kRowsOfLine % chunks)) * 16;
 }
 
-// A thread's share of the copies of a slab: 16 bytes of kEach rows, so many apart that they are
-// swizzled alike, and in `passes` places of each row. What the loop over slabs needs is kept as it
-// is found before it: the compiler would find it anew for each slab.
+// A thread's share of the copies of a K tile: 16 bytes of kEach rows, so many apart that they are
+// swizzled alike, and in `passes` places of each row. What the loop over K tiles needs is kept as
+// it is found before it: the compiler would find it anew for each K tile.
 template <int rows, int chunks, int threads, int passes = 1>
 struct RowCopies {
   // Of three chunks a quarter of the threads has none.
   static constexpr int kAtOnce = threads / (chunks == 3 ? 4 : chunks);
   static constexpr int kStep = kAtOnce < rows ? kAtOnce : rows, kEach = rows / kStep;
-  static constexpr int kRowBytes = chunks * passes * 16;  // of a slab
+  static constexpr int kRowBytes = chunks * passes * 16;  // of a K tile
   static_assert(kStep * kEach == rows && kEach <= 16);
-  const std::byte* from;  // its first row's, of slab 0
+  const std::byte* from;  // its first row's, of K tile 0
   int pieces[kEach];      // of 16 bytes, from there to each row's
   int valid;              // bit i: row i is there
   int to;                 // where its first row's go
@@ -51,17 +51,17 @@ struct RowCopies {
   }
 
   // What is not there is not read, wherever its address points.
-  __device__ __forceinline__ void load(unsigned char* rows_of_slab, int slab,
+  __device__ __forceinline__ void load(unsigned char* rows_of_k_tile, int k_tile,
                                        bool there = true) const {
     if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
     const std::byte* const first =
-        ptx::moved<kRowBytes>(from, ptx::opaque(static_cast<unsigned>(slab)));
+        ptx::moved<kRowBytes>(from, ptx::opaque(static_cast<unsigned>(k_tile)));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const std::byte* const begin = i == 0 ? first : ptx::moved<16>(first, pieces[i]);
 #pragma unroll
       for (int pass = 0; pass < passes; ++pass) {
-        ptx::cp_async16(rows_of_slab + to + i * kStep * kRowBytes + pass * chunks * 16,
+        ptx::cp_async16(rows_of_k_tile + to + i * kStep * kRowBytes + pass * chunks * 16,
                         begin + pass * chunks * 16, there && (valid >> i & 1) != 0);
       }
     }

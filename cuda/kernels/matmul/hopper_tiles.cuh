@@ -102,10 +102,10 @@ struct HopperMaps {
 };
 
 // The tiles of a cluster's blocks: first, first + step ...
-struct TileWalk {
+struct TileSchedule {
   int first, step, end;
 
-  __device__ __forceinline__ explicit TileWalk(const HopperMaps& maps)
+  __device__ __forceinline__ explicit TileSchedule(const HopperMaps& maps)
       : first(static_cast<int>(blockIdx.x) / kCluster),
         step(static_cast<int>(gridDim.x) / kCluster),
         end(maps.token_tiles * maps.row_tiles) {}

@@ -1,12 +1,12 @@
 // Many tokens times a weight of 8, 4, 3 or 2 bits on the tensor cores (mma.m16n8k32): a block
-// computes a tile of tokens x outputs, slab of 128 columns by slab, which cp.async brings ahead
+// computes a tile of tokens x outputs, K tile of 128 columns by K tile, which cp.async brings ahead
 // (docs/cuda.md).
 #pragma once
 
 #include <type_traits>
 
 #include "cuda/intrinsics/reduce.cuh"
-#include "cuda/kernels/matmul/gemm_slabs.cuh"
+#include "cuda/kernels/matmul/gemm_k_tiles.cuh"
 #include "cuda/kernels/matmul/matmul_finish.cuh"
 
 namespace leq::LEQ_GPU {
@@ -34,7 +34,7 @@ struct WarpTile {
     rows_run = ptx::opaque(static_cast<unsigned>(row) + lane % 4 * LaneOrder<Shape>::kRows);
     tokens_place = ptx::opaque(static_cast<unsigned>(
         swizzled<8>(static_cast<int>(token + lane % 16), static_cast<int>(lane / 16))));
-    codes_place = ptx::opaque(static_cast<unsigned>(SlabCodes<Shape, bits>::place(row)));
+    codes_place = ptx::opaque(static_cast<unsigned>(KTileCodes<Shape, bits>::place(row)));
   }
   __device__ __forceinline__ int token(int down, int i) const {
     return first_token + down * 16 + i / 2 * 8;
@@ -55,12 +55,12 @@ struct WarpTile {
   }
   // One step of 32 columns.
   __device__ __forceinline__ void multiply(const unsigned char* stage,
-                                           const SlabCodes<Shape, bits>& codes, int step,
+                                           const KTileCodes<Shape, bits>& codes, int step,
                                            std::uint32_t flip) {
     std::uint32_t x[kDown][4];
 #pragma unroll
     for (int down = 0; down < kDown; ++down) {
-      ptx::ldmatrix_x4(x[down], stage + (tokens_place ^ step * 32) + down * 16 * kSlab);
+      ptx::ldmatrix_x4(x[down], stage + (tokens_place ^ step * 32) + down * 16 * kKTile);
     }
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -110,7 +110,7 @@ struct WarpTile {
     }
   }
 
-  // Group g of the slab is complete.
+  // Group g of the K tile is complete.
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups,
                                         int g) {
     const CodeWeight& weight = a.segments[0].weight;
@@ -244,14 +244,14 @@ struct WarpTile {
   }
 };
 
-// Multiplies one slab. `complete(g)` takes the sums of its group g.
+// Multiplies one K tile. `complete(g)` takes the sums of its group g.
 template <class Shape, int bits, int group, class Complete>
-__device__ __forceinline__ void multiply_slab(const unsigned char* stage, std::uint32_t flip,
-                                              WarpTile<Shape, bits, group>& tile,
-                                              Complete complete) {
+__device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std::uint32_t flip,
+                                                WarpTile<Shape, bits, group>& tile,
+                                                Complete complete) {
   using Memory = GemmMemory<Shape, bits, group>;
   const unsigned char* const weights = stage + Memory::kTokenBytes;
-  SlabCodes<Shape, bits> codes;
+  KTileCodes<Shape, bits> codes;
   if constexpr (bits == 3) codes.load_three(weights, tile.codes_place);
   if constexpr (bits == 4 || bits == 2) codes.load(weights, tile.codes_place, 0);
 #pragma unroll
@@ -278,18 +278,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   const Grouping grouping(a);
   const GemmRows<Shape> rows(a);
   const std::uint32_t flip = signed_flip<bits>(a);
-  const int slabs = grouping.columns / kSlab;
-  CodeCopies<Shape, bits> weights(a, rows, slabs);
+  const int k_tiles = grouping.columns / kKTile;
+  CodeCopies<Shape, bits> weights(a, rows, k_tiles);
   TokenCopies<Shape> tokens(a, rows);
-  for (int slab = 0; slab < min(Shape::kStages - 1, slabs); ++slab) {
-    weights.load(memory + slab * Memory::kStageBytes + Memory::kTokenBytes, slab);
+  for (int k_tile = 0; k_tile < min(Shape::kStages - 1, k_tiles); ++k_tile) {
+    weights.load(memory + k_tile * Memory::kStageBytes + Memory::kTokenBytes, k_tile);
   }
   ptx::wait_for_predecessor();
-  for (int slab = 0; slab < Shape::kStages - 1; ++slab) {
-    if (slab < slabs) tokens.load(memory + slab * Memory::kStageBytes, slab);
+  for (int k_tile = 0; k_tile < Shape::kStages - 1; ++k_tile) {
+    if (k_tile < k_tiles) tokens.load(memory + k_tile * Memory::kStageBytes, k_tile);
     ptx::cp_async_commit();
   }
-  using Groups = std::conditional_t<(group > 0), SlabGroups<Shape, bits, group>, NoGroups>;
+  using Groups = std::conditional_t<(group > 0), KTileGroups<Shape, bits, group>, NoGroups>;
   [[maybe_unused]] Groups next(a, rows, static_cast<int>(threadIdx.x));
   if constexpr (group > 0) {
     next.load(0);
@@ -297,25 +297,25 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
   }
   WarpTile<Shape, bits, group> tile;
   tile.start(0);
-  // Where the slab lies, and the one before it, which is free.
+  // Where the K tile lies, and the one before it, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   [[maybe_unused]] int set = Memory::kGroupsAt;  // where what its groups need lies
-  for (int slab = 0; slab < slabs; ++slab) {
+  for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the slab is there for all, and the stage of the slab before is free.
+    // After it the K tile is there for all, and the stage of the K tile before is free.
     __syncthreads();
-    const int ahead = slab + Shape::kStages - 1;
-    if (ahead < slabs) {
+    const int ahead = k_tile + Shape::kStages - 1;
+    if (ahead < k_tiles) {
       weights.load(memory + free + Memory::kTokenBytes, ahead);
       tokens.load(memory + free, ahead);
     }
     ptx::cp_async_commit();
-    const bool more = group > 0 && slab + 1 < slabs;
+    const bool more = group > 0 && k_tile + 1 < k_tiles;
     if constexpr (group > 0) {
-      if (more) next.load(slab + 1);
+      if (more) next.load(k_tile + 1);
     }
-    multiply_slab<Shape, bits, group>(memory + stage, flip, tile,
-                                      [&](int g) { tile.flush(a, groups_at(set), g); });
+    multiply_k_tile<Shape, bits, group>(memory + stage, flip, tile,
+                                        [&](int g) { tile.flush(a, groups_at(set), g); });
     if constexpr (group > 0) {
       set = 2 * Memory::kGroupsAt + int{sizeof(typename Memory::Groups)} - set;
       if (more) next.store(groups_at(set));

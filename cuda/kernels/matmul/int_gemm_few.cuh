@@ -1,6 +1,6 @@
 // Up to 64 tokens times a weight of few outputs, on the tensor cores: a block has 16 outputs only,
-// so that 4,096 of them make 256 blocks, and its four warps take slabs of 128 columns in turn. Sums
-// of whole rows are added at the end; of groups, in ascending order after every four slabs.
+// so that 4,096 of them make 256 blocks, and its four warps take K tiles of 128 columns in turn.
+// Sums of whole rows are added at the end; of groups, in ascending order after every four K tiles.
 // Integers are exact and floats added in the order of int_gemm.cuh: the same bits.
 #pragma once
 
@@ -18,70 +18,70 @@ struct FewShape {
   static_assert(tokens % 16 == 0 && tokens <= 32 && kThreads == 8 * kRows);
 };
 
-// Stages of kAlong slabs each, what the groups of the warps' slabs need, and their sums.
+// Stages of kAlong K tiles each, what the groups of the warps' K tiles need, and their sums.
 template <class Shape, int bits, int group>
 struct FewMemory {
-  using Slab = GemmMemory<Shape, bits, group>;
-  static constexpr int kStageBytes = Shape::kAlong * Slab::kStageBytes;
+  using KTile = GemmMemory<Shape, bits, group>;
+  static constexpr int kStageBytes = Shape::kAlong * KTile::kStageBytes;
   static constexpr int kGroupsAt = Shape::kStages * kStageBytes;
   static constexpr int kSumsAt =
       kGroupsAt +
-      (group == 0 ? 0 : Shape::kAlong * static_cast<int>(sizeof(typename Slab::Groups)));
+      (group == 0 ? 0 : Shape::kAlong * static_cast<int>(sizeof(typename KTile::Groups)));
   using Sums = int[Shape::kAlong][Shape::kTokens][Shape::kRows];
   static constexpr int kBytes = kSumsAt + static_cast<int>(sizeof(Sums));
 
   unsigned char* memory;
 
-  __device__ __forceinline__ unsigned char* slab(int index) const {
+  __device__ __forceinline__ unsigned char* k_tile(int index) const {
     return memory + index / Shape::kAlong % Shape::kStages * kStageBytes +
-           index % Shape::kAlong * Slab::kStageBytes;
+           index % Shape::kAlong * KTile::kStageBytes;
   }
-  __device__ __forceinline__ typename Slab::Groups& groups(int warp) const {
-    return reinterpret_cast<typename Slab::Groups*>(memory + kGroupsAt)[warp];
+  __device__ __forceinline__ typename KTile::Groups& groups(int warp) const {
+    return reinterpret_cast<typename KTile::Groups*>(memory + kGroupsAt)[warp];
   }
   __device__ __forceinline__ Sums& sums() const {
     return *reinterpret_cast<Sums*>(memory + kSumsAt);
   }
 };
 
-// Copies of a stage's rows, which lie one after the other in memory: piece
-// p of a row's kAlong slabs is chunk p % chunks of slab p / chunks.
+// Copies of a stage's rows, which lie one after the other in memory: chunk
+// p of a row's kAlong K tiles is chunk p % chunks of K tile p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
   using Memory = FewMemory<Shape, bits, group>;
-  using Slab = typename Memory::Slab;
+  using KTile = typename Memory::KTile;
   const IntMatmul& a;
   const GemmRows<Shape>& rows;
-  int slabs;
+  int k_tiles;
 
-  // from(row): where its chunks of slab 0 lie, null where there is no such row.
+  // from(row): where its chunks of K tile 0 lie, null where there is no such row.
   template <int count, int chunks, class From>
   __device__ __forceinline__ void copy(const Memory& memory, int first, int at, From from) const {
-    constexpr int kPieces = Shape::kAlong * chunks;
+    constexpr int kChunks = Shape::kAlong * chunks;
 #pragma unroll
-    for (int i = 0; i < count * kPieces; i += Shape::kThreads) {
-      const int piece = i + static_cast<int>(threadIdx.x);
-      if (count * kPieces % Shape::kThreads != 0 && piece >= count * kPieces) break;
-      const int row = piece / kPieces, slab = first + piece % kPieces / chunks;
+    for (int i = 0; i < count * kChunks; i += Shape::kThreads) {
+      const int chunk = i + static_cast<int>(threadIdx.x);
+      if (count * kChunks % Shape::kThreads != 0 && chunk >= count * kChunks) break;
+      const int row = chunk / kChunks, k_tile = first + chunk % kChunks / chunks;
       const std::byte* const begin = from(row);
-      ptx::cp_async16(memory.slab(slab) + at + swizzled<chunks>(row, piece % chunks),
-                      begin + (std::int64_t{first} * chunks + piece % kPieces) * 16,
-                      begin != nullptr && slab < slabs);
+      ptx::cp_async16(memory.k_tile(k_tile) + at + swizzled<chunks>(row, chunk % chunks),
+                      begin + (std::int64_t{first} * chunks + chunk % kChunks) * 16,
+                      begin != nullptr && k_tile < k_tiles);
     }
   }
-  // The weights of slabs from `first` on.
+  // The weights of K tiles from `first` on.
   __device__ __forceinline__ void load_weights(const Memory& memory, int first) const {
-    if (first >= slabs) return;
-    copy<Shape::kRows, bits>(memory, first, Slab::kTokenBytes, [&](int row) {
+    if (first >= k_tiles) return;
+    copy<Shape::kRows, bits>(memory, first, KTile::kTokenBytes, [&](int row) {
       const CodeSegment& segment = rows.of(a, row);
       const int n = rows.first + rows.offset(row);
       const std::uint8_t* const begin =
-          segment.weight.codes + std::int64_t{n} * slabs * (bits * 16);
+          segment.weight.codes + std::int64_t{n} * k_tiles * (bits * 16);
       return n < segment.rows ? reinterpret_cast<const std::byte*>(begin) : nullptr;
     });
   }
   __device__ __forceinline__ void load_tokens(const Memory& memory, int first) const {
-    if (first < slabs) {
+    if (first < k_tiles) {
       copy<Shape::kTokens, 8>(memory, first, 0, [&](int row) {
         const std::int64_t token = rows.first_token + row;
         return token < a.tokens
@@ -107,15 +107,15 @@ struct FewOutputs {
     return static_cast<int>(threadIdx.x) % 8 + 8 * half;
   }
 
-  // Groups of `count` slabs, in ascending order.
+  // Groups of `count` K tiles, in ascending order.
   __device__ __forceinline__ void add(const Memory& memory, int count) {
-    for (int slab = 0; slab < count; ++slab) {
-      const auto& groups = memory.groups(slab);
+    for (int k_tile = 0; k_tile < count; ++k_tile) {
+      const auto& groups = memory.groups(k_tile);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          const int t = token(i), n = row(half), sum = memory.sums()[slab][t][n];
+          const int t = token(i), n = row(half), sum = memory.sums()[k_tile][t][n];
           totals[i][half].add(sum, groups.row_scale[0][LaneOrder<Shape>::row(n)] *
                                        groups.token_scale[0][LaneOrder<Shape>::token(t)]);
         }
@@ -168,50 +168,51 @@ template <class Shape, int bits, int group>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     int_gemm_few(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(Shape::kThreads);
-  static_assert(group == 0 || group == kSlab);
+  static_assert(group == 0 || group == kKTile);
   using Memory = FewMemory<Shape, bits, group>;
   LEQ_DYNAMIC_SHARED(unsigned char, dynamic);
   const Memory memory = {dynamic};
   const Grouping grouping(a);
   const GemmRows<Shape> rows(a);
   const std::uint32_t flip = signed_flip<bits>(a);
-  const int slabs = grouping.columns / kSlab, warp = static_cast<int>(threadIdx.x / 32);
+  const int k_tiles = grouping.columns / kKTile, warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const FewCopies<Shape, bits, group> copies = {a, rows, slabs};
-  constexpr int kAhead = (Shape::kStages - 1) * Shape::kAlong;  // slabs
-  for (int slab = 0; slab < kAhead; slab += Shape::kAlong) copies.load_weights(memory, slab);
+  const FewCopies<Shape, bits, group> copies = {a, rows, k_tiles};
+  constexpr int kAhead = (Shape::kStages - 1) * Shape::kAlong;  // K tiles
+  for (int k_tile = 0; k_tile < kAhead; k_tile += Shape::kAlong)
+    copies.load_weights(memory, k_tile);
   ptx::wait_for_predecessor();
-  for (int slab = 0; slab < kAhead; slab += Shape::kAlong) copies.load_tokens(memory, slab);
-  using Groups = std::conditional_t<(group > 0), SlabGroups<Shape, bits, group, 32>, NoGroups>;
+  for (int k_tile = 0; k_tile < kAhead; k_tile += Shape::kAlong) copies.load_tokens(memory, k_tile);
+  using Groups = std::conditional_t<(group > 0), KTileGroups<Shape, bits, group, 32>, NoGroups>;
   [[maybe_unused]] Groups next(a, rows, lane);
   if constexpr (group > 0) {
-    if (warp < slabs) next.load(warp);
+    if (warp < k_tiles) next.load(warp);
   }
   WarpTile<Shape, bits, group> tile;
   FewOutputs<Shape, bits, group> outputs;
   tile.start(0);
-  for (int first = 0; first < slabs; first += Shape::kAlong) {
+  for (int first = 0; first < k_tiles; first += Shape::kAlong) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the slabs are there for all, the stage of those before is free, and their sums are
+    // After it the K tiles are there for all, the stage of those before is free, and their sums are
     // added.
     __syncthreads();
     copies.load_weights(memory, first + kAhead);
     copies.load_tokens(memory, first + kAhead);
-    const int slab = first + warp;
-    if (slab < slabs) {
+    const int k_tile = first + warp;
+    if (k_tile < k_tiles) {
       if constexpr (group > 0) {
         next.store(memory.groups(warp));
         __syncwarp();
-        if (slab + Shape::kAlong < slabs) next.load(slab + Shape::kAlong);
+        if (k_tile + Shape::kAlong < k_tiles) next.load(k_tile + Shape::kAlong);
       }
-      multiply_slab<Shape, bits, group>(memory.slab(slab), flip, tile, [&](int g) {
+      multiply_k_tile<Shape, bits, group>(memory.k_tile(k_tile), flip, tile, [&](int g) {
         if (a.segments[0].weight.zeros != nullptr) tile.take_zeros(memory.groups(warp), g);
         tile.put_sums(memory.sums()[warp]);
       });
     }
     if constexpr (group > 0) {
       __syncthreads();
-      outputs.add(memory, min(Shape::kAlong, slabs - first));
+      outputs.add(memory, min(Shape::kAlong, k_tiles - first));
     }
   }
   ptx::let_successor_start();

@@ -16,7 +16,7 @@ struct WarpgroupTile {
   static constexpr int kPartSums = Shape::kPartSums;
   int sums[Shape::kParts][kPartSums];
   float totals[kGrouped ? Shape::kSums : 1];
-  // Operand A, of 32 columns each: of one slab, with groups of two in turn.
+  // Operand A, of 32 columns each: of one K tile, with groups of two in turn.
   std::uint32_t codes[Shape::kParts][Shape::kThroughRegisters ? 4 : 1][4];
   // Where the lane's row of each two chunks of codes lies in a stage, as ldmatrix asks for it: the
   // warp's first eight rows and the next of one chunk, then of the other.
@@ -25,7 +25,7 @@ struct WarpgroupTile {
   int lane, warp;              // warp: of all that multiply
   int first_row, first_token;  // of number 0
 
-  // What is worked out here is not worked out again in each slab.
+  // What is worked out here is not worked out again in each K tile.
   __device__ __forceinline__ WarpgroupTile()
       : lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32) - 4),
@@ -54,7 +54,7 @@ struct WarpgroupTile {
     }
   }
 
-  // Codes of a slab from shared memory into the registers of operand A; `zeros`: less these.
+  // Codes of a K tile from shared memory into the registers of operand A; `zeros`: less these.
   template <int set>
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
                                              bool zeros) {
@@ -83,14 +83,14 @@ struct WarpgroupTile {
         const auto& of_row = memory.groups(stage).zero;
         const std::uint32_t less[2] = {of_row[row(0)], of_row[row(2)]};
         return unpack([&](const auto& words, int i, int half) {
-          return slab_quad_less<kBits>(words, i, less[half]);
+          return k_tile_quad_less<kBits>(words, i, less[half]);
         });
       }
     }
-    unpack([&](const auto& words, int i, int) { return slab_quad<kBits>(words, i, flip); });
+    unpack([&](const auto& words, int i, int) { return k_tile_quad<kBits>(words, i, flip); });
   }
 
-  // Starts multiplying a part of a slab; `add`: to the sums that are there.
+  // Starts multiplying a part of a K tile; `add`: to the sums that are there.
   template <int part, int set>
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
     constexpr int kPartBytes = Memory::kTokenBytes / Shape::kParts;
@@ -102,7 +102,7 @@ struct WarpgroupTile {
       if constexpr (Shape::kThroughRegisters) {
         ptx::wgmma(sums[part], codes[set][step], columns, add || step > 0);
       } else {
-        const unsigned char* const rows = memory.codes(stage) + warp / 4 * (64 * kSlab);
+        const unsigned char* const rows = memory.codes(stage) + warp / 4 * (64 * kKTile);
         const std::uint64_t mine = ptx::next_columns(ptx::matrix_operand(rows), step);
         ptx::wgmma(sums[part], mine, columns, add || step > 0);
       }
@@ -214,33 +214,33 @@ struct WarpgroupTile {
   }
 };
 
-// What a warpgroup multiplies the slabs of its tiles with: one sum for a whole row.
+// What a warpgroup multiplies the K tiles of its tiles with: one sum for a whole row.
 template <class Shape>
-struct RowSlabs {
+struct RowKTiles {
   const IntMatmul& a;
   const HopperMemory<Shape>& memory;
   WarpgroupTile<Shape>& tile;
   std::uint32_t flip;
   Ring<HopperMemory<Shape>::kStages> ring;
 
-  __device__ __forceinline__ RowSlabs(const IntMatmul& arguments, const HopperMemory<Shape>& stages,
-                                      WarpgroupTile<Shape>& of)
+  __device__ __forceinline__ RowKTiles(const IntMatmul& arguments,
+                                       const HopperMemory<Shape>& stages, WarpgroupTile<Shape>& of)
       : a(arguments), memory(stages), tile(of), flip(signed_flip<Shape::kBits>(arguments)) {}
 
-  __device__ __forceinline__ void multiply(int slabs) {
+  __device__ __forceinline__ void multiply(int k_tiles) {
     int last = 0;  // stage that is being multiplied
-    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ring.next()) {
       ptx::barrier_wait(memory.full(ring.stage), ring.parity);
       if constexpr (Shape::kThroughRegisters) {
         tile.template load_codes<0>(memory, ring.stage, flip, false);
       }
-      tile.template multiply<0, 0>(memory, ring.stage, slab > 0);
+      tile.template multiply<0, 0>(memory, ring.stage, k_tile > 0);
       if constexpr (Shape::kThroughRegisters) {
         ptx::wgmma_finish(tile.sums[0]);
         memory.release(ring.stage);
       } else {
         ptx::wgmma_wait<1>();
-        if (slab > 0) memory.release(last);
+        if (k_tile > 0) memory.release(last);
         last = ring.stage;
       }
     }
@@ -251,40 +251,41 @@ struct RowSlabs {
   }
 };
 
-// The same with groups: sums of each slab, which are scaled while the tensor cores multiply what
-// comes next: part 1 of a slab during part 0 of the next, and part 0 during part 1. Two slabs are
-// multiplied like this, then all is waited for: ptxas gives up where sums that are read are under
-// way from one round of a loop to the next (C7514).
+// The same with groups: sums of each K tile, which are scaled while the tensor cores multiply what
+// comes next: part 1 of a K tile during part 0 of the next, and part 0 during part 1. Two K tiles
+// are multiplied like this, then all is waited for: ptxas gives up where sums that are read are
+// under way from one round of a loop to the next (C7514).
 template <class Shape>
-struct GroupSlabs {
+struct GroupKTiles {
   const IntMatmul& a;
   const HopperMemory<Shape>& memory;
   WarpgroupTile<Shape>& tile;
   std::uint32_t flip;
   bool zeros;
   Ring<HopperMemory<Shape>::kStages> ring;
-  int last = 0;  // stage of the slab before
+  int last = 0;  // stage of the K tile before
 
-  __device__ __forceinline__ GroupSlabs(const IntMatmul& arguments,
-                                        const HopperMemory<Shape>& stages, WarpgroupTile<Shape>& of)
+  __device__ __forceinline__ GroupKTiles(const IntMatmul& arguments,
+                                         const HopperMemory<Shape>& stages,
+                                         WarpgroupTile<Shape>& of)
       : a(arguments),
         memory(stages),
         tile(of),
         flip(Shape::kMayHaveZeros ? signed_flip<Shape::kBits>(arguments) : 0),
         zeros(has_zeros(arguments)) {}
 
-  __device__ __forceinline__ void multiply(int slabs) {
-    if (slabs % 2 == 1) {
+  __device__ __forceinline__ void multiply(int k_tiles) {
+    if (k_tiles % 2 == 1) {
       step<0, true>();
       end<0>();
     }
-    for (int pair = 0; pair < slabs / 2; ++pair) {
+    for (int pair = 0; pair < k_tiles / 2; ++pair) {
       step<0, true>();
       step<1, false>();
       end<0>();
     }
   }
-  // `set`: registers of operand A that part 1 of the slab before does not read.
+  // `set`: registers of operand A that part 1 of the K tile before does not read.
   template <int set, bool first>
   __device__ __forceinline__ void step() {
     ptx::barrier_wait(memory.full(ring.stage), ring.parity);
@@ -297,7 +298,7 @@ struct GroupSlabs {
     last = ring.stage;
     ring.next();
   }
-  // Part 1 of the slab before, when `left` multiplications have started after it.
+  // Part 1 of the K tile before, when `left` multiplications have started after it.
   template <int left>
   __device__ __forceinline__ void end() {
     ptx::wgmma_finish<left>(tile.sums[1]);
@@ -306,18 +307,18 @@ struct GroupSlabs {
   }
 };
 
-// Two warpgroups: multiplies the slabs of all tiles of the block.
+// Two warpgroups: multiplies the K tiles of all tiles of the block.
 template <class Shape>
 __device__ __forceinline__ void multiply_tiles(const IntMatmul& a, const HopperMaps& maps,
-                                               const HopperMemory<Shape>& memory, int slabs) {
-  using Slabs = std::conditional_t<Shape::kGroup == 0, RowSlabs<Shape>, GroupSlabs<Shape>>;
+                                               const HopperMemory<Shape>& memory, int k_tiles) {
+  using KTiles = std::conditional_t<Shape::kGroup == 0, RowKTiles<Shape>, GroupKTiles<Shape>>;
   WarpgroupTile<Shape> tile;
-  Slabs all(a, memory, tile);
-  const TileWalk walk(maps);
+  KTiles all(a, memory, tile);
+  const TileSchedule walk(maps);
   for (int i = walk.first; i < walk.end; i += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, i);
     tile.start();
-    all.multiply(slabs);
+    all.multiply(k_tiles);
     tile.finish_all(a, rows, memory.out(tile.warp));
   }
 }
@@ -331,17 +332,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     const HopperMemory<Shape> memory(dynamic);
     if (threadIdx.x == 0) memory.init();
     ptx::sync_cluster();
-    const int slabs = static_cast<int>(padded_columns(a.columns) / kSlab);
+    const int k_tiles = static_cast<int>(padded_columns(a.columns) / kKTile);
     const int warp = static_cast<int>(threadIdx.x / 32);
     if (warp < 4) {
       ptx::keep_registers<88>();
-      if (threadIdx.x == 0) load_tiles(a, maps, memory, slabs);
+      if (threadIdx.x == 0) load_tiles(a, maps, memory, k_tiles);
       if (Shape::kGroup != 0 && warp >= 2) {
-        load_scales(a, maps, memory, slabs, static_cast<int>(threadIdx.x) - 64);
+        load_scales(a, maps, memory, k_tiles, static_cast<int>(threadIdx.x) - 64);
       }
     } else {
       ptx::take_registers<208>();
-      multiply_tiles<Shape>(a, maps, memory, slabs);
+      multiply_tiles<Shape>(a, maps, memory, k_tiles);
     }
     // Other blocks reach this one's memory until they are through.
     ptx::sync_cluster();

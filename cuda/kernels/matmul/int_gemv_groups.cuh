@@ -106,7 +106,7 @@ struct GroupStep {
 
 // One lane's way through the groups of its warp.
 template <int bits>
-struct GroupWalk {
+struct GroupLoop {
   using Shape = GroupShape<bits>;
   using Layout = Packing<bits>;
   using Step = GroupStep<bits>;
@@ -130,7 +130,7 @@ struct GroupWalk {
   __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
-  __device__ __forceinline__ GroupWalk(const IntMatmul& arguments, const BlockRows& of_block,
+  __device__ __forceinline__ GroupLoop(const IntMatmul& arguments, const BlockRows& of_block,
                                        WaitingSum* waiting)
       : a(arguments),
         rows(of_block),
@@ -271,7 +271,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
-  GroupWalk<bits> walk(a, rows, waiting);
+  GroupLoop<bits> walk(a, rows, waiting);
   GroupStep<bits> next;
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
   walk.load_weights(group, next);

@@ -18,8 +18,8 @@ struct alignas(16) WaitingPair {
 };
 
 // What a lane has of a group: of each operand eight words of four columns, in one order.
-//   8 bits: 16 columns of piece t = lane % 4, then of piece t + 4;  4 bits: the 32 of piece t
-//   2 bits: of the runs of piece t / 2, two words each, those of its half
+//   8 bits: 16 columns of chunk t = lane % 4, then of chunk t + 4;  4 bits: the 32 of chunk t
+//   2 bits: of the runs of chunk t / 2, two words each, those of its half
 //   3 bits: word t of each run
 template <int bits>
 struct LaneColumns {
@@ -58,8 +58,8 @@ struct LaneColumns {
                                                     std::uint32_t (&to)[kWords]) {
     if constexpr (bits == 3) {
 #pragma unroll
-      for (int piece = 0; piece < 3; ++piece) {
-        to[piece] = words_at<std::uint32_t>(from + piece * 16);
+      for (int chunk = 0; chunk < 3; ++chunk) {
+        to[chunk] = words_at<std::uint32_t>(from + chunk * 16);
       }
     } else if constexpr (bits == 2) {
       put(words_at<uint2>(from), to, 0);
@@ -106,7 +106,7 @@ struct TokenStep {
 
 // One lane's way through the groups of its warp.
 template <int bits, bool zeros>
-struct TokenWalk {
+struct TokenLoop {
   using Columns = LaneColumns<bits>;
   using Step = TokenStep<bits, zeros>;
   // Codes are multiplied as signed bytes, so many times as large.
@@ -131,7 +131,7 @@ struct TokenWalk {
     return static_cast<int>(threadIdx.x % 4) * 2 + i;
   }
 
-  __device__ __forceinline__ TokenWalk(const IntMatmul& arguments, const BlockRows& of_block)
+  __device__ __forceinline__ TokenLoop(const IntMatmul& arguments, const BlockRows& of_block)
       : a(arguments),
         rows(of_block),
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns),
@@ -265,7 +265,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
   const BlockRows rows(a);
-  const TokenWalk<bits, zeros> walk(a, rows);
+  const TokenLoop<bits, zeros> walk(a, rows);
   TokenStep<bits, zeros> next;
   int group = static_cast<int>(threadIdx.x / 32);
   walk.load_weights(group, next);

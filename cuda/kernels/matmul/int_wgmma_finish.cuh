@@ -2,7 +2,7 @@
 // shared memory.
 #pragma once
 
-#include "cuda/kernels/matmul/int_wgmma_slabs.cuh"
+#include "cuda/kernels/matmul/int_wgmma_k_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 

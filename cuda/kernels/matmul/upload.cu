@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   *reinterpret_cast<unsigned*>(a.to + word * 4) = out;
 }
 
-// A thread has one word of each of three pieces. Third bits join what the low two have written: the
+// A thread has one word of each of three chunks. Third bits join what the low two have written: the
 // order of 3 bits is linear.
 __global__ void __launch_bounds__(kThreads)
     upload_three_bits(const LEQ_GRID_CONSTANT UploadCodes a) {
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads)
   const ThreeBitWords words = three_bit_words(quads);
   auto* const to =
       reinterpret_cast<unsigned*>(a.to + row * (a.padded_columns * 3 / 8) + three_bit_byte(first));
-  for (int piece = 0; piece < 3; ++piece) {
-    to[piece * 4] = words.of[piece] ^ (a.thirds ? to[piece * 4] : 0);
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    to[chunk * 4] = words.of[chunk] ^ (a.thirds ? to[chunk * 4] : 0);
   }
 }
 

@@ -1,5 +1,5 @@
-#include "cuda/kernels/peers/exchange.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/peers/exchange.cuh"
 
 namespace leq::LEQ_GPU {
 

@@ -4,10 +4,10 @@
 // once, or a block would wait for one that waits for its place.
 #pragma once
 
-#include "cuda/kernels/peers/exchange.h"
 #include "cuda/intrinsics/last_block.cuh"
 #include "cuda/intrinsics/peers.h"
 #include "cuda/intrinsics/ptx.h"
+#include "cuda/kernels/peers/exchange.h"
 
 namespace leq::LEQ_GPU {
 

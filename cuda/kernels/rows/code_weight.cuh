@@ -2,9 +2,9 @@
 // order (embedding, weights for f32 inputs), and one place that says what the stored codes mean.
 #pragma once
 
+#include "cuda/intrinsics/ptx.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 
@@ -16,7 +16,7 @@ __device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row
     const auto* const words =
         reinterpret_cast<const std::uint32_t*>(codes + three_bit_byte(column));
     const std::uint32_t quad = three_bit_quad(static_cast<int>(column % 128 / 16),
-                                              [&](int piece) { return words[piece * 4]; });
+                                              [&](int chunk) { return words[chunk * 4]; });
     return static_cast<std::int8_t>(quad >> column % 4 * 8) / 32 + 4;
   }
   return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);

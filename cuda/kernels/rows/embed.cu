@@ -1,7 +1,7 @@
 // Rows of an embedding table as f32, one block a token; and rows of activations picked out.
 #include "backend/sample.h"
-#include "cuda/kernels/rows/code_weight.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/rows/code_weight.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

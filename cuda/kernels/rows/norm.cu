@@ -1,9 +1,9 @@
-// RMS norm or layer norm of rows, with their int8 codes or pieces: one block a row, which lies in
+// RMS norm or layer norm of rows, with their int8 codes or terms: one block a row, which lies in
 // shared memory between the passes, so that it is read once.
-#include "cuda/kernels/rows/held.cuh"
-#include "cuda/kernels/rows/online.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/rows/held.cuh"
+#include "cuda/kernels/rows/online.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,7 +1,7 @@
 // Act online for steps of several rows: the largest |x| of each, then codes by all blocks with the
 // scale that each of them works out for itself, then one block moves the scale on.
-#include "cuda/kernels/rows/online.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/rows/online.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

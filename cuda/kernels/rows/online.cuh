@@ -3,8 +3,8 @@
 #pragma once
 
 #include "cuda/kernels/rows/online.h"
-#include "cuda/kernels/rows/pieces.cuh"
 #include "cuda/kernels/rows/quantize.cuh"
+#include "cuda/kernels/rows/terms.cuh"
 
 namespace leq::LEQ_GPU {
 
@@ -83,10 +83,10 @@ __device__ __forceinline__ void quantize_online(const float* row, std::int64_t w
   if (counts) end_online(q.online, step, static_cast<unsigned long long>(clipped), width);
 }
 
-// What the consumer of a finished row reads: its pieces, or its codes by whatever scale it has.
+// What the consumer of a finished row reads: its terms, or its codes by whatever scale it has.
 __device__ __forceinline__ void finish_row(const float* row, std::int64_t token, std::int64_t width,
                                            const Quantize& q) {
-  if (q.pieces.pieces != nullptr) return cut_row(row, token, width, q.pieces);
+  if (q.terms.terms != nullptr) return cut_row(row, token, width, q.terms);
   if (q.out.codes == nullptr) return;
   if (q.online != nullptr) {
     quantize_online(row, width, q);

@@ -2,8 +2,8 @@
 // that finished the 128 columns, or by the last of those that share them.
 #pragma once
 
-#include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/intrinsics/last_block.cuh"
+#include "cuda/kernels/rows/quantize.cuh"
 
 namespace leq::LEQ_GPU {
 

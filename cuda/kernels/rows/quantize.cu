@@ -1,8 +1,8 @@
-// Finished f32 rows to int8 codes or to pieces, one block a row.
-#include "cuda/kernels/rows/held.cuh"
-#include "cuda/kernels/rows/online.cuh"
+// Finished f32 rows to int8 codes or to terms, one block a row.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/rows/held.cuh"
+#include "cuda/kernels/rows/online.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

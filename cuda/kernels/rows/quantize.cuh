@@ -2,10 +2,10 @@
 // device, shared by the kernels that finish rows.
 #pragma once
 
-#include "cuda/kernels/launch.h"
-#include "cuda/layout/layout.h"
 #include "cuda/intrinsics/groups.cuh"
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/kernels/launch.h"
+#include "cuda/layout/layout.h"
 #include "tensor/quant_scheme.h"
 
 namespace leq::LEQ_GPU {

@@ -1,8 +1,8 @@
 // The random-sign Hadamard rotation of the residual stream: one block a row, in shared memory.
-#include "cuda/kernels/launch.h"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 namespace {

@@ -1,7 +1,7 @@
 // Sampling in passes: many blocks look over a row, without top-k many blocks add up its masses,
 // many blocks list its candidates, one block a row draws. Greedy rows need no list.
-#include "cuda/kernels/sample/sample_select.cuh"
 #include "cuda/intrinsics/run.h"
+#include "cuda/kernels/sample/sample_select.cuh"
 
 namespace leq::LEQ_GPU {
 namespace {

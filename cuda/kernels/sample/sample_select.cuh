@@ -3,9 +3,9 @@
 // whose histogram many blocks have made. Sums are integers: no order of threads changes them.
 #pragma once
 
-#include "cuda/kernels/sample/sample.h"
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/reduce.cuh"
+#include "cuda/kernels/sample/sample.h"
 
 namespace leq::LEQ_GPU {
 

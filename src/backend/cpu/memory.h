@@ -16,7 +16,7 @@ class Memory final : public DeviceMemory {
   // Memory nodes that weights are spread over; 0 where they lie as they were loaded.
   int nodes() const { return places_.node_count(); }
 
-  std::optional<DeviceRoom> room() const override { return std::nullopt; }
+  std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
   // Weights are used where they lie; on several nodes their pages move first.
   WeightView place(const WeightView& weight, std::vector<Buffer>&) override;

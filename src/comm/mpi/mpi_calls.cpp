@@ -81,7 +81,7 @@ int tell(const char* text, int length) {
   return 0;
 }
 
-int heard(char* text, int room) {
+int heard(char* text, int capacity) {
   for (Told& one : told) {  // sends go on only while somebody looks
     int sent = 0;
     MPI_Test(&one.request, &sent, MPI_STATUS_IGNORE);
@@ -96,7 +96,7 @@ int heard(char* text, int room) {
                MPI_STATUS_IGNORE) != MPI_SUCCESS) {
     return -1;
   }
-  const int kept = length < room ? length : room;
+  const int kept = length < capacity ? length : capacity;
   for (int i = 0; i < kept; ++i) text[i] = whole[static_cast<std::size_t>(i)];
   return kept;
 }

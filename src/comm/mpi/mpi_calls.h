@@ -23,7 +23,7 @@ struct MpiCalls {
   int (*done)();  // 1: done, 0: not yet
   // Errors of ranks, beside all else. `text` is kept by the callee.
   int (*tell)(const char* text, int length);
-  int (*heard)(char* text, int room);  // the length of what a rank told; 0: nothing
+  int (*heard)(char* text, int capacity);  // the length of what a rank told; 0: nothing
   // A sign of life to every other rank; the rank of one that has come, -1: none.
   int (*beat)();
   int (*beat_of)();

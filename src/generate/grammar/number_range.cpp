@@ -202,10 +202,10 @@ Decimal decimal_of(JsonNode number) {
   Decimal value;
   std::string text = number.is_integer() ? number.dump() : std::string();
   if (text.empty()) {
-    std::string room(512, '\0');
-    const auto end = std::to_chars(room.data(), room.data() + room.size(), number.number(),
+    std::string buffer(512, '\0');
+    const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number.number(),
                                    std::chars_format::fixed);
-    text.assign(room.data(), end.ptr);
+    text.assign(buffer.data(), end.ptr);
   }
   value.negative = text.starts_with('-');
   if (value.negative) text.erase(0, 1);

@@ -143,10 +143,10 @@ std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   const Expr member = b.sequence(
       {key, b.text(":"), parts_.space(), held.is_object() ? value(held) : parts_.value()});
   const Expr next = b.sequence({b.text(","), parts_.space(), member});
-  const std::int64_t room =
+  const std::int64_t most_left =
       most == GrammarBuilder::kNoLimit ? most : std::max<std::int64_t>(most - 1, 0);
   const Expr some = b.sequence(
-      {member, b.repeat(next, std::max<std::int64_t>(least - 1, 0), room), parts_.space()});
+      {member, b.repeat(next, std::max<std::int64_t>(least - 1, 0), most_left), parts_.space()});
   const Expr inner = most == 0 ? b.nothing() : least > 0 ? some : b.optional(some);
   return b.sequence({b.text("{"), parts_.space(), inner, b.text("}")});
 }
@@ -248,13 +248,13 @@ Expr SchemaReader::items_from(const std::vector<Expr>& first, std::optional<Expr
   if (rest && (unlimited || most > prefixes)) {
     const Expr next = b.sequence({b.text(","), parts_.space(), *rest});
     const std::int64_t need = std::max<std::int64_t>(least - prefixes, 0);
-    const std::int64_t room = unlimited ? most : most - prefixes;
+    const std::int64_t most_left = unlimited ? most : most - prefixes;
     if (prefixes == 0) {
       tail = b.sequence({*rest, b.repeat(next, std::max<std::int64_t>(need - 1, 0),
-                                         unlimited ? room : room - 1)});
+                                         unlimited ? most_left : most_left - 1)});
       if (need == 0) tail = b.optional(tail);
     } else {
-      tail = b.repeat(next, need, room);
+      tail = b.repeat(next, need, most_left);
     }
   }
   // Through rules, since a long list would nest as deep as it is.

@@ -1,6 +1,6 @@
 // The parts of the text that calibration runs on where the user gives none: files in texts/, which
-// are compiled in. Most places and people of the articles are invented; the stories were told by the
-// storyteller of examples/.
+// are compiled in. Most places and people of the articles are invented; the stories were told by
+// the storyteller of examples/.
 #pragma once
 
 #include <string_view>

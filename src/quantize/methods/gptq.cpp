@@ -164,9 +164,7 @@ std::string damping_note(const MethodInput& input, const std::optional<Feedback<
   return note.str();
 }
 
-bool supports_gptq(const QuantScheme& scheme) {
-  return scheme.is_integer();
-}
+bool supports_gptq(const QuantScheme& scheme) { return scheme.is_integer(); }
 
 MethodResult choose_gptq(const MethodInput& input) {
   if (input.scheme.is_super()) return choose_super_gptq(input, 0);

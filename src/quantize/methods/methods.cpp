@@ -20,7 +20,8 @@ const QuantMethod& require_method(std::string_view name) {
     if (method.name == name) return method;
     names.emplace_back(method.name);
   }
-  fail(ErrorKind::bad_setting, "unknown method \"", printable(name), "\"; use one of ", join(names));
+  fail(ErrorKind::bad_setting, "unknown method \"", printable(name), "\"; use one of ",
+       join(names));
 }
 
 }  // namespace leq

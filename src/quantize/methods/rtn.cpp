@@ -20,14 +20,14 @@ MethodResult choose_rtn(const MethodInput& input) {
 }  // namespace
 
 QuantMethod rtn_method() {
-  return {
-      .name = "rtn",
-      .summary = "nearest code, range of least error weighted by the inputs (int, uint and k types)",
-      .needs = Needs::diagonal,
-      .supports = supports_rtn,
-      .choose = choose_rtn,
-      .divides_rows = true,
-      .own_type = "int4-g128"};
+  return {.name = "rtn",
+          .summary =
+              "nearest code, range of least error weighted by the inputs (int, uint and k types)",
+          .needs = Needs::diagonal,
+          .supports = supports_rtn,
+          .choose = choose_rtn,
+          .divides_rows = true,
+          .own_type = "int4-g128"};
 }
 
 }  // namespace leq

@@ -63,14 +63,14 @@ void fit_row(const MethodInput& input, std::span<const float> importance, std::i
   const SuperLayout& layout = to.layout;
   for (std::int64_t k = 0; k < input.columns; k += kSuperColumns) {
     const std::int64_t count = std::min(kSuperColumns, input.columns - k);
-    float* supers = &to.supers[place((row * layout.super_blocks(input.columns) + k / kSuperColumns) *
-                                  layout.supers)];
+    float* supers = &to.supers[place(
+        (row * layout.super_blocks(input.columns) + k / kSuperColumns) * layout.supers)];
     std::uint8_t* subs =
         &to.subs[place((row * to.ranges.per_row + k / layout.sub_columns) * layout.subs)];
-    fit_super(
-        input.scheme.kind,
-        {input.weight.subspan(place(row * input.columns + k), place(count)),
-         importance.empty() ? importance : importance.subspan(place(k), place(count)), supers, subs});
+    fit_super(input.scheme.kind,
+              {input.weight.subspan(place(row * input.columns + k), place(count)),
+               importance.empty() ? importance : importance.subspan(place(k), place(count)), supers,
+               subs});
     for (std::int64_t sub = 0; sub * layout.sub_columns < count; ++sub) {
       set_range(input, row, k + sub * layout.sub_columns, supers, subs + sub * layout.subs, to);
     }

@@ -163,10 +163,10 @@ class Collector final : public Observer {
   // Room for what this rank's window gives: of one rank all sites share it, one after the other.
   std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
     if (context_.ranks.size() > 1) return seen_of(site, rank);
-    std::vector<float>& room = seen_[0];
+    std::vector<float>& buffer = seen_[0];
     const auto numbers = static_cast<std::size_t>(tokens * sites_[site].inputs);
-    if (room.size() < numbers) room.resize(numbers);
-    return std::span(room).first(numbers);
+    if (buffer.size() < numbers) buffer.resize(numbers);
+    return std::span(buffer).first(numbers);
   }
 
   // What a rank's window gave, this one's or one that was gathered.

@@ -46,8 +46,8 @@ void fold_scales(BlockTensors& block, const SmoothingSite& site, std::span<const
 // o.bias += W_o repeat_kv(v.bias), v.bias = 0. Where there are no rotary positions the bias of k
 // moves all scores of a query alike and becomes 0 too. Exact; it keeps the biases out of the KV
 // cache. Does nothing to a block without q, k and v biases. A block without o.bias gets one: the
-// model's configuration is then that of with_attention_biases_folded. Layers with an output gate stay as they
-// are.
+// model's configuration is then that of with_attention_biases_folded. Layers with an output gate
+// stay as they are.
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer = 0);
 ModelConfig with_attention_biases_folded(ModelConfig config);
 

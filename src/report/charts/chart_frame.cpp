@@ -52,9 +52,9 @@ ChartScale ValueRange::scale(bool logarithmic, double margin) const {
     const double factor = std::max(std::pow(high / low, margin), 1.05);
     return {low / factor, high * factor, true};
   }
-  const double room = (high - low) * margin;
-  const bool from_zero = low >= 0 && low - room < 0;
-  return {from_zero ? 0 : low - room, high + room, false};
+  const double margin_space = (high - low) * margin;
+  const bool from_zero = low >= 0 && low - margin_space < 0;
+  return {from_zero ? 0 : low - margin_space, high + margin_space, false};
 }
 
 void draw_frame(Svg& svg, const PlotArea& area, const ChartScale& x, const ChartScale& y,

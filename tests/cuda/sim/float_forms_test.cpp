@@ -27,14 +27,14 @@ TEST(FloatForms, AreLookedForOn90Alone) {
   EXPECT_EQ(launches_of("float_forms"), before);
 }
 
-TEST(PieceOrder, IsThatOfWgmmaForManyTokensWhereFormsAreEqual) {
+TEST(TermOrder, IsThatOfWgmmaForManyTokensWhereFormsAreEqual) {
   rt::DeviceInfo device;
   device.major = 9;
-  EXPECT_EQ(piece_order(129, device, true), PieceOrder::steps);
-  EXPECT_EQ(piece_order(128, device, true), PieceOrder::lanes);
-  EXPECT_EQ(piece_order(4096, device, false), PieceOrder::lanes);
+  EXPECT_EQ(term_order(129, device, true), TermOrder::steps);
+  EXPECT_EQ(term_order(128, device, true), TermOrder::lanes);
+  EXPECT_EQ(term_order(4096, device, false), TermOrder::lanes);
   device.major = 12;
-  EXPECT_EQ(piece_order(4096, device, true), PieceOrder::lanes);
+  EXPECT_EQ(term_order(4096, device, true), TermOrder::lanes);
 }
 
 }  // namespace

@@ -102,14 +102,14 @@ TEST_F(MemoryTest, ALaterPlanTakesThePlaceOfOneThatWasNotUsed) {
 TEST_F(MemoryTest, TheRoomIsWhatIsFreeLessTwoPercentOrTheCap) {
   leave(100 * kMb);
   const std::size_t total = rt::memory_of(0).total_bytes;
-  EXPECT_EQ(Regions(0, 0).room().bytes, 100 * kMb - total / 50);
-  EXPECT_EQ(Regions(0, 0).room().total, total);
+  EXPECT_EQ(Regions(0, 0).info().bytes, 100 * kMb - total / 50);
+  EXPECT_EQ(Regions(0, 0).info().total, total);
   Regions capped(0, 30 * kMb);
-  EXPECT_EQ(capped.room().bytes, 30 * kMb);
+  EXPECT_EQ(capped.info().bytes, 30 * kMb);
   capped.plan(20 * kMb);
-  EXPECT_EQ(capped.room().bytes, 10 * kMb);
+  EXPECT_EQ(capped.info().bytes, 10 * kMb);
   EXPECT_THROW(capped.allocate(31 * kMb, test_stream()), Error);
-  EXPECT_EQ(Regions(0, 200 * kMb).room().bytes, 80 * kMb - total / 50) << "less is free";
+  EXPECT_EQ(Regions(0, 200 * kMb).info().bytes, 80 * kMb - total / 50) << "less is free";
 }
 
 TEST_F(MemoryTest, AnErrorNamesBothSizes) {

@@ -28,8 +28,8 @@ inline std::vector<RowBlock> cut_runs(const BatchView& batch, std::int64_t most,
   for (const SequenceRun& run : batch.runs) {
     for (std::int64_t done = 0; done < run.rows;) {
       const std::int64_t position = run.first_position + done;
-      const std::int64_t room = ends == BlockEnds::aligned ? most - position % most : most;
-      const std::int64_t rows = std::min(room, run.rows - done);
+      const std::int64_t left = ends == BlockEnds::aligned ? most - position % most : most;
+      const std::int64_t rows = std::min(left, run.rows - done);
       blocks.push_back({run.first_row + done, rows, position, run.pages});
       done += rows;
     }

@@ -111,7 +111,8 @@ class DeltaNet {
   }
 
  private:
-  // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and once more 1 / sqrt(d) for queries.
+  // l2(x) as an RMS norm: x / sqrt(mean + eps / d) / sqrt(d), and once more 1 / sqrt(d) for
+  // queries.
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
   }
@@ -164,8 +165,7 @@ class DeltaNet {
       return shape_.conv + all_.keys() + first + channel - shape_.keys();
     }
     return shape_.conv + 2 * all_.keys() +
-           std::int64_t{shape_.first_value_head()} * shape_.value_dim + channel -
-           2 * shape_.keys();
+           std::int64_t{shape_.first_value_head()} * shape_.value_dim + channel - 2 * shape_.keys();
   }
 
   void one_head(const SequenceRun& run, int head, const DeltaScratch& scratch) {
@@ -221,8 +221,8 @@ class DeltaNet {
         const float* input = input_at(block.run, from, channel, token - (shape_.taps - 1) + tap);
         inputs[static_cast<std::size_t>(tap)] = input != nullptr ? input : zeros_.data();
       }
-      context_.kernels.convolve(inputs.data(), taps_of(channel), all_.channels(), shape_.taps, count,
-                                out + i * count);
+      context_.kernels.convolve(inputs.data(), taps_of(channel), all_.channels(), shape_.taps,
+                                count, out + i * count);
     }
   }
 

@@ -1,6 +1,6 @@
-// Gated DeltaNet for each instruction set: the recurrence over a block of a state's columns, and the
-// convolution over time. All results are equal bit for bit across instruction sets: a column's sums
-// do not depend on what other columns are computed with it (docs/numerics.md).
+// Gated DeltaNet for each instruction set: the recurrence over a block of a state's columns, and
+// the convolution over time. All results are equal bit for bit across instruction sets: a column's
+// sums do not depend on what other columns are computed with it (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace leq::cpu {
 struct DeltaBlock {
   const float* query = nullptr;  // [tokens][key_dim]
   const float* key = nullptr;    // [tokens][key_dim]
-  float* value = nullptr;        // [tokens][columns], rows value_stride apart: v, and o in its place
+  float* value = nullptr;  // [tokens][columns], rows value_stride apart: v, and o in its place
   const float* alpha = nullptr;  // [tokens]
   const float* beta = nullptr;   // [tokens]
   const float* from = nullptr;   // S [key_dim][columns] before the first token

@@ -73,7 +73,7 @@ struct FloatBlock {
   float* y = nullptr;  // [tokens][y_stride]
   std::int64_t y_stride = 0;
   // Where not null: [tokens][outputs][16] lanes that the chains start from and end in; y and bias
-  // are not used, and columns is a multiple of 16 or the chain's last piece.
+  // are not used, and columns is a multiple of 16 or the chain's last K tile.
   float* lanes = nullptr;
 };
 

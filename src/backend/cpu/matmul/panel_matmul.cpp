@@ -26,14 +26,15 @@ std::int64_t panel_outputs(const PanelTask& task) {
   return std::min(kPanelRows, task.segment->weight.rows - task.panel * kPanelRows);
 }
 
-// The bias of a panel's 64 outputs, or null: in place, or copied to `room` at the end of a weight.
-const float* panel_bias(const PanelTask& task, float (&room)[kPanelRows]) {
+// The bias of a panel's 64 outputs, or null: in place, or copied to `buffer` at the end of a
+// weight.
+const float* panel_bias(const PanelTask& task, float (&buffer)[kPanelRows]) {
   if (task.segment->bias == nullptr) return nullptr;
   const float* bias = task.segment->bias + task.panel * kPanelRows;
   const std::int64_t outputs = panel_outputs(task);
   if (outputs == kPanelRows) return bias;
-  std::fill(std::copy_n(bias, outputs, room), room + kPanelRows, 0.0f);
-  return room;
+  std::fill(std::copy_n(bias, outputs, buffer), buffer + kPanelRows, 0.0f);
+  return buffer;
 }
 
 const std::uint8_t* panel_plane(const WeightView& weight, std::int64_t panel, int bits) {
@@ -221,7 +222,7 @@ float total(const float* chain) {
 }
 
 // Codes times f32 inputs (act none): a float chain over the dequantized weights, whose
-// lanes wait in scratch from one piece of the columns to the next.
+// lanes wait in scratch from one K tile of the columns to the next.
 void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   auto* const numbers = reinterpret_cast<float*>(task.scratch);

@@ -11,7 +11,7 @@
 
 namespace leq::cpu {
 
-// Scratch of one panel matmul: that of the integer kernels, or a dequantized piece of a panel and
+// Scratch of one panel matmul: that of the integer kernels, or a dequantized K tile of a panel and
 // the lanes of its chains.
 inline constexpr std::size_t kPanelScratchBytes = kIntScratchBytes;
 

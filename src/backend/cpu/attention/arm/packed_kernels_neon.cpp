@@ -118,16 +118,16 @@ template <int bits, int R>
 void value_rows(const PackedValueTile& tile, int first) noexcept {
   for (int column = 0; column < tile.dims; column += 16) {
     const int count = tile.dims - column < 16 ? tile.dims - column : 16;
-    float room[R][16] = {};
+    float buffer[R][16] = {};
     float* out[R];
     for (int r = 0; r < R; ++r) {
       float* const own = tile.out[first + r] + column;
-      out[r] = count == 16 ? own : room[r];
-      for (int i = 0; count < 16 && i < count; ++i) room[r][i] = own[i];
+      out[r] = count == 16 ? own : buffer[r];
+      for (int i = 0; count < 16 && i < count; ++i) buffer[r][i] = own[i];
     }
     value_some<bits, R>(tile, column, first, out);
     for (int r = 0; r < R; ++r) {
-      for (int i = 0; count < 16 && i < count; ++i) tile.out[first + r][column + i] = room[r][i];
+      for (int i = 0; count < 16 && i < count; ++i) tile.out[first + r][column + i] = buffer[r][i];
     }
   }
 }

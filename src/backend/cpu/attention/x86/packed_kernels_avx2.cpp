@@ -175,14 +175,14 @@ void value_rows(const PackedValueTile& tile, int first) noexcept {
   }
   if (column == tile.dims) return;
   const int rest = tile.dims - column;  // fewer than 16: beside the rows
-  float room[R][16];
+  float buffer[R][16];
   for (int r = 0; r < R; ++r) {
-    for (int i = 0; i < 16; ++i) room[r][i] = i < rest ? tile.out[first + r][column + i] : 0.0f;
-    out[r] = room[r];
+    for (int i = 0; i < 16; ++i) buffer[r][i] = i < rest ? tile.out[first + r][column + i] : 0.0f;
+    out[r] = buffer[r];
   }
   value_some<bits, R, 1>(tile, column, first, out);
   for (int r = 0; r < R; ++r) {
-    for (int i = 0; i < rest; ++i) tile.out[first + r][column + i] = room[r][i];
+    for (int i = 0; i < rest; ++i) tile.out[first + r][column + i] = buffer[r][i];
   }
 }
 

@@ -22,7 +22,7 @@ constexpr std::int64_t kHalfNumbers = 4 * kTileNumbers;
 constexpr std::int64_t kBlockTokens = 256;  // whose sums lie in scratch
 // Columns that all tokens of a block pass through before the next: their weights and the inputs of
 // one unit stay in the L1 cache.
-constexpr std::int64_t kPieceColumns = 256;
+constexpr std::int64_t kKTileColumns = 256;
 
 // The tiles of the calling thread, for as long as the object lives: all have 16 rows, of `columns`
 // bytes in the inputs and of 64 in the rest.
@@ -243,7 +243,7 @@ inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
   }
 }
 
-// Fetches the weights of the next piece or panel into the L2 cache, some lines at each step: a
+// Fetches the weights of the next K tile or panel into the L2 cache, some lines at each step: a
 // burst of all of them would stand still.
 class FetchAhead {
  public:

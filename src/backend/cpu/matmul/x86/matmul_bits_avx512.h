@@ -1,5 +1,5 @@
 // Group-scaled weights of fewer than 8 bits times int8 activations. A few tokens take the codes
-// straight from the panel; more tokens share a piece of the panel unpacked to bytes.
+// straight from the panel; more tokens share a K tile of the panel unpacked to bytes.
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
@@ -27,15 +27,15 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
 // M tokens x 64 outputs. Codes of odd quads stay where they lie in their bytes, so their products
 // are 2^kShift times too large, exactly, until the end of the group.
 template <class Bits, int M, Scales kScales, Fetch kFetch>
-void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
+void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;
-  const std::uint8_t* x = panel.inputs + piece.token * stride;
+  const std::uint8_t* x = panel.inputs + k_tile.token * stride;
   std::int64_t group = 0;
   for (std::int64_t k = 0; k < panel.columns; ++group) {
     const std::int64_t stop = k + panel.group < panel.columns ? k + panel.group : panel.columns;
     __m512i even[M][4];
     __m512i odd[M][4];
-    start_from_zeros(panel, piece, group, even);
+    start_from_zeros(panel, k_tile, group, even);
     fetch_scales(panel.group_scales, group);
 #pragma GCC unroll 3
     for (int m = 0; m < M; ++m) {
@@ -63,9 +63,9 @@ void bits_tile(const IntPanel& panel, const PanelPiece& piece) {
     __m512 by_weight[4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) by_weight[j] = weight_scale(panel, group, 16 * j);
-    fold<M, 4, kScales>(panel, piece, group, by_weight, even, piece.sums);
+    fold<M, 4, kScales>(panel, k_tile, group, by_weight, even, k_tile.sums);
   }
-  finish_tile(panel, piece, M, 64);
+  finish_tile(panel, k_tile, M, 64);
 }
 
 constexpr std::int64_t kPackedTokens = 3;
@@ -74,28 +74,28 @@ constexpr Fetch packed_fetch(Fetch best, int tokens) {
   return tokens > 1 && best == Fetch::once ? Fetch::twice : best;
 }
 template <class Bits, Scales kScales, Fetch kBest>
-constexpr PieceTile kPackedTiles[] = {bits_tile<Bits, 1, kScales, packed_fetch(kBest, 1)>,
-                                      bits_tile<Bits, 2, kScales, packed_fetch(kBest, 2)>,
-                                      bits_tile<Bits, 3, kScales, packed_fetch(kBest, 3)>};
+constexpr KTileKernel kPackedTiles[] = {bits_tile<Bits, 1, kScales, packed_fetch(kBest, 1)>,
+                                        bits_tile<Bits, 2, kScales, packed_fetch(kBest, 2)>,
+                                        bits_tile<Bits, 3, kScales, packed_fetch(kBest, 3)>};
 // [best_fetch()][tokens - 1].
 template <class Bits, Scales kScales>
-constexpr const PieceTile* kPacked[] = {kPackedTiles<Bits, kScales, Fetch::twice>,
-                                        kPackedTiles<Bits, kScales, Fetch::once>,
-                                        kPackedTiles<Bits, kScales, Fetch::never>};
+constexpr const KTileKernel* kPacked[] = {kPackedTiles<Bits, kScales, Fetch::twice>,
+                                          kPackedTiles<Bits, kScales, Fetch::once>,
+                                          kPackedTiles<Bits, kScales, Fetch::never>};
 
 template <class Bits>
 void run_packed(const IntPanel& panel) {
-  PanelPiece piece;
-  piece.sums = reinterpret_cast<float*>(panel.scratch);
-  clear(piece.sums, panel.tokens * 64);
+  PanelKTile k_tile;
+  k_tile.sums = reinterpret_cast<float*>(panel.scratch);
+  clear(k_tile.sums, panel.tokens * 64);
   const auto fetch = static_cast<std::size_t>(panel.fetch);
   const bool by_row = panel.groups_a_token_scale == 0;
   (by_row ? kPacked<Bits, Scales::weights> : kPacked<Bits, Scales::both>)[fetch][panel.tokens - 1](
-      panel, piece);
+      panel, k_tile);
 }
 
 // Weights of the first tile of few tokens: it unpacks them while it multiplies, and leaves the
-// bytes in the piece for the tiles after it, if there are any. Unpacked before, the stores took a
+// bytes in the K tile for the tiles after it, if there are any. Unpacked before, the stores took a
 // quarter of a block of 16 tokens.
 enum class Unpacked { kept, dropped };
 template <class Bits, Unpacked kUnpacked>
@@ -137,12 +137,12 @@ struct PackedColumns {
   // Where 16 columns are left of 32, the inputs' pads are read too, which are 0.
   template <int M, int J, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel& panel,
-                                                        const PanelPiece& piece,
+                                                        const PanelKTile& k_tile,
                                                         const TallColumns& tile,
                                                         __m512i (&c)[M][J]) {
-    const std::int64_t done = tile.weights - piece.codes;  // bytes of the piece, 64 a column
+    const std::int64_t done = tile.weights - k_tile.codes;  // bytes of the K tile, 64 a column
     std::uint8_t* codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes + done;
-    std::int64_t column = piece.first + done / 64;
+    std::int64_t column = k_tile.first + done / 64;
     const std::int64_t end = column + tile.steps * 16;
     const std::uint8_t* x = tile.inputs;
     for (; column < end; column += kStepColumns, x += kStepColumns, codes += kStepColumns * 64) {
@@ -164,10 +164,10 @@ void run_few_tokens(const IntPanel& panel) {
   using First = PackedColumns<Bits, kUnpacked>;
   const bool by_row = panel.groups_a_token_scale == 0;
   const auto run = panel.zeros == nullptr
-                       ? (by_row ? run_piece<Start::tokens, Scales::weights, First>
-                                 : run_piece<Start::tokens, Scales::both, First>)
-                       : (by_row ? run_piece<Start::zeros, Scales::weights, First>
-                                 : run_piece<Start::zeros, Scales::both, First>);
+                       ? (by_row ? run_k_tile<Start::tokens, Scales::weights, First>
+                                 : run_k_tile<Start::tokens, Scales::both, First>)
+                       : (by_row ? run_k_tile<Start::zeros, Scales::weights, First>
+                                 : run_k_tile<Start::zeros, Scales::both, First>);
   const std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
   run_blocks(panel, run, [&](std::int64_t, std::int64_t) { return codes; });
 }
@@ -185,7 +185,7 @@ void run_bits(const IntPanel& panel) {
     return;
   }
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes;
-  run_blocks(panel, unsigned_piece_avx512vnni, [&](std::int64_t first, std::int64_t columns) {
+  run_blocks(panel, unsigned_k_tile_avx512vnni, [&](std::int64_t first, std::int64_t columns) {
     unpack<Bits>(panel, first, columns, NoZeros{}, codes);
     return codes;
   });

@@ -1,4 +1,4 @@
-// Group-scaled weights of fewer than 8 bits times int8 activations: a piece of the panel is
+// Group-scaled weights of fewer than 8 bits times int8 activations: a K tile of the panel is
 // unpacked to signed bytes, code - zero point, that all tokens of a block share.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
@@ -21,16 +21,16 @@ template <class Bits>
 void run(const IntPanel& panel) {
   std::uint8_t* const codes = reinterpret_cast<GroupScratch*>(panel.scratch)->unpacked;
   run_groups<Signs::none_unsigned>(
-      panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
-        for (std::int64_t g = 0; g < piece.groups; ++g) {
+      panel, [&](std::int64_t first, std::int64_t columns, KTile& k_tile) {
+        for (std::int64_t g = 0; g < k_tile.groups; ++g) {
           unpack<Bits>(panel, first + g * panel.group, panel.group,
-                       byte_zeros(panel, piece.group + g), codes + g * panel.group * 64);
+                       byte_zeros(panel, k_tile.group + g), codes + g * panel.group * 64);
         }
         stored_for_tiles(codes);
         const Planes next = planes_at<Bits>(panel, first + columns);
-        piece.codes = codes;
-        piece.next = next.low;
-        piece.next_bytes = columns * 8 * Bits::kLowBits;
+        k_tile.codes = codes;
+        k_tile.next = next.low;
+        k_tile.next_bytes = columns * 8 * Bits::kLowBits;
       });
 }
 

@@ -1,5 +1,5 @@
 // A panel times many tokens for the levels without 512-bit dot products: blocks of tokens pass
-// through pieces of the columns, whose codes and inputs are first written as the tiles' instruction
+// through K tiles, whose codes and inputs are first written as the tiles' instruction
 // takes them (matmul_products.h). Fewer tokens wait for memory and do not pay for that: all these
 // levels run the kernels of AVX2 for them.
 #pragma once
@@ -16,10 +16,10 @@ enum class Start { none, weights, zero, zeros };
 // Which sides have group scales; rows: neither, and one int32 sum runs over all columns.
 enum class Scales { rows, weights, tokens, both };
 
-// What the groups of a piece start from and are scaled by.
+// What the groups of a K tile start from and are scaled by.
 template <class Products>
 struct GroupTables {
-  static constexpr std::int64_t kGroups = Products::kPieceColumns / 32;
+  static constexpr std::int64_t kGroups = Products::kKTileColumns / 32;
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
@@ -33,15 +33,16 @@ template <class Products>
 struct BlockScratch {
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
   GroupTables<Products> tables;
-  alignas(64) float sums[Products::kBlockTokens * 64];  // by tiles: [tokens][outputs of a strip]
-  alignas(64) std::uint8_t codes[Products::kCodeRoom + 64];
+  alignas(64) float sums[Products::kBlockTokens *
+                         64];  // by tiles: [tokens][outputs of a register pair]
+  alignas(64) std::uint8_t codes[Products::kCodeScratch + 64];
   alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
 };
 
 template <class Products>
 struct Tile {
-  Walk walk;
-  const Piece* piece = nullptr;
+  Cursor cursor;
+  const KTile* k_tile = nullptr;
   std::int64_t token = 0;
   std::int64_t first = 0;  // the same, counted from the block's first token
   int output = 0;
@@ -61,8 +62,9 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
   return L::mul32(L::from_u8(panel.zeros + output), L::repeat32(-sum));
 }
 
-// Where the sums of a group start, for M tokens x a strip. A zero point lies in the lower half of
-// its lane, negated, so that this multiplies by the lower half of a sum of at most 128 * 127.
+// Where the sums of a group start, for M tokens x a register pair. A zero point lies in the lower
+// half of its lane, negated, so that this multiplies by the lower half of a sum of at most 128 *
+// 127.
 template <Start kStart, class Products, int M>
 inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
                                                        typename Products::Ints (&c)[M][2]) {
@@ -86,7 +88,8 @@ inline __attribute__((always_inline)) void start_group(const Tile<Products>& til
   }
 }
 
-// f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a piece.
+// f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a K
+// tile.
 template <Scales kScales, class Products, int M>
 inline __attribute__((always_inline)) void fold(const Tile<Products>& tile, std::int64_t g,
                                                 typename Products::Ints (&c)[M][2]) {
@@ -163,21 +166,21 @@ void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t
   }
 }
 
-// M tokens x a strip over one piece.
+// M tokens x a register pair over one K tile.
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M>
-void piece_tile(const IntPanel& panel, const Tile<Products>& tile) {
-  Walk walk = tile.walk;
+void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
+  Cursor cursor = tile.cursor;
   typename Products::Ints c[M][2];
   if constexpr (kScales == Scales::rows) {
     start_group<Start::none>(tile, 0, c);
-    Products::template add<kCodes>(walk, tile.piece->columns, c);
+    Products::template add<kCodes>(cursor, tile.k_tile->columns, c);
     add_sums<typename Products::Lanes>(tile.sums, c);
   } else {
     const std::int64_t group = panel.group;
-    std::int64_t left = tile.piece->columns;
+    std::int64_t left = tile.k_tile->columns;
     for (std::int64_t g = 0; left > 0; left -= group, ++g) {
       start_group<kStart>(tile, g, c);
-      Products::template add<kCodes>(walk, group < left ? group : left, c);
+      Products::template add<kCodes>(cursor, group < left ? group : left, c);
       fold<kScales>(tile, g, c);
     }
   }
@@ -185,21 +188,21 @@ void piece_tile(const IntPanel& panel, const Tile<Products>& tile) {
 
 // The tile of so many tokens; four and more are cut into tiles of at least 3.
 template <class Products>
-using PieceTile = void (*)(const IntPanel&, const Tile<Products>&);
+using KTileKernel = void (*)(const IntPanel&, const Tile<Products>&);
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
-PieceTile<Products> tile_of(std::int64_t tokens) {
+KTileKernel<Products> tile_of(std::int64_t tokens) {
   if constexpr (M < Products::kTokens) {
     if (tokens > M) return tile_of<Products, kStart, kScales, kCodes, M + 1>(tokens);
   }
-  return piece_tile<Products, kStart, kScales, kCodes, M>;
+  return k_tile_kernel<Products, kStart, kScales, kCodes, M>;
 }
 
 template <Start kStart, Scales kScales, class Products>
-void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables<Products>& tables) {
+void fill_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<Products>& tables) {
   using L = typename Products::Lanes;
   if constexpr (kScales == Scales::rows) return;
-  const std::int64_t first = piece.first / panel.group;
-  for (std::int64_t k = 0, g = 0; k < piece.columns; k += panel.group, ++g) {
+  const std::int64_t first = k_tile.first / panel.group;
+  for (std::int64_t k = 0, g = 0; k < k_tile.columns; k += panel.group, ++g) {
     for (int output = 0; output < 64; output += L::kOutputs) {
       if constexpr (kScales != Scales::tokens) {
         const auto scale = L::from_f16(panel.group_scales + (first + g) * 64 + output);
@@ -217,29 +220,30 @@ void fill_tables(const IntPanel& panel, const Piece& piece, GroupTables<Products
 }
 
 template <Start kStart, Scales kScales, class Products>
-void fill_token_tables(const IntPanel& panel, const Piece& piece, GroupTables<Products>& tables) {
+void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<Products>& tables) {
   if constexpr (kScales == Scales::rows) return;
-  const std::int64_t first = piece.first / panel.group;
-  const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
+  const std::int64_t first = k_tile.first / panel.group;
+  const std::int64_t groups = (k_tile.columns + panel.group - 1) / panel.group;
   for (std::int64_t g = 0; g < groups; ++g) {
     if constexpr (kScales != Scales::weights) {
-      const float* scale = panel.token_scales + piece.token * panel.token_scale_stride +
+      const float* scale = panel.token_scales + k_tile.token * panel.token_scale_stride +
                            (first + g) / panel.groups_a_token_scale;
-      for (std::int64_t t = 0; t < piece.tokens; ++t, scale += panel.token_scale_stride) {
+      for (std::int64_t t = 0; t < k_tile.tokens; ++t, scale += panel.token_scale_stride) {
         tables.token_scales[g][t] = *scale;
       }
     }
     if constexpr (kStart == Start::zero || kStart == Start::zeros) {
       const int factor = kStart == Start::zero ? -panel.zero : 1;
-      const std::int32_t* sum = panel.token_sums + piece.token * panel.token_sum_stride + first + g;
-      for (std::int64_t t = 0; t < piece.tokens; ++t, sum += panel.token_sum_stride) {
+      const std::int32_t* sum =
+          panel.token_sums + k_tile.token * panel.token_sum_stride + first + g;
+      for (std::int64_t t = 0; t < k_tile.tokens; ++t, sum += panel.token_sum_stride) {
         tables.token_sums[g][t] = factor * *sum;
       }
     }
   }
 }
 
-// Bytes that the tiles of a piece fetch into the second cache meanwhile: those of the piece that
+// Bytes that the tiles of a K tile fetch into the second cache meanwhile: those of the K tile that
 // comes next, of this panel or the next one.
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
@@ -259,11 +263,11 @@ struct BytesAhead {
   }
 };
 template <class Products>
-BytesAhead bytes_ahead(const IntPanel& panel, const Piece& piece) {
+BytesAhead bytes_ahead(const IntPanel& panel, const KTile& k_tile) {
   constexpr std::int64_t kColumnBytes = 8 * Products::kCodeBits;
-  constexpr std::int64_t kMost = Products::kPieceColumns * kColumnBytes;
+  constexpr std::int64_t kMost = Products::kKTileColumns * kColumnBytes;
   const std::uint8_t* const here = panel.codes;
-  const std::int64_t next = piece.first + piece.columns;
+  const std::int64_t next = k_tile.first + k_tile.columns;
   if (next < panel.columns) {
     const std::int64_t left = (panel.columns - next) * kColumnBytes;
     const std::uint8_t* const at = panel.codes + next * kColumnBytes;
@@ -283,36 +287,36 @@ inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel,
 }
 
 template <class Products, Start kStart, Scales kScales>
-void run_piece(const IntPanel& panel, const Piece& piece, BlockScratch<Products>& scratch) {
+void run_k_tile(const IntPanel& panel, const KTile& k_tile, BlockScratch<Products>& scratch) {
   using L = typename Products::Lanes;
-  constexpr int kStripOutputs = 2 * L::kOutputs;
-  fill_tables<kStart, kScales>(panel, piece, scratch.tables);
-  fill_token_tables<kStart, kScales>(panel, piece, scratch.tables);
-  const PieceInputs inputs = Products::inputs_of(panel, piece, scratch.inputs);
-  BytesAhead ahead = bytes_ahead<Products>(panel, piece);
-  const std::int64_t tiles = (piece.tokens + Products::kTokens - 1) / Products::kTokens;
-  const bool last = piece.first + piece.columns == panel.columns;
-  const std::int64_t tile_lines = piece.columns / kStepColumns * Products::kStepLines;
-  const std::int64_t all_tiles = tiles * (64 / kStripOutputs);
+  constexpr int kTileOutputs = 2 * L::kOutputs;
+  fill_tables<kStart, kScales>(panel, k_tile, scratch.tables);
+  fill_token_tables<kStart, kScales>(panel, k_tile, scratch.tables);
+  const KTileInputs inputs = Products::inputs_of(panel, k_tile, scratch.inputs);
+  BytesAhead ahead = bytes_ahead<Products>(panel, k_tile);
+  const std::int64_t tiles = (k_tile.tokens + Products::kTokens - 1) / Products::kTokens;
+  const bool last = k_tile.first + k_tile.columns == panel.columns;
+  const std::int64_t tile_lines = k_tile.columns / kStepColumns * Products::kStepLines;
+  const std::int64_t all_tiles = tiles * (64 / kTileOutputs);
   const std::int64_t more_lines =
       ((ahead.end - ahead.at) / 64 + all_tiles - 1) / all_tiles - tile_lines;
   Tile<Products> tile;
-  tile.piece = &piece;
+  tile.k_tile = &k_tile;
   tile.tables = &scratch.tables;
-  tile.walk.stride = inputs.stride;
-  const std::int64_t fewest = piece.tokens / tiles, larger = piece.tokens % tiles;
-  for (tile.output = 0; tile.output < 64; tile.output += kStripOutputs) {
-    Products::point_at_codes(panel, piece, tile.output, scratch.codes, tile.walk);
+  tile.cursor.stride = inputs.stride;
+  const std::int64_t fewest = k_tile.tokens / tiles, larger = k_tile.tokens % tiles;
+  for (tile.output = 0; tile.output < 64; tile.output += kTileOutputs) {
+    Products::point_at_codes(panel, k_tile, tile.output, scratch.codes, tile.cursor);
     std::int64_t count = 0;
     for (std::int64_t i = 0, first = 0; i < tiles; ++i, first += count) {
       count = fewest + (i < larger ? 1 : 0);
       tile.first = first;
-      tile.token = piece.token + first;
-      tile.sums = scratch.sums + tile.output * piece.tokens + first * kStripOutputs;
-      tile.walk.inputs = inputs.bytes + first * inputs.stride;
-      tile.walk.ahead = ahead.take(tile_lines * 64);
+      tile.token = k_tile.token + first;
+      tile.sums = scratch.sums + tile.output * k_tile.tokens + first * kTileOutputs;
+      tile.cursor.inputs = inputs.bytes + first * inputs.stride;
+      tile.cursor.ahead = ahead.take(tile_lines * 64);
       ahead.fetch(more_lines);
-      if (piece.first == 0) begin_sums<kStart, kScales>(panel, tile, count);
+      if (k_tile.first == 0) begin_sums<kStart, kScales>(panel, tile, count);
       if (last) fetch_results(panel, tile, count);
       constexpr Codes kFirst = Products::kUnpacks ? Codes::packed : Codes::ready;
       (i == 0 ? tile_of<Products, kStart, kScales, kFirst>
@@ -326,19 +330,19 @@ template <class Products, Start kStart, Scales kScales>
 void run_blocks(const IntPanel& panel) {
   static_assert(sizeof(BlockScratch<Products>) <= kIntScratchBytes);
   auto& scratch = *reinterpret_cast<BlockScratch<Products>*>(panel.scratch);
-  constexpr std::int64_t kTile = Products::kTokens, kColumns = Products::kPieceColumns;
+  constexpr std::int64_t kTile = Products::kTokens, kColumns = Products::kKTileColumns;
   constexpr std::int64_t kBlockTiles = Products::kBlockTokens / kTile;
   const std::int64_t tiles = (panel.tokens + kTile - 1) / kTile;
   const std::int64_t blocks = (tiles + kBlockTiles - 1) / kBlockTiles;
-  Piece piece;
+  KTile k_tile;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    piece.token = tiles * b / blocks * kTile;
+    k_tile.token = tiles * b / blocks * kTile;
     const std::int64_t end = tiles * (b + 1) / blocks * kTile;
-    piece.tokens = (end < panel.tokens ? end : panel.tokens) - piece.token;
-    for (piece.first = 0; piece.first < panel.columns; piece.first += kColumns) {
-      const std::int64_t left = panel.columns - piece.first;
-      piece.columns = left < kColumns ? left : kColumns;
-      run_piece<Products, kStart, kScales>(panel, piece, scratch);
+    k_tile.tokens = (end < panel.tokens ? end : panel.tokens) - k_tile.token;
+    for (k_tile.first = 0; k_tile.first < panel.columns; k_tile.first += kColumns) {
+      const std::int64_t left = panel.columns - k_tile.first;
+      k_tile.columns = left < kColumns ? left : kColumns;
+      run_k_tile<Products, kStart, kScales>(panel, k_tile, scratch);
     }
   }
 }

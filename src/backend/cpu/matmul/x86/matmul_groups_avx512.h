@@ -10,31 +10,31 @@
 namespace leq::cpu {
 
 // Columns of a panel that all tokens of a block pass through before the next, a multiple of every
-// group: 64 rows of them and the block's inputs stay in the L2 cache. In pieces of 512, which stay
+// group: 64 rows of them and the block's inputs stay in the L2 cache. In K tiles of 512, which stay
 // in the first cache, each tile of many tokens brings its f32 sums from the second four times as
 // often; the sums of few tokens stay in the first as well.
-inline constexpr std::int64_t kPieceColumns = 2048;
+inline constexpr std::int64_t kKTileColumns = 2048;
 inline constexpr std::int64_t kFewTokensColumns = 512;
 inline constexpr std::int64_t kSmallestGroup = 32;
-inline constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
+inline constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
 
-// Scales and start values of a piece's groups as tiles take them. Converted in the tiles they stand
-// between the last product of a group and the first of the next one: 8 % more time.
-struct PieceTables {
-  alignas(64) float scales[kPieceGroups][64];         // of grouped weights
-  alignas(64) std::int32_t starts[kPieceGroups][64];  // of signed weights
+// Scales and start values of a K tile's groups as tiles take them. Converted in the tiles they
+// stand between the last product of a group and the first of the next one: 8 % more time.
+struct KTileTables {
+  alignas(64) float scales[kKTileGroups][64];         // of grouped weights
+  alignas(64) std::int32_t starts[kKTileGroups][64];  // of signed weights
 };
 
-// One piece of one panel for one tile of tokens.
-struct PanelPiece {
-  const std::uint8_t* codes = nullptr;  // bytes of the piece's first column, one code each
+// One K tile of one panel for one tile of tokens.
+struct PanelKTile {
+  const std::uint8_t* codes = nullptr;  // bytes of the K tile's first column, one code each
   std::int64_t first = 0;               // first column
   std::int64_t columns = 0;             // multiple of 16
   std::int64_t token = 0;               // first token
   int output = 0;                       // first of the tile's outputs
-  float* sums = nullptr;                // [M][16 J] f32 sums: begun by a panel's first piece, kept
+  float* sums = nullptr;                // [M][16 J] f32 sums: begun by a panel's first K tile, kept
                                         // for the next one, finished by the last one
-  const PieceTables* tables = nullptr;
+  const KTileTables* tables = nullptr;
   const std::uint8_t* ahead = nullptr;         // 64 bytes for each 16 columns, to be fetched
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens], see start_from_tokens()
 };
@@ -44,7 +44,7 @@ struct TokenBlock {
   std::int64_t token = 0;
   std::int64_t tokens = 0;
   float* sums = nullptr;
-  PieceTables* tables = nullptr;
+  KTileTables* tables = nullptr;
   NextPanel next;
 };
 
@@ -52,14 +52,14 @@ struct TokenBlock {
 constexpr std::int64_t kBlockTokens = 256;
 struct GroupScratch {
   alignas(64) float sums[kBlockTokens * 64];
-  PieceTables tables;
-  alignas(64) std::uint8_t codes[kPieceColumns * 64];  // of fewer than 8 bits, unpacked
+  KTileTables tables;
+  alignas(64) std::uint8_t codes[kKTileColumns * 64];  // of fewer than 8 bits, unpacked
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// All tiles of a piece of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
-void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
-                               TokenBlock& block) noexcept;
+// All tiles of a K tile of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
+void unsigned_k_tile_avx512vnni(const IntPanel& panel, const PanelKTile& k_tile,
+                                TokenBlock& block) noexcept;
 
 namespace {
 
@@ -81,14 +81,14 @@ inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::
 // sums [M][16 J]. Of many, all stores come last: the processor's queue of stores that wait for
 // their numbers is shorter than a tile, and while it is full no products begin.
 template <int M, int J, Scales kScales>
-inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelPiece& piece,
+inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelKTile& k_tile,
                                                 std::int64_t group, const __m512 (&by_weight)[J],
                                                 const __m512i (&c)[M][J], float* sums) {
   constexpr bool kManySums = M * J > 12;
   const std::int64_t stride = panel.token_scale_stride;
   const float* token = panel.token_scales;
   if constexpr (kScales != Scales::weights) {
-    token += piece.token * stride + group / panel.groups_a_token_scale;
+    token += k_tile.token * stride + group / panel.groups_a_token_scale;
   }
   __m512 f[M][J];
 #pragma GCC unroll 12
@@ -124,13 +124,13 @@ inline __attribute__((always_inline)) __m512i signed_start(const IntPanel& panel
 // -zero point * the inputs' sum, at most 255 * 128 * 127.
 template <int M, int J>
 inline __attribute__((always_inline)) void start_from_zeros(const IntPanel& panel,
-                                                            const PanelPiece& piece,
+                                                            const PanelKTile& k_tile,
                                                             std::int64_t group,
                                                             __m512i (&c)[M][J]) {
-  const std::int32_t* sums = panel.token_sums + piece.token * panel.token_sum_stride + group;
+  const std::int32_t* sums = panel.token_sums + k_tile.token * panel.token_sum_stride + group;
   __m512i zeros[J];
 #pragma GCC unroll 4
-  for (int j = 0; j < J; ++j) zeros[j] = zero_points(panel, group, piece.output + 16 * j);
+  for (int j = 0; j < J; ++j) zeros[j] = zero_points(panel, group, k_tile.output + 16 * j);
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m, sums += panel.token_sum_stride) {
     // A zero point lies in the lower half of its lane, so this multiplies by the sum's lower half.
@@ -153,22 +153,22 @@ inline void clear(float* sums, std::int64_t count) {
 }
 
 // Scales and stores a tile's finished sums.
-inline void finish_tile(const IntPanel& panel, const PanelPiece& piece, std::int64_t tokens,
+inline void finish_tile(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                         int width) {
-  const float* sum = piece.sums;
+  const float* sum = k_tile.sums;
   for (std::int64_t m = 0; m < tokens; ++m) {
     for (int j = 0; j < width; j += 16, sum += 16) {
-      finish(panel, piece.token + m, piece.output + j, _mm512_load_ps(sum));
+      finish(panel, k_tile.token + m, k_tile.output + j, _mm512_load_ps(sum));
     }
   }
 }
 
-// Whence a tile has its weights: here bytes that lie in the piece.
+// Whence a tile has its weights: here bytes that lie in the K tile.
 template <Fetch kFetch>
 struct ByteColumns {
   // The int32 sums of M tokens x 16 J outputs over one group.
   template <int M, int J, Start kStart>
-  static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelPiece&,
+  static inline __attribute__((always_inline)) void add(const IntPanel&, const PanelKTile&,
                                                         const TallColumns& tile,
                                                         __m512i (&c)[M][J]) {
     const std::uint8_t* w = tile.weights;
@@ -218,40 +218,40 @@ inline __attribute__((always_inline)) void start_from_tokens(const std::int32_t*
   }
 }
 
-// M tokens x 16 J outputs over one piece.
+// M tokens x 16 J outputs over one K tile.
 template <int M, int J, Start kStart, Scales kScales, class Columns = ByteColumns<Fetch::twice>>
-void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
+void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
   TallColumns tile;
-  tile.weights = piece.codes + piece.output * 4;
-  tile.inputs = panel.inputs + piece.token * panel.input_stride + piece.first;
+  tile.weights = k_tile.codes + k_tile.output * 4;
+  tile.inputs = panel.inputs + k_tile.token * panel.input_stride + k_tile.first;
   tile.stride = panel.input_stride;
-  tile.ahead = piece.ahead;
-  float* const sums = piece.sums;
-  if (piece.first == 0) clear(sums, M * J * 16);
-  if (J == 2 && piece.first + piece.columns == panel.columns) {
-    fetch_results<M>(panel, piece.token, piece.output);
+  tile.ahead = k_tile.ahead;
+  float* const sums = k_tile.sums;
+  if (k_tile.first == 0) clear(sums, M * J * 16);
+  if (J == 2 && k_tile.first + k_tile.columns == panel.columns) {
+    fetch_results<M>(panel, k_tile.token, k_tile.output);
   }
-  const float* scales = piece.tables->scales[0] + piece.output;
+  const float* scales = k_tile.tables->scales[0] + k_tile.output;
   const std::int32_t* starts =
-      kStart == Start::tokens ? piece.token_starts : piece.tables->starts[0] + piece.output;
+      kStart == Start::tokens ? k_tile.token_starts : k_tile.tables->starts[0] + k_tile.output;
   constexpr std::int64_t kNextStarts = kStart == Start::tokens ? kTallTokens : 64;
   const std::int64_t group_steps = panel.group / 16;
-  std::int64_t left = piece.columns / 16;
-  for (std::int64_t group = piece.first / panel.group; left > 0; ++group, left -= tile.steps) {
+  std::int64_t left = k_tile.columns / 16;
+  for (std::int64_t group = k_tile.first / panel.group; left > 0; ++group, left -= tile.steps) {
     tile.steps = group_steps < left ? group_steps : left;
     __m512i c[M][J];
     if constexpr (kStart == Start::zeros) {
-      start_from_zeros(panel, piece, group, c);
-      Columns::template add<M, J, kStart>(panel, piece, tile, c);
+      start_from_zeros(panel, k_tile, group, c);
+      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
     } else if constexpr (J == 2) {
       tall_sums<M, kStart == Start::tokens ? TallStart::tokens : TallStart::outputs>(tile, starts,
                                                                                      c);
     } else if constexpr (kStart == Start::tokens) {
       start_from_tokens(starts, c);
-      Columns::template add<M, J, kStart>(panel, piece, tile, c);
+      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
     } else {
       start_from_weights(starts, c);
-      Columns::template add<M, J, kStart>(panel, piece, tile, c);
+      Columns::template add<M, J, kStart>(panel, k_tile, tile, c);
     }
     starts += kNextStarts;
     tile.weights += tile.steps * 1024;
@@ -263,47 +263,47 @@ void piece_tile(const IntPanel& panel, const PanelPiece& piece) {
       for (int j = 0; j < J; ++j) by_weight[j] = _mm512_load_ps(scales + 16 * j);
       scales += 64;
     }
-    fold<M, J, kScales>(panel, piece, group, by_weight, c, sums);
+    fold<M, J, kScales>(panel, k_tile, group, by_weight, c, sums);
   }
-  if (piece.first + piece.columns == panel.columns) finish_tile(panel, piece, M, 16 * J);
+  if (k_tile.first + k_tile.columns == panel.columns) finish_tile(panel, k_tile, M, 16 * J);
 }
 
-using PieceTile = void (*)(const IntPanel&, const PanelPiece&);
+using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
 // Of 1 to kWideTokens tokens: where the first tile has its weights elsewhere ...
 template <Start kStart, Scales kScales, class Columns>
-constexpr PieceTile kFirstTiles[] = {
-    piece_tile<1, 4, kStart, kScales, Columns>, piece_tile<2, 4, kStart, kScales, Columns>,
-    piece_tile<3, 4, kStart, kScales, Columns>, piece_tile<4, 4, kStart, kScales, Columns>,
-    piece_tile<5, 4, kStart, kScales, Columns>, piece_tile<6, 4, kStart, kScales, Columns>};
+constexpr KTileKernel kFirstTiles[] = {
+    k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
+    k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
+    k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
 // ... and where it is as the others.
 template <Start kStart, Scales kScales, Fetch kBest>
-constexpr PieceTile kWideTiles[] = {
-    piece_tile<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
-    piece_tile<2, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 2)>>,
-    piece_tile<3, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 3)>>,
-    piece_tile<4, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 4)>>,
-    piece_tile<5, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 5)>>,
-    piece_tile<6, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 6)>>};
+constexpr KTileKernel kWideTiles[] = {
+    k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
+    k_tile_kernel<2, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 2)>>,
+    k_tile_kernel<3, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 3)>>,
+    k_tile_kernel<4, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 4)>>,
+    k_tile_kernel<5, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 5)>>,
+    k_tile_kernel<6, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 6)>>};
 template <Start kStart, Scales kScales>
-constexpr PieceTile kTallTiles[] = {nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    nullptr,
-                                    piece_tile<9, 2, kStart, kScales>,
-                                    piece_tile<10, 2, kStart, kScales>,
-                                    piece_tile<11, 2, kStart, kScales>,
-                                    piece_tile<12, 2, kStart, kScales>};
+constexpr KTileKernel kTallTiles[] = {nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      nullptr,
+                                      k_tile_kernel<9, 2, kStart, kScales>,
+                                      k_tile_kernel<10, 2, kStart, kScales>,
+                                      k_tile_kernel<11, 2, kStart, kScales>,
+                                      k_tile_kernel<12, 2, kStart, kScales>};
 
-// The tables of a piece.
+// The tables of a K tile.
 template <Start kStart, Scales kScales>
-void fill_tables(const IntPanel& panel, const PanelPiece& piece, PieceTables& tables) {
-  const std::int64_t first = piece.first / panel.group;
-  const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
+void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& tables) {
+  const std::int64_t first = k_tile.first / panel.group;
+  const std::int64_t groups = (k_tile.columns + panel.group - 1) / panel.group;
   for (std::int64_t g = 0; g < groups; ++g) {
     for (int output = 0; output < 64; output += 16) {
       if constexpr (kScales != Scales::tokens) {
@@ -316,60 +316,60 @@ void fill_tables(const IntPanel& panel, const PanelPiece& piece, PieceTables& ta
   }
 }
 
-// [groups of the piece][kTallTokens] start values of `tokens` tokens.
-inline void fill_token_starts(const IntPanel& panel, const PanelPiece& piece, std::int64_t tokens,
+// [groups of the K tile][kTallTokens] start values of `tokens` tokens.
+inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                               std::int32_t* starts) {
-  const std::int64_t first = piece.first / panel.group;
-  const std::int64_t groups = (piece.columns + panel.group - 1) / panel.group;
+  const std::int64_t first = k_tile.first / panel.group;
+  const std::int64_t groups = (k_tile.columns + panel.group - 1) / panel.group;
   for (std::int64_t m = 0; m < tokens; ++m) {
     const std::int32_t* sums =
-        panel.token_sums + (piece.token + m) * panel.token_sum_stride + first;
+        panel.token_sums + (k_tile.token + m) * panel.token_sum_stride + first;
     for (std::int64_t g = 0; g < groups; ++g) starts[g * kTallTokens + m] = -panel.zero * sums[g];
   }
 }
 
 // `First`: whence the first tile of few tokens has its weights; void: as the others.
 template <Start kStart, Scales kScales, class First = void>
-void run_piece(const IntPanel& panel, const PanelPiece& whole, TokenBlock& block) {
-  PanelPiece piece = whole;
-  fill_tables<kStart, kScales>(panel, piece, *block.tables);
-  piece.tables = block.tables;
-  std::int32_t token_starts[kPieceGroups * kTallTokens];
+void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& block) {
+  PanelKTile k_tile = whole;
+  fill_tables<kStart, kScales>(panel, k_tile, *block.tables);
+  k_tile.tables = block.tables;
+  std::int32_t token_starts[kKTileGroups * kTallTokens];
   const bool wide = block.tokens <= kFewTokens;
   const std::int64_t most = wide ? kWideTokens : kTallTokens;
   const int width = wide ? 64 : 32;
-  constexpr const PieceTile* kWide[] = {kWideTiles<kStart, kScales, Fetch::twice>,
-                                        kWideTiles<kStart, kScales, Fetch::once>,
-                                        kWideTiles<kStart, kScales, Fetch::never>};
-  const PieceTile* const wide_tiles = kWide[static_cast<std::size_t>(panel.fetch)];
-  const PieceTile* first_tiles = wide_tiles;
+  constexpr const KTileKernel* kWide[] = {kWideTiles<kStart, kScales, Fetch::twice>,
+                                          kWideTiles<kStart, kScales, Fetch::once>,
+                                          kWideTiles<kStart, kScales, Fetch::never>};
+  const KTileKernel* const wide_tiles = kWide[static_cast<std::size_t>(panel.fetch)];
+  const KTileKernel* first_tiles = wide_tiles;
   if constexpr (!std::is_void_v<First>) first_tiles = kFirstTiles<kStart, kScales, First>;
   const std::int64_t tiles = (block.tokens + most - 1) / most;
   for (std::int64_t i = 0; i < tiles; ++i) {
     const std::int64_t first = block.tokens * i / tiles;
     const std::int64_t count = block.tokens * (i + 1) / tiles - first;
-    piece.token = block.token + first;
+    k_tile.token = block.token + first;
     if constexpr (kStart == Start::tokens) {
-      fill_token_starts(panel, piece, count, token_starts);
-      piece.token_starts = token_starts;
+      fill_token_starts(panel, k_tile, count, token_starts);
+      k_tile.token_starts = token_starts;
     }
-    for (piece.output = 0; piece.output < 64; piece.output += width) {
-      piece.sums = block.sums + first * 64 + piece.output * count;
-      piece.ahead = take_ahead(block.next, piece.columns * 4);
+    for (k_tile.output = 0; k_tile.output < 64; k_tile.output += width) {
+      k_tile.sums = block.sums + first * 64 + k_tile.output * count;
+      k_tile.ahead = take_ahead(block.next, k_tile.columns * 4);
       if (wide) {
-        (i == 0 ? first_tiles : wide_tiles)[count - 1](panel, piece);
+        (i == 0 ? first_tiles : wide_tiles)[count - 1](panel, k_tile);
       } else {
-        kTallTiles<kStart, kScales>[count](panel, piece);
+        kTallTiles<kStart, kScales>[count](panel, k_tile);
       }
     }
   }
 }
 
-// A whole panel in blocks of tokens and pieces of columns: codes_of(first column, columns) returns
-// a piece's byte codes, run_piece(panel, piece, block) adds them to the block's sums.
-template <class RunPiece, class CodesOf>
-void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
-  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : kPieceColumns;
+// A whole panel in blocks of tokens and K tiles: codes_of(first column, columns) returns
+// a K tile's byte codes, run_k_tile(panel, K tile, block) adds them to the block's sums.
+template <class RunKTile, class CodesOf>
+void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {
+  const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : kKTileColumns;
   const std::int64_t blocks = (panel.tokens + kBlockTokens - 1) / kBlockTokens;
   TokenBlock block;
   block.next = next_panel(panel);
@@ -379,19 +379,19 @@ void run_blocks(const IntPanel& panel, RunPiece run_piece, CodesOf codes_of) {
   for (std::int64_t b = 0; b < blocks; ++b) {
     block.token = panel.tokens * b / blocks;
     block.tokens = panel.tokens * (b + 1) / blocks - block.token;
-    PanelPiece piece;
+    PanelKTile k_tile;
     for (std::int64_t k = 0; k < panel.columns; k += columns) {
-      piece.first = k;
-      piece.columns = panel.columns - k < columns ? panel.columns - k : columns;
-      piece.codes = codes_of(k, piece.columns);
-      run_piece(panel, piece, block);
+      k_tile.first = k;
+      k_tile.columns = panel.columns - k < columns ? panel.columns - k : columns;
+      k_tile.codes = codes_of(k, k_tile.columns);
+      run_k_tile(panel, k_tile, block);
     }
   }
 }
 
 inline void run_byte_blocks(const IntPanel& panel,
-                            void (*run_piece)(const IntPanel&, const PanelPiece&, TokenBlock&)) {
-  run_blocks(panel, run_piece,
+                            void (*run_k_tile)(const IntPanel&, const PanelKTile&, TokenBlock&)) {
+  run_blocks(panel, run_k_tile,
              [&](std::int64_t first, std::int64_t) { return panel.codes + first * 64; });
 }
 

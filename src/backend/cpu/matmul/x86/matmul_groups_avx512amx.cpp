@@ -8,13 +8,13 @@ namespace {
 
 template <Signs kSigns>
 void run(const IntPanel& panel) {
-  run_groups<kSigns>(panel, [&](std::int64_t first, std::int64_t columns, Piece& piece) {
-    piece.codes = panel.codes + first * 64;
-    piece.next = piece.codes + columns * 64;
-    piece.next_bytes = columns * 64;
+  run_groups<kSigns>(panel, [&](std::int64_t first, std::int64_t columns, KTile& k_tile) {
+    k_tile.codes = panel.codes + first * 64;
+    k_tile.next = k_tile.codes + columns * 64;
+    k_tile.next_bytes = columns * 64;
     if (first + columns >= panel.columns) {
-      piece.next = panel.next_codes;
-      piece.next_bytes = panel.next_bytes < columns * 64 ? panel.next_bytes : columns * 64;
+      k_tile.next = panel.next_codes;
+      k_tile.next_bytes = panel.next_bytes < columns * 64 ? panel.next_bytes : columns * 64;
     }
   });
 }

@@ -13,22 +13,22 @@ namespace {
 enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
-constexpr std::int64_t kPieceGroups = kPieceColumns / kSmallestGroup;
-constexpr std::int64_t kPieceScales = kPieceGroups;  // of a token, at most
+constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
+constexpr std::int64_t kKTileScales = kKTileGroups;  // of a token, at most
 
-// What the groups of a piece are folded with, for each of a panel's outputs.
-struct alignas(64) PieceNumbers {
-  float scales[kPieceGroups][64];
-  std::int32_t offsets[kPieceGroups][64];
+// What the groups of a K tile are folded with, for each of a panel's outputs.
+struct alignas(64) KTileNumbers {
+  float scales[kKTileGroups][64];
+  std::int32_t offsets[kKTileGroups][64];
 };
 
 // Scratch of a block.
 struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
   std::int32_t sums[kHalfNumbers];                    // of a group that is not folded yet
-  PieceNumbers numbers[2];                            // of this piece and of the one before
-  float token_scales[2][kPieceScales][kBlockTokens];  // the same
-  std::uint8_t unpacked[kPieceColumns * 64];          // for weights of fewer than 8 bits
+  KTileNumbers numbers[2];                            // of this K tile and of the one before
+  float token_scales[2][kKTileScales][kBlockTokens];  // the same
+  std::uint8_t unpacked[kKTileColumns * 64];          // for weights of fewer than 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
@@ -99,20 +99,20 @@ void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipel
 }
 
 // Some groups of a panel's columns.
-struct Piece {
+struct KTile {
   const std::uint8_t* codes = nullptr;  // bytes of the first column, one code each
   std::int64_t group = 0;               // first
   std::int64_t groups = 0;
-  const std::uint8_t* next = nullptr;  // bytes that the next piece is made from
+  const std::uint8_t* next = nullptr;  // bytes that the next K tile is made from
   std::int64_t next_bytes = 0;
 };
 
 // Scales, and what a group's sum of products lacks: signed weights have inputs of q + 128, so -128
 // * the weights' sum; unsigned weights a zero point, which a token's sum multiplies.
 template <Signs kSigns>
-void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbers) {
-  for (std::int64_t g = 0; g < piece.groups; ++g) {
-    const std::int64_t group = piece.group + g;
+void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numbers) {
+  for (std::int64_t g = 0; g < k_tile.groups; ++g) {
+    const std::int64_t group = k_tile.group + g;
     for (int output = 0; output < 64; output += 16) {
       if (panel.group_scales != nullptr) {
         const std::uint16_t* scales = panel.group_scales + group * 64 + output;
@@ -131,12 +131,12 @@ void read_numbers(const IntPanel& panel, const Piece& piece, PieceNumbers& numbe
   }
 }
 
-// The scales of a block's tokens in a piece, side by side: read where they lie, a line for each
+// The scales of a block's tokens in a K tile, side by side: read where they lie, a line for each
 // token, they push the rest of the work out of the first cache.
-inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
-                              float (&scales)[kPieceScales][kBlockTokens]) {
-  const std::int64_t first = piece.group / panel.groups_a_token_scale;
-  const std::int64_t last = (piece.group + piece.groups - 1) / panel.groups_a_token_scale;
+inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                              float (&scales)[kKTileScales][kBlockTokens]) {
+  const std::int64_t first = k_tile.group / panel.groups_a_token_scale;
+  const std::int64_t last = (k_tile.group + k_tile.groups - 1) / panel.groups_a_token_scale;
   const std::int64_t stride = panel.token_scale_stride;
   const float* from = panel.token_scales + block.token * stride + first;
   std::int64_t token = 0;
@@ -154,30 +154,30 @@ inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, co
   }
 }
 
-// Multiplies a piece of groups of S steps for all units of a block, T tiles of tokens at a time.
+// Multiplies a K tile of groups of S steps for all units of a block, T tiles of tokens at a time.
 template <Signs kSigns, Scales kScales, int S, int T>
-void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece& piece,
-                    Pipeline& pipeline) {
+void multiply_k_tile(const IntPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                     Pipeline& pipeline) {
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
   std::int32_t* const sums = scratch.sums;
-  const std::int64_t place = piece.group / (kPieceColumns / panel.group) % 2;
-  PieceNumbers& numbers = scratch.numbers[place];
-  read_numbers<kSigns>(panel, piece, numbers);
+  const std::int64_t place = k_tile.group / (kKTileColumns / panel.group) % 2;
+  KTileNumbers& numbers = scratch.numbers[place];
+  read_numbers<kSigns>(panel, k_tile, numbers);
   auto& token_scales = scratch.token_scales[place];
-  if constexpr (kScales != Scales::weights) read_token_scales(panel, block, piece, token_scales);
+  if constexpr (kScales != Scales::weights) read_token_scales(panel, block, k_tile, token_scales);
   const std::int64_t stride = panel.input_stride;
   const std::int64_t step = panel.group / S;
-  FetchAhead ahead(piece.next, piece.next_bytes, block.halves() * piece.groups * S);
+  FetchAhead ahead(k_tile.next, k_tile.next_bytes, block.halves() * k_tile.groups * S);
   for (std::int64_t half = 0; half < block.halves(); ++half) {
     const std::int64_t token[2] = {block.first(half / 2, 0), block.first(half / 2, 1)};
-    const std::uint8_t* inputs = panel.inputs + piece.group * panel.group;
+    const std::uint8_t* inputs = panel.inputs + k_tile.group * panel.group;
     const std::uint8_t* x0 = inputs + token[0] * stride;
     const std::uint8_t* x1 = inputs + token[1] * stride;
-    const std::uint8_t* w = piece.codes + half % 2 * 128;
+    const std::uint8_t* w = k_tile.codes + half % 2 * 128;
     const std::int64_t output = half % 2 * kUnitOutputs;
     float* const folded = scratch.folded[half / 2][half % 2];
-    if (piece.group == 0) std::memset(folded, 0, 2 * T * kTileNumbers * sizeof(float));
-    for (std::int64_t g = 0; g < piece.groups; ++g) {
+    if (k_tile.group == 0) std::memset(folded, 0, 2 * T * kTileNumbers * sizeof(float));
+    for (std::int64_t g = 0; g < k_tile.groups; ++g) {
       Fold& now = *pipeline.now;
       now.folded = folded;
       now.scales = numbers.scales[g] + output;
@@ -189,7 +189,7 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
         }
         if constexpr (kSigns == Signs::weight_unsigned) {
           now.token_sums[tile] =
-              panel.token_sums + token[tile] * panel.token_sum_stride + piece.group + g;
+              panel.token_sums + token[tile] * panel.token_sum_stride + k_tile.group + g;
         }
       }
       const Fold& older = *pipeline.older;
@@ -213,11 +213,11 @@ void multiply_piece(const IntPanel& panel, const TokenBlock& block, const Piece&
   }
 }
 
-// A whole panel. codes_of(first column, columns, piece) fills in the piece's codes.
+// A whole panel. codes_of(first column, columns, k_tile) fills in the K tile's codes.
 template <Signs kSigns, Scales kScales, class CodesOf>
 void run_scaled(const IntPanel& panel, CodesOf codes_of) {
   const std::int64_t groups = (panel.columns + panel.group - 1) / panel.group;
-  const std::int64_t most = kPieceColumns / panel.group;
+  const std::int64_t most = kKTileColumns / panel.group;
   auto& scratch = *reinterpret_cast<GroupScratch*>(panel.scratch);
   FinishNumbers finish;
   read_finish_numbers(panel, finish);
@@ -225,15 +225,15 @@ void run_scaled(const IntPanel& panel, CodesOf codes_of) {
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
     Pipeline pipeline;
     for (std::int64_t group = 0; group < groups; group += most) {
-      Piece piece;
-      piece.group = group;
-      piece.groups = groups - group < most ? groups - group : most;
-      codes_of(group * panel.group, piece.groups * panel.group, piece);
-      using Multiply = void (*)(const IntPanel&, const TokenBlock&, const Piece&, Pipeline&);
+      KTile k_tile;
+      k_tile.group = group;
+      k_tile.groups = groups - group < most ? groups - group : most;
+      codes_of(group * panel.group, k_tile.groups * panel.group, k_tile);
+      using Multiply = void (*)(const IntPanel&, const TokenBlock&, const KTile&, Pipeline&);
       constexpr Multiply kMultiply[2][2] = {
-          {multiply_piece<kSigns, kScales, 1, 1>, multiply_piece<kSigns, kScales, 1, 2>},
-          {multiply_piece<kSigns, kScales, 2, 1>, multiply_piece<kSigns, kScales, 2, 2>}};
-      kMultiply[panel.group > 64][block.tiles() - 1](panel, block, piece, pipeline);
+          {multiply_k_tile<kSigns, kScales, 1, 1>, multiply_k_tile<kSigns, kScales, 1, 2>},
+          {multiply_k_tile<kSigns, kScales, 2, 1>, multiply_k_tile<kSigns, kScales, 2, 2>}};
+      kMultiply[panel.group > 64][block.tiles() - 1](panel, block, k_tile, pipeline);
     }
     drain<kSigns, kScales>(panel, block, pipeline, scratch.sums);
     const float* folded = scratch.folded[0][0];

@@ -1,17 +1,19 @@
 // How tiles of many tokens multiply where there are no 512-bit dot products (the argument Products
 // of matmul_blocks.h):
-//   kTokens          of the largest tile; its outputs are a strip, two registers
-//   kPieceColumns    columns that all tokens of a block pass through before the next, so that a
-//                    strip of their codes stays in the first cache; a multiple of every group
-//   kBlockTokens     tokens that pass by the codes of a piece, whole tiles
+//   kTokens          of the largest tile; its outputs fill two registers
+//   kKTileColumns    columns that all tokens of a block pass through before the next, so that a
+//                    register pair of their codes stays in the first cache; a multiple of every
+//                    group
+//   kBlockTokens     tokens that pass by the codes of a K tile, whole tiles
 //   kStepLines       lines that add() fetches for 32 columns
 //   kCodeBits        of the panel's plane at `codes`
-//   kCodeRoom        bytes that a strip's codes may be written to
+//   kCodeScratch     bytes that a register pair's codes may be written to
 //   kInputRoom       bytes that inputs_of() may write
-//   kUnpacks         whether the first tile of a strip takes codes as they lie in the panel and
-//                    leaves them in the room, ready for the tiles after it
-//   point_at_codes() points a walk at the codes of a strip
-//   inputs_of()      inputs of a piece
+//   kUnpacks         whether the first tile of a register pair takes codes as they lie in the panel
+//   and
+//                    leaves them in scratch, ready for the tiles after it
+//   point_at_codes() points a cursor at the codes of a register pair
+//   inputs_of()      inputs of a K tile
 //   add()            adds int32 sums over columns, exact
 #pragma once
 
@@ -27,13 +29,13 @@ namespace {
 
 constexpr std::int64_t kStepColumns = 32;
 
-struct Piece {
+struct KTile {
   std::int64_t first = 0;  // column
   std::int64_t columns = 0;
   std::int64_t token = 0;  // first of the block
   std::int64_t tokens = 0;
 };
-struct PieceInputs {
+struct KTileInputs {
   const std::uint8_t* bytes = nullptr;  // of the block's first token
   std::int64_t stride = 0;
 };
@@ -42,24 +44,24 @@ struct PieceInputs {
 enum class Codes { packed, ready };
 
 // Where a tile is on its way through the columns.
-struct Walk {
+struct Cursor {
   const std::uint8_t* codes = nullptr;   // ready
   const std::uint8_t* packed = nullptr;  // and 3 bits' plane of the third bit
   const std::uint8_t* third = nullptr;
-  std::uint8_t* room = nullptr;  // for what was packed
+  std::uint8_t* scratch = nullptr;  // for what was packed
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // of the inputs
   const std::uint8_t* ahead = nullptr;  // lines to be fetched
 };
 
-inline __attribute__((always_inline)) void fetch_line(Walk& walk) {
-  _mm_prefetch(reinterpret_cast<const char*>(walk.ahead), _MM_HINT_T1);
-  walk.ahead += 64;
+inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
+  _mm_prefetch(reinterpret_cast<const char*>(cursor.ahead), _MM_HINT_T1);
+  cursor.ahead += 64;
 }
 
-// Sources of codes. load() gives both registers of a strip for the k-th of the products of 32
-// columns, next() moves on to the next 32. A tile that unpacks hides the work behind its products:
-// done before them, it was a tenth of the time of 16 tokens.
+// Sources of codes. load() gives both registers of a register pair for the k-th of the products of
+// 32 columns, next() moves on to the next 32. A tile that unpacks hides the work behind its
+// products: done before them, it was a tenth of the time of 16 tokens.
 
 // Two registers that lie ready, kBytes apart.
 template <class L>
@@ -69,42 +71,42 @@ inline __attribute__((always_inline)) void load_ready(const std::uint8_t* codes,
   w1 = L::load(codes + L::kBytes);
 }
 template <class L>
-inline __attribute__((always_inline)) void leave(std::uint8_t* room, typename L::Ints w0,
+inline __attribute__((always_inline)) void leave(std::uint8_t* scratch, typename L::Ints w0,
                                                  typename L::Ints w1) {
-  L::store(room, w0);
-  L::store(room + L::kBytes, w1);
+  L::store(scratch, w0);
+  L::store(scratch + L::kBytes, w1);
 }
 
 // 8 bits where they lie in the panel.
 template <class L>
 struct PanelCodes {
   static constexpr bool kUnpacks = false;
-  static constexpr int kColumnBytes = 0;  // of the room
+  static constexpr int kColumnBytes = 0;  // of scratch
   static constexpr std::int64_t kCodeBits = 8;
 
-  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output, std::uint8_t*,
-                             Walk& walk) {
-    walk.codes = panel.codes + piece.first * 64 + output * 4;
+  static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output, std::uint8_t*,
+                             Cursor& cursor) {
+    cursor.codes = panel.codes + k_tile.first * 64 + output * 4;
   }
   template <Codes, int kQuad>
-  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+  static inline __attribute__((always_inline)) void load(const Cursor& cursor, typename L::Ints& w0,
                                                          typename L::Ints& w1) {
-    load_ready<L>(walk.codes + kQuad * 256, w0, w1);
+    load_ready<L>(cursor.codes + kQuad * 256, w0, w1);
   }
   template <Codes>
-  static inline void next(Walk& walk) {
-    walk.codes += kStepColumns * 64;
+  static inline void next(Cursor& cursor) {
+    cursor.codes += kStepColumns * 64;
   }
 };
 
-// On to the next step's codes: those in the room, or packed ones and their place in the room.
+// On to the next step's codes: those in scratch, or packed ones and their place in scratch.
 template <Codes kCodes>
-inline void step_on(Walk& walk, std::int64_t packed_bytes, std::int64_t room_bytes) {
+inline void step_on(Cursor& cursor, std::int64_t packed_bytes, std::int64_t scratch_bytes) {
   if constexpr (kCodes == Codes::ready) {
-    walk.codes += room_bytes;
+    cursor.codes += scratch_bytes;
   } else {
-    walk.packed += packed_bytes;
-    walk.room += room_bytes;
+    cursor.packed += packed_bytes;
+    cursor.scratch += scratch_bytes;
   }
 }
 
@@ -118,21 +120,21 @@ struct WideCodes {
   static constexpr int kColumnBytes = kPairBytes / 2;
   static constexpr std::int64_t kCodeBits = 8;
 
-  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
-                             std::uint8_t* room, Walk& walk) {
-    walk.packed = panel.codes + piece.first * 64 + output * 4;
-    walk.codes = walk.room = room;
+  static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
+                             std::uint8_t* scratch, Cursor& cursor) {
+    cursor.packed = panel.codes + k_tile.first * 64 + output * 4;
+    cursor.codes = cursor.scratch = scratch;
   }
   template <Codes kCodes, int kPair>
-  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+  static inline __attribute__((always_inline)) void load(const Cursor& cursor, typename L::Ints& w0,
                                                          typename L::Ints& w1) {
     if constexpr (kCodes == Codes::ready) {
-      load_ready<L>(walk.codes + kPair * kPairBytes, w0, w1);
+      load_ready<L>(cursor.codes + kPair * kPairBytes, w0, w1);
     } else {
-      load_ready<L>(walk.packed + kPair / 2 * 256, w0, w1);
+      load_ready<L>(cursor.packed + kPair / 2 * 256, w0, w1);
       w0 = widened<kPair % 2 == 1>(w0);
       w1 = widened<kPair % 2 == 1>(w1);
-      leave<L>(walk.room + kPair * kPairBytes, w0, w1);
+      leave<L>(cursor.scratch + kPair * kPairBytes, w0, w1);
     }
   }
   template <bool kOdd>
@@ -141,8 +143,8 @@ struct WideCodes {
     return L::high_signed(L::template shifted<kPlaces>(bytes));
   }
   template <Codes kCodes>
-  static inline void next(Walk& walk) {
-    step_on<kCodes>(walk, kStepColumns * 64, kStepColumns * kColumnBytes);
+  static inline void next(Cursor& cursor) {
+    step_on<kCodes>(cursor, kStepColumns * 64, kStepColumns * kColumnBytes);
   }
 };
 
@@ -160,22 +162,22 @@ struct WideDifferences : WideCodes<L> {
     return L::twice(L::from_u8(panel.zeros + group * panel.zero_stride + output));
   }
 
-  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
-                             std::uint8_t* room, Walk& walk) {
+  static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
+                             std::uint8_t* scratch, Cursor& cursor) {
     const Ints low = L::repeat16(0xff);
-    const std::uint8_t* from = panel.codes + piece.first * 64 + output * 4;
-    std::uint8_t* to = room;
-    const std::int64_t columns = piece.columns;
+    const std::uint8_t* from = panel.codes + k_tile.first * 64 + output * 4;
+    std::uint8_t* to = scratch;
+    const std::int64_t columns = k_tile.columns;
     for (std::int64_t k = 0; k < columns; k += 4, from += 256, to += 2 * WideCodes<L>::kPairBytes) {
 #pragma GCC unroll 2
       for (int j = 0; j < 2; ++j) {
         const Ints bytes = L::load(from + j * L::kBytes);
-        const Ints zeros = zeros_of(panel, piece.first + k, output + j * L::kOutputs);
+        const Ints zeros = zeros_of(panel, k_tile.first + k, output + j * L::kOutputs);
         L::store(to + j * L::kBytes, L::sub16(L::both(bytes, low), zeros));
         L::store(to + (2 + j) * L::kBytes, L::sub16(L::template shifted<-8>(bytes), zeros));
       }
     }
-    walk.codes = room;
+    cursor.codes = scratch;
   }
 };
 
@@ -203,28 +205,28 @@ struct UnpackedCodes {
   static constexpr int kColumnBytes = kQuadBytes / 4;
   static constexpr std::int64_t kCodeBits = kLow;
 
-  static void point_at_codes(const IntPanel& panel, const Piece& piece, int output,
-                             std::uint8_t* room, Walk& walk) {
-    walk.packed = panel.codes + piece.first * 8 * kLow + output * 4;
-    if (kBits == 3) walk.third = panel.high_codes + piece.first * 8 + output * 4;
-    walk.codes = walk.room = room;
+  static void point_at_codes(const IntPanel& panel, const KTile& k_tile, int output,
+                             std::uint8_t* scratch, Cursor& cursor) {
+    cursor.packed = panel.codes + k_tile.first * 8 * kLow + output * 4;
+    if (kBits == 3) cursor.third = panel.high_codes + k_tile.first * 8 + output * 4;
+    cursor.codes = cursor.scratch = scratch;
   }
   template <Codes kCodes, int kQuad>
-  static inline __attribute__((always_inline)) void load(const Walk& walk, typename L::Ints& w0,
+  static inline __attribute__((always_inline)) void load(const Cursor& cursor, typename L::Ints& w0,
                                                          typename L::Ints& w1) {
     if constexpr (kCodes == Codes::ready) {
-      load_ready<L>(walk.codes + kQuad * kQuadBytes, w0, w1);
+      load_ready<L>(cursor.codes + kQuad * kQuadBytes, w0, w1);
     } else {
-      const std::uint8_t* const third = kBits == 3 ? walk.third + L::kBytes : nullptr;
-      w0 = narrow_codes<L, kBits, kQuad>(walk.packed, walk.third);
-      w1 = narrow_codes<L, kBits, kQuad>(walk.packed + L::kBytes, third);
-      leave<L>(walk.room + kQuad * kQuadBytes, w0, w1);
+      const std::uint8_t* const third = kBits == 3 ? cursor.third + L::kBytes : nullptr;
+      w0 = narrow_codes<L, kBits, kQuad>(cursor.packed, cursor.third);
+      w1 = narrow_codes<L, kBits, kQuad>(cursor.packed + L::kBytes, third);
+      leave<L>(cursor.scratch + kQuad * kQuadBytes, w0, w1);
     }
   }
   template <Codes kCodes>
-  static inline void next(Walk& walk) {
-    step_on<kCodes>(walk, kStepColumns * 8 * kLow, kStepColumns * kColumnBytes);
-    if (kBits == 3 && kCodes != Codes::ready) walk.third += kStepColumns * 8;
+  static inline void next(Cursor& cursor) {
+    step_on<kCodes>(cursor, kStepColumns * 8 * kLow, kStepColumns * kColumnBytes);
+    if (kBits == 3 && kCodes != Codes::ready) cursor.third += kStepColumns * 8;
   }
 };
 
@@ -234,8 +236,8 @@ struct InputRows {
   static constexpr std::int64_t kBlockTokens = 192;
   static constexpr std::int64_t kInputRoom = 0;
 
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t*) {
-    return {panel.inputs + piece.token * panel.input_stride + piece.first, panel.input_stride};
+  static KTileInputs inputs_of(const IntPanel& panel, const KTile& k_tile, std::uint8_t*) {
+    return {panel.inputs + k_tile.token * panel.input_stride + k_tile.first, panel.input_stride};
   }
 };
 
@@ -246,25 +248,25 @@ struct WordProducts : Source {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
-  static constexpr std::int64_t kPieceColumns = 512;
-  static constexpr std::int64_t kCodeRoom = kPieceColumns * Source::kColumnBytes;
+  static constexpr std::int64_t kKTileColumns = 512;
+  static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
   static constexpr std::int64_t kBlockTokens = 96;
-  static constexpr std::int64_t kInputStride = 2 * kPieceColumns + 64;
+  static constexpr std::int64_t kInputStride = 2 * kKTileColumns + 64;
   static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
 
   // Of 32 columns the first and third of each four, then the second and fourth. The inputs of
-  // signed codes are q + 128; here they become q again. Rows of a piece are short, so that the
+  // signed codes are q + 128; here they become q again. Rows of a K tile are short, so that the
   // processor does not see by itself what comes next. Where 16 columns are left, the row's pads are
   // read too, which are 0.
   static constexpr std::int64_t kRowsAhead = 3;
-  static PieceInputs inputs_of(const IntPanel& panel, const Piece& piece, std::uint8_t* room) {
-    const std::uint8_t* from = panel.inputs + piece.token * panel.input_stride + piece.first;
+  static KTileInputs inputs_of(const IntPanel& panel, const KTile& k_tile, std::uint8_t* scratch) {
+    const std::uint8_t* from = panel.inputs + k_tile.token * panel.input_stride + k_tile.first;
     const __m256i flip = _mm256_set1_epi8(Source::kUnsigned ? 0 : -128);
-    const std::int64_t tokens = piece.tokens, columns = piece.columns;
+    const std::int64_t tokens = k_tile.tokens, columns = k_tile.columns;
     for (std::int64_t t = 0; t < tokens; ++t, from += panel.input_stride) {
       const std::uint8_t* const ahead = from + kRowsAhead * panel.input_stride;
-      auto* to = reinterpret_cast<__m256i*>(room + t * kInputStride);
+      auto* to = reinterpret_cast<__m256i*>(scratch + t * kInputStride);
       for (std::int64_t k = 0; k < columns; k += 32, to += 2) {
         _mm_prefetch(reinterpret_cast<const char*>(ahead + k), _MM_HINT_T0);
         const __m256i codes =
@@ -273,33 +275,34 @@ struct WordProducts : Source {
         _mm256_store_si256(to + 1, _mm256_srai_epi16(codes, 8));
       }
     }
-    return {room, kInputStride};
+    return {scratch, kInputStride};
   }
 
   template <Codes kCodes, int M>
-  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
-      add_pairs<kCodes, 0>(walk, c);
-      Source::template next<kCodes>(walk);
-      walk.inputs += 2 * kStepColumns;
+      add_pairs<kCodes, 0>(cursor, c);
+      Source::template next<kCodes>(cursor);
+      cursor.inputs += 2 * kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
   }
 
   template <Codes kCodes, int kPair, int M>
-  static inline __attribute__((always_inline)) void add_pairs(Walk& walk, Ints (&c)[M][2]) {
+  static inline __attribute__((always_inline)) void add_pairs(Cursor& cursor, Ints (&c)[M][2]) {
     if constexpr (kPair < kStepColumns / 2) {
-      if constexpr (kPair % 8 == 0) fetch_line(walk);
+      if constexpr (kPair % 8 == 0) fetch_line(cursor);
       Ints w0, w1;
-      Source::template load<kCodes, kPair>(walk, w0, w1);
+      Source::template load<kCodes, kPair>(cursor, w0, w1);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
-        const std::uint8_t* input = walk.inputs + m * walk.stride + kPair / 2 * 4 + kPair % 2 * 32;
+        const std::uint8_t* input =
+            cursor.inputs + m * cursor.stride + kPair / 2 * 4 + kPair % 2 * 32;
         L::add_words(c[m][0], c[m][1], w0, w1, input);
       }
-      add_pairs<kCodes, kPair + 1>(walk, c);
+      add_pairs<kCodes, kPair + 1>(cursor, c);
     }
   }
 };
@@ -315,21 +318,21 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Ints = typename L::Ints;
   using Source = UnpackedCodes<L, kBits>;
   static constexpr int kTokens = kMostTokens;
-  static constexpr std::int64_t kCodeRoom = 16 * 1024;
-  static constexpr std::int64_t kPieceColumns = kCodeRoom / Source::kColumnBytes;
+  static constexpr std::int64_t kCodeScratch = 16 * 1024;
+  static constexpr std::int64_t kKTileColumns = kCodeScratch / Source::kColumnBytes;
   static constexpr int kStepLines = 1;
 
   template <Codes kCodes, int M>
-  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     const Ints ones = L::repeat16(1);
     std::int64_t left = columns;
     do {
       Ints narrow[M][2];
       const std::int64_t rest = left - narrow_columns(kBits);
-      add_step<kCodes, true>(walk, narrow);
+      add_step<kCodes, true>(cursor, narrow);
       for (left -= kStepColumns; left > rest && left > 0; left -= kStepColumns) {
-        add_step<kCodes, false>(walk, narrow);
+        add_step<kCodes, false>(cursor, narrow);
       }
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
@@ -341,28 +344,28 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
 
   // 32 columns; the sums begin with them, or go on.
   template <Codes kCodes, bool kBegins, int M>
-  static inline __attribute__((always_inline)) void add_step(Walk& walk, Ints (&narrow)[M][2]) {
-    fetch_line(walk);
-    add_quads<kCodes, kBegins, 0>(walk, narrow);
-    Source::template next<kCodes>(walk);
-    walk.inputs += kStepColumns;
+  static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
+    fetch_line(cursor);
+    add_quads<kCodes, kBegins, 0>(cursor, narrow);
+    Source::template next<kCodes>(cursor);
+    cursor.inputs += kStepColumns;
   }
   template <Codes kCodes, bool kBegins, int kQuad, int M>
-  static inline __attribute__((always_inline)) void add_quads(const Walk& walk,
+  static inline __attribute__((always_inline)) void add_quads(const Cursor& cursor,
                                                               Ints (&narrow)[M][2]) {
     if constexpr (kQuad < kStepColumns / 4) {
       Ints w0, w1;
-      Source::template load<kCodes, kQuad>(walk, w0, w1);
+      Source::template load<kCodes, kQuad>(cursor, w0, w1);
 #pragma GCC unroll 12
       for (int m = 0; m < M; ++m) {
-        const std::uint8_t* input = walk.inputs + m * walk.stride + kQuad * 4;
+        const std::uint8_t* input = cursor.inputs + m * cursor.stride + kQuad * 4;
         if constexpr (kBegins && kQuad == 0) {
           L::begin_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         } else {
           L::add_bytes(narrow[m][0], narrow[m][1], w0, w1, input);
         }
       }
-      add_quads<kCodes, kBegins, kQuad + 1>(walk, narrow);
+      add_quads<kCodes, kBegins, kQuad + 1>(cursor, narrow);
     }
   }
 };
@@ -376,32 +379,32 @@ struct DotProducts : Source, InputRows {
   using Lanes = L;
   using Ints = typename L::Ints;
   static constexpr int kTokens = kMostTokens;
-  static constexpr std::int64_t kPieceColumns = 512;
-  static constexpr std::int64_t kCodeRoom = kPieceColumns * Source::kColumnBytes;
+  static constexpr std::int64_t kKTileColumns = 512;
+  static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
 
   // Where 16 columns are left, pads are read too, which are 0.
   template <Codes kCodes, int M>
-  static inline __attribute__((always_inline)) void add(Walk& walk, std::int64_t columns,
+  static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {
     std::int64_t left = columns;
     do {
-      add_quads<kCodes, 0>(walk, c);
-      Source::template next<kCodes>(walk);
-      walk.inputs += kStepColumns;
+      add_quads<kCodes, 0>(cursor, c);
+      Source::template next<kCodes>(cursor);
+      cursor.inputs += kStepColumns;
       left -= kStepColumns;
     } while (left > 0);
   }
 
   template <Codes kCodes, int kQuad, int M>
-  static inline __attribute__((always_inline)) void add_quads(Walk& walk, Ints (&c)[M][2]) {
+  static inline __attribute__((always_inline)) void add_quads(Cursor& cursor, Ints (&c)[M][2]) {
     if constexpr (kQuad < kStepColumns / 4) {
-      if constexpr (kQuad % 4 == 0) fetch_line(walk);
+      if constexpr (kQuad % 4 == 0) fetch_line(cursor);
       Ints w0, w1;
-      Source::template load<kCodes, kQuad>(walk, w0, w1);
+      Source::template load<kCodes, kQuad>(cursor, w0, w1);
 #pragma GCC unroll 6
       for (int m = 0; m < M; ++m) {
-        const Ints input = L::repeat_quad(walk.inputs + m * walk.stride + kQuad * 4);
+        const Ints input = L::repeat_quad(cursor.inputs + m * cursor.stride + kQuad * 4);
         if constexpr (kSide == Unsigned::codes) {
           L::dot(c[m][0], w0, input);
           L::dot(c[m][1], w1, input);
@@ -410,7 +413,7 @@ struct DotProducts : Source, InputRows {
           L::dot(c[m][1], input, w1);
         }
       }
-      add_quads<kCodes, kQuad + 1>(walk, c);
+      add_quads<kCodes, kQuad + 1>(cursor, c);
     }
   }
 };

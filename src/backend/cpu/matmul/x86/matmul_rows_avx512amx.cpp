@@ -1,5 +1,5 @@
 // int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
-// the whole row, which waits in scratch from one piece of the columns to the next.
+// the whole row, which waits in scratch from one K tile of the columns to the next.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
@@ -7,12 +7,12 @@ namespace leq::cpu {
 namespace {
 
 // So many columns of a panel pass by one half after another, so that no sum goes back into a tile.
-// More would be read from the second cache too often: all tokens pass through short pieces, whose
+// More would be read from the second cache too often: all tokens pass through short K tiles, whose
 // weights the first cache keeps.
 constexpr std::int64_t kWholeColumns = 1024;
-constexpr std::int64_t kFewHalves = 4;  // these wait for memory, and short pieces come sooner
+constexpr std::int64_t kFewHalves = 4;  // these wait for memory, and short K tiles come sooner
 std::int64_t piece_of(std::int64_t columns, std::int64_t halves) {
-  return columns <= kWholeColumns && halves > kFewHalves ? columns : kPieceColumns;
+  return columns <= kWholeColumns && halves > kFewHalves ? columns : kKTileColumns;
 }
 
 // A panel and a block of its tokens. Units are done in halves: half 2 u + h are the 32 tokens of
@@ -73,7 +73,7 @@ struct Block {
     }
   }
 
-  // What follows a piece of the columns: the next piece, or the next panel's first one. (128 KB
+  // What follows a K tile of the columns: the next K tile, or the next panel's first one. (128 KB
   // ahead is faster for a matrix alone, and slower in a model.)
   FetchAhead fetch_next(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
     const std::int64_t bytes = columns * 64;
@@ -89,12 +89,12 @@ struct Block {
     const std::int64_t halves = tokens.halves();
     const std::int64_t most = piece_of(columns, halves);
     for (std::int64_t k = 0; k < columns; k += most) {
-      const std::int64_t piece = columns - k < most ? columns - k : most;
-      ahead = fetch_next(k, piece, halves * piece / 64);
+      const std::int64_t k_tile = columns - k < most ? columns - k : most;
+      ahead = fetch_next(k, k_tile, halves * k_tile / 64);
       for (std::int64_t half = 0; half < halves; ++half) {
-        add_piece<T>(half, k, piece);
+        add_piece<T>(half, k, k_tile);
         // The sums of the half before have left the tiles, which multiply while they are finished.
-        if (k + piece == columns && half > 0) finish(half - 1);
+        if (k + k_tile == columns && half > 0) finish(half - 1);
       }
     }
     store_sums(before);

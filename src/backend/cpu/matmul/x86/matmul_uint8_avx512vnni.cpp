@@ -8,25 +8,25 @@ namespace leq::cpu {
 namespace {
 
 template <Start kStart>
-void run(const IntPanel& panel, const PanelPiece& piece, TokenBlock& block) {
+void run(const IntPanel& panel, const PanelKTile& k_tile, TokenBlock& block) {
   if (panel.groups_a_token_scale == 0) {
-    run_piece<kStart, Scales::weights>(panel, piece, block);
+    run_k_tile<kStart, Scales::weights>(panel, k_tile, block);
   } else if (panel.group_scales == nullptr) {
-    run_piece<kStart, Scales::tokens>(panel, piece, block);
+    run_k_tile<kStart, Scales::tokens>(panel, k_tile, block);
   } else {
-    run_piece<kStart, Scales::both>(panel, piece, block);
+    run_k_tile<kStart, Scales::both>(panel, k_tile, block);
   }
 }
 
 }  // namespace
 
-void unsigned_piece_avx512vnni(const IntPanel& panel, const PanelPiece& piece,
-                               TokenBlock& block) noexcept {
-  (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, piece, block);
+void unsigned_k_tile_avx512vnni(const IntPanel& panel, const PanelKTile& k_tile,
+                                TokenBlock& block) noexcept {
+  (panel.zeros == nullptr ? run<Start::tokens> : run<Start::zeros>)(panel, k_tile, block);
 }
 
 void uint8_groups_avx512vnni(const IntPanel& panel) noexcept {
-  run_byte_blocks(panel, unsigned_piece_avx512vnni);
+  run_byte_blocks(panel, unsigned_k_tile_avx512vnni);
 }
 
 }  // namespace leq::cpu

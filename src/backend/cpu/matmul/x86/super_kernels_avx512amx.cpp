@@ -15,9 +15,9 @@ constexpr std::int64_t kMostSpans = kPieceSpan / kSubColumns;
 constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // of 16 outputs
 
-// What the spans of a piece are folded with. Sums of inputs and minima are pairs of 16-bit numbers,
-// for two sub-blocks each; minima are 0 outside of their span.
-struct alignas(64) PieceNumbers {
+// What the spans of a K tile are folded with. Sums of inputs and minima are pairs of 16-bit
+// numbers, for two sub-blocks each; minima are 0 outside of their span.
+struct alignas(64) KTileNumbers {
   float d[64];
   float dmin[64];
   std::int32_t minima[kMostSpans][2][64];
@@ -28,7 +28,7 @@ struct alignas(64) PieceNumbers {
 struct alignas(64) Scratch {
   float folded[kBlockTokens / kUnitTokens][kQuarters][kUnitNumbers];
   std::int32_t sums[kHalfNumbers];  // of a span that is not folded yet
-  PieceNumbers numbers[2];          // of this piece and of the one before
+  KTileNumbers numbers[2];          // of this K tile and of the one before
   // Two panels as the tiles take them: low and high bytes of outputs 0 to 31, and of 32 to 63.
   std::uint8_t products[2][kPieceSpan * 64];
 };
@@ -37,8 +37,8 @@ static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 // Where a span's sums go, and what they are folded with.
 struct Fold {
   float* folded = nullptr;  // [kUnitNumbers]; null: nothing waits
-  const PieceNumbers* numbers = nullptr;
-  std::int64_t span = 0;  // of the piece
+  const KTileNumbers* numbers = nullptr;
+  std::int64_t span = 0;  // of the K tile
   int output = 0;
   std::int64_t token[2] = {0, 0};  // of the block, where each tile begins
 };
@@ -47,7 +47,7 @@ struct Fold {
 template <bool kMinima>
 inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const std::int32_t* sums,
                                                        int tile) {
-  const PieceNumbers& numbers = *fold.numbers;
+  const KTileNumbers& numbers = *fold.numbers;
   const __m512 d = _mm512_load_ps(numbers.d + fold.output);
   const __m512 dmin = _mm512_load_ps(numbers.dmin + fold.output);
   const __m512i minima0 = _mm512_load_si512(numbers.minima[fold.span][0] + fold.output);
@@ -98,7 +98,7 @@ void drain(const TokenBlock& block, const Pipeline& pipeline, std::int32_t* sums
 }
 
 // Spans of a panel's columns within kPieceSpan.
-struct Piece {
+struct KTile {
   std::int64_t column = 0;
   std::int64_t spans = 0;
 };
@@ -186,12 +186,12 @@ void multiply_codes(const SuperPanel& panel, std::int64_t column, Scratch& scrat
   stored_for_tiles(scratch.products);
 }
 
-// --- numbers of a piece ---
+// --- numbers of a K tile ---
 
 template <bool kMinima>
-void read_numbers(const SuperPanel& panel, const TokenBlock& block, const Piece& piece,
-                  PieceNumbers& numbers) {
-  const std::uint16_t* super = panel.super_scales + piece.column / 256 * (kMinima ? 2 : 1) * 64;
+void read_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                  KTileNumbers& numbers) {
+  const std::uint16_t* super = panel.super_scales + k_tile.column / 256 * (kMinima ? 2 : 1) * 64;
   const auto floats = [](const std::uint16_t* from, float* to) {
     for (int output = 0; output < 64; output += 16) {
       const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + output));
@@ -202,22 +202,22 @@ void read_numbers(const SuperPanel& panel, const TokenBlock& block, const Piece&
   if constexpr (kMinima) {
     floats(super + 64, numbers.dmin);
     __builtin_memset(numbers.minima, 0, sizeof numbers.minima);
-    const std::uint8_t* sub = panel.sub_scales + piece.column / kSubColumns * 128 + 64;
+    const std::uint8_t* sub = panel.sub_scales + k_tile.column / kSubColumns * 128 + 64;
     for (std::int64_t block32 = 0; block32 < kMostSpans; ++block32, sub += 128) {
       std::int32_t* to = numbers.minima[block32 * kSubColumns / panel.span][block32 / 2];
       const int shift = block32 % 2 == 0 ? 0 : 16;
       for (int output = 0; output < 64; ++output) to[output] |= sub[output] << shift;
     }
   }
-  const std::int64_t first = piece.column / panel.span;
+  const std::int64_t first = k_tile.column / panel.span;
   for (std::int64_t t = 0; t < block.tokens; ++t) {
     const float* scales = panel.token_scales + (block.token + t) * panel.token_scale_stride;
-    for (std::int64_t span = 0; span < piece.spans; ++span) {
+    for (std::int64_t span = 0; span < k_tile.spans; ++span) {
       numbers.token_scales[span][t] = scales[panel.scale_by_span ? first + span : 0];
     }
     if constexpr (kMinima) {
       const std::int32_t* sums = panel.token_sums + (block.token + t) * panel.token_sum_stride +
-                                 piece.column / kSubColumns;
+                                 k_tile.column / kSubColumns;
       const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(sums));
       _mm_storel_epi64(reinterpret_cast<__m128i*>(numbers.input_sums[t]),
                        _mm_packs_epi32(four, four));
@@ -227,20 +227,20 @@ void read_numbers(const SuperPanel& panel, const TokenBlock& block, const Piece&
 
 // --- products of tiles ---
 
-// A piece for all units of a block: S steps to a span, T tiles of tokens.
+// A K tile for all units of a block: S steps to a span, T tiles of tokens.
 template <bool kMinima, int S, int T>
-void multiply_piece(const SuperPanel& panel, const TokenBlock& block, const Piece& piece,
-                    const PieceNumbers& numbers, Pipeline& pipeline) {
+void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
+                     const KTileNumbers& numbers, Pipeline& pipeline) {
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
   std::int32_t* const sums = scratch.sums;
   const std::int64_t stride = panel.input_stride, step = panel.span / S;
   for (std::int64_t at = 0; at < block.units() * kQuarters; ++at) {
     const std::int64_t unit = at / kQuarters, quarter = at % kQuarters;
     const std::int64_t token[2] = {block.first(unit, 0), block.first(unit, 1)};
-    const std::uint8_t* x0 = panel.inputs + token[0] * stride + piece.column;
-    const std::uint8_t* x1 = panel.inputs + token[1] * stride + piece.column;
+    const std::uint8_t* x0 = panel.inputs + token[0] * stride + k_tile.column;
+    const std::uint8_t* x1 = panel.inputs + token[1] * stride + k_tile.column;
     const std::uint8_t* w = scratch.products[quarter / 2] + quarter % 2 * 128;
-    for (std::int64_t span = 0; span < piece.spans; ++span) {
+    for (std::int64_t span = 0; span < k_tile.spans; ++span) {
       *pipeline.now = {.folded = scratch.folded[unit][quarter],
                        .numbers = &numbers,
                        .span = span,
@@ -287,10 +287,10 @@ template <int kBits>
 void run(const SuperPanel& panel) {
   constexpr bool kMinima = kBits != 6;
   using Multiply =
-      void (*)(const SuperPanel&, const TokenBlock&, const Piece&, const PieceNumbers&, Pipeline&);
+      void (*)(const SuperPanel&, const TokenBlock&, const KTile&, const KTileNumbers&, Pipeline&);
   constexpr Multiply kMultiply[2][2] = {
-      {multiply_piece<kMinima, 1, 1>, multiply_piece<kMinima, 1, 2>},
-      {multiply_piece<kMinima, 2, 1>, multiply_piece<kMinima, 2, 2>}};
+      {multiply_k_tile<kMinima, 1, 1>, multiply_k_tile<kMinima, 1, 2>},
+      {multiply_k_tile<kMinima, 2, 1>, multiply_k_tile<kMinima, 2, 2>}};
   auto& scratch = *reinterpret_cast<Scratch*>(panel.scratch);
   const std::int64_t spans = (panel.columns + panel.span - 1) / panel.span;
   const std::int64_t most = kPieceSpan / panel.span;
@@ -300,11 +300,11 @@ void run(const SuperPanel& panel) {
                      static_cast<std::size_t>(block.units()) * sizeof scratch.folded[0]);
     Pipeline pipeline;
     for (std::int64_t span = 0; span < spans; span += most) {
-      const Piece piece = {span * panel.span, spans - span < most ? spans - span : most};
-      PieceNumbers& numbers = scratch.numbers[span / most % 2];
-      multiply_codes<kBits>(panel, piece.column, scratch);
-      read_numbers<kMinima>(panel, block, piece, numbers);
-      kMultiply[panel.span > 64][block.tiles() - 1](panel, block, piece, numbers, pipeline);
+      const KTile k_tile = {span * panel.span, spans - span < most ? spans - span : most};
+      KTileNumbers& numbers = scratch.numbers[span / most % 2];
+      multiply_codes<kBits>(panel, k_tile.column, scratch);
+      read_numbers<kMinima>(panel, block, k_tile, numbers);
+      kMultiply[panel.span > 64][block.tiles() - 1](panel, block, k_tile, numbers, pipeline);
     }
     drain<kMinima>(block, pipeline, scratch.sums);
     write_outputs(panel, block);

@@ -1,10 +1,10 @@
-// f32 rows cut into 16-bit floats for tensor cores (PieceRows in launch.h), by a whole block.
+// f32 rows cut into 16-bit floats for tensor cores (TermRows in launch.h), by a whole block.
 #pragma once
 
+#include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/rows/quantize.cuh"
 #include "cuda/layout/layout.h"
-#include "cuda/intrinsics/ptx_attention.h"
 
 namespace leq::LEQ_GPU {
 
@@ -21,7 +21,7 @@ __device__ __forceinline__ int upscaling(unsigned absmax_bits) {
   return kLargest + kBias + kSubnormal - static_cast<int>(__float_as_uint(normal) >> 23);
 }
 
-// Two numbers' next pieces, taken off them.
+// Two numbers' next terms, taken off them.
 template <int count>
 __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second) {
   const std::uint32_t both =
@@ -35,7 +35,7 @@ __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second
 // A thread cuts eight columns at a time, those that a lane wants.
 template <int count>
 __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width, int up,
-                                            PieceOrder order, std::uint16_t* out) {
+                                            TermOrder order, std::uint16_t* out) {
   const float by[2] = {power_of_two(up / 2), power_of_two(up - up / 2)};
   for (std::int64_t i = threadIdx.x; i < padded_columns(width) / 8; i += blockDim.x) {
     float rest[8];
@@ -43,14 +43,14 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
       const Quad quad = load_quad(row, i / 4 * 32 + half * 16 + i % 4 * 4, width);
       for (int j = 0; j < 4; ++j) rest[half * 4 + j] = quad.x[j] * by[0] * by[1];
     }
-    for (int piece = 0; piece < count; ++piece) {
+    for (int term = 0; term < count; ++term) {
       uint4 words;
       words.x = take_pieces<count>(rest[0], rest[1]);
       words.y = take_pieces<count>(rest[2], rest[3]);
       words.z = take_pieces<count>(rest[4], rest[5]);
       words.w = take_pieces<count>(rest[6], rest[7]);
-      auto* const unit = reinterpret_cast<uint4*>(out + (i / 4 * count + piece) * 32);
-      if (order == PieceOrder::lanes) {
+      auto* const unit = reinterpret_cast<uint4*>(out + (i / 4 * count + term) * 32);
+      if (order == TermOrder::lanes) {
         unit[i % 4] = words;
       } else {
         auto* const steps = reinterpret_cast<std::uint32_t*>(unit) + i % 4;
@@ -65,13 +65,13 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
 
 // Row `token`, whose numbers row[width] all threads of the block see.
 __device__ __forceinline__ void cut_row(const float* row, std::int64_t token, std::int64_t width,
-                                        const PieceRows& out) {
+                                        const TermRows& out) {
   const int up = upscaling(row_absmax(row, width));
   if (threadIdx.x == 0) {
     out.scales[token * 2] = power_of_two(-(up / 2));
     out.scales[token * 2 + 1] = power_of_two(up / 2 - up);
   }
-  std::uint16_t* const to = out.pieces + token * out.stride;
+  std::uint16_t* const to = out.terms + token * out.stride;
   if (out.count == 2) return cut_columns<2>(row, width, up, out.order, to);
   cut_columns<3>(row, width, up, out.order, to);
 }

@@ -1,4 +1,4 @@
-// What a block of int_gemm_wgmma brings of a slab of 128 columns: tokens and codes by the copy
+// What a block of int_gemm_wgmma brings of a K tile of 128 columns: tokens and codes by the copy
 // engine, what groups need by threads.
 #pragma once
 
@@ -19,14 +19,14 @@ struct HopperShape {
   // Signed bytes of one part as they lie in shared memory; other codes are unpacked on the way.
   static constexpr bool kThroughRegisters = zeros || group != 0;
   // Signed bytes have no zero points; those of uint8 leave the sums, by the sums of the tokens'
-  // codes. Codes below 8 bits leave theirs while they are unpacked (slab_quad_less): a warp unpacks
-  // 16 registers of a slab, and has 64 sums of it.
+  // codes. Codes below 8 bits leave theirs while they are unpacked (k_tile_quad_less): a warp
+  // unpacks 16 registers of a K tile, and has 64 sums of it.
   static constexpr bool kMayHaveZeros = zeros;
   static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
   static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // of a thread
   static constexpr int kThreads = kHopperThreads;
   static constexpr int kScaleThreads = 64;  // of the fetching warpgroup
-  static_assert(group == 0 || (group == kSlab && tokens == kRows));
+  static_assert(group == 0 || (group == kKTile && tokens == kRows));
   static_assert(bits == 8 || zeros);
 };
 
@@ -40,15 +40,15 @@ struct HopperGroups {
   int token_sum[Shape::kZerosInSums ? Shape::kTokens : 4];
 };
 
-// A stage: a slab's tokens, then its codes.
+// A stage: a K tile's tokens, then its codes.
 template <class Shape>
 struct HopperMemory
-    : StageMemory<Shape::kTokens * kSlab + Shape::kRows * Shape::kBits * 16,
+    : StageMemory<Shape::kTokens * kKTile + Shape::kRows * Shape::kBits * 16,
                   Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(HopperGroups<Shape>))> {
   using HopperMemory::StageMemory::StageMemory;
   using Groups = HopperGroups<Shape>;
-  static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a slab
-  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
+  static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a K tile
+  static constexpr int kTokenBytes = Shape::kTokens * kKTile;
 
   __device__ __forceinline__ unsigned char* tokens(int stage) const { return this->stage(stage); }
   __device__ __forceinline__ unsigned char* codes(int stage) const {
@@ -62,7 +62,7 @@ struct HopperMemory
   }
 };
 
-// Where the scale of a token lies among those of a slab, and its sum: four of a thread lie
+// Where the scale of a token lies among those of a K tile, and its sum: four of a thread lie
 // together, those of eight tokens and of the next eight.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
@@ -78,47 +78,48 @@ __device__ __forceinline__ int code_powers(const IntMatmul& a) {
   return Shape::kZerosInCodes && has_zeros(a) ? kLess : kSigned;
 }
 
-// One thread: all tiles of the block, slab by slab.
+// One thread: all tiles of the block, K tile by K tile.
 template <class Shape>
 __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps& maps,
-                                           const HopperMemory<Shape>& memory, int slabs) {
+                                           const HopperMemory<Shape>& memory, int k_tiles) {
   using Memory = HopperMemory<Shape>;
   Ring<Memory::kStages> ring;
-  const TileWalk walk(maps);
+  const TileSchedule walk(maps);
   for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
     const int first_token = static_cast<int>(rows.first_token);
-    for (int slab = 0; slab < slabs; ++slab, ring.next()) {
+    for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ring.next()) {
       ptx::Barrier& full = memory.full(ring.stage);
       ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
       ptx::barrier_expect(full, Memory::kStageBytes);
-      load_tokens<Shape>(maps.tokens, slab * kSlab, first_token, memory.tokens(ring.stage), full);
-      load_rows(rows, maps.weights, slab * Memory::kRowBytes, Memory::kRowBytes,
+      load_tokens<Shape>(maps.tokens, k_tile * kKTile, first_token, memory.tokens(ring.stage),
+                         full);
+      load_rows(rows, maps.weights, k_tile * Memory::kRowBytes, Memory::kRowBytes,
                 memory.codes(ring.stage), full);
     }
   }
 }
 
-// Scales, zero points and sums of a slab on their way to shared memory: a thread brings those of
+// Scales, zero points and sums of a K tile on their way to shared memory: a thread brings those of
 // two rows and two tokens. They stay as they are read until they are stored: what looks at them
 // earlier waits for the memory.
 template <class Shape>
-struct SlabScales {
+struct KTileScales {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
   std::uint16_t row_scale[kEach];  // f16
   int zero[kEach];
   float token_scale[kEach];
   int token_sum[kEach];
 
-  __device__ __forceinline__ void load(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs,
-                                       int slab, int thread) {
+  __device__ __forceinline__ void load(const IntMatmul& a, const GemmRows<Shape>& rows, int k_tiles,
+                                       int k_tile, int thread) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const int at = thread + i * Shape::kScaleThreads;
       const CodeSegment& segment = rows.of(a, at);
       const CodeWeight& weight = segment.weight;
       const int n = rows.first + rows.offset(at);
-      const std::int64_t group = weight.group > 0 ? std::int64_t{n} * slabs + slab : n;
+      const std::int64_t group = weight.group > 0 ? std::int64_t{n} * k_tiles + k_tile : n;
       const std::int64_t token = rows.first_token + at;
       row_scale[i] = 0;
       zero[i] = weight.zero;
@@ -127,8 +128,8 @@ struct SlabScales {
       token_scale[i] = 1.0f;
       token_sum[i] = 0;
       if (token >= a.tokens) continue;
-      if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + slab];
-      if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + slab];
+      if (a.x.group > 0) token_scale[i] = a.x.scales[token * a.x.scale_stride + k_tile];
+      if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + k_tile];
     }
   }
   // `factor`: one over that of the codes.
@@ -153,32 +154,32 @@ struct SlabScales {
   }
 };
 
-// The same slabs, by kScaleThreads threads. Reads of several are under way at a time: each takes
-// longer than a slab's multiplications.
+// The same K tiles, by kScaleThreads threads. Reads of several are under way at a time: each takes
+// longer than a K tile's multiplications.
 template <class Shape>
 __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
-                                            const HopperMemory<Shape>& memory, int slabs,
+                                            const HopperMemory<Shape>& memory, int k_tiles,
                                             int thread) {
   constexpr int kAhead = 3;
   Ring<HopperMemory<Shape>::kStages> ring;
   const float factor = 1.0f / static_cast<float>(1 << code_powers<Shape>(a));
-  const TileWalk walk(maps);
+  const TileSchedule walk(maps);
   for (int tile = walk.first; tile < walk.end; tile += walk.step) {
     const GemmRows<Shape> rows = maps.rows<Shape>(a, tile);
-    SlabScales<Shape> next[kAhead];
+    KTileScales<Shape> next[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) {
-      if (i < slabs) next[i].load(a, rows, slabs, i, thread);
+      if (i < k_tiles) next[i].load(a, rows, k_tiles, i, thread);
     }
-    for (int first = 0; first < slabs; first += kAhead) {
+    for (int first = 0; first < k_tiles; first += kAhead) {
 #pragma unroll
       for (int i = 0; i < kAhead; ++i) {
-        const int slab = first + i;
-        if (slab >= slabs) break;
+        const int k_tile = first + i;
+        if (k_tile >= k_tiles) break;
         ptx::barrier_wait(memory.empty(ring.stage), ring.parity ^ 1);
         next[i].store(a, rows, memory.groups(ring.stage), factor, thread);
         ptx::barrier_arrive(memory.full(ring.stage));
-        if (slab + kAhead < slabs) next[i].load(a, rows, slabs, slab + kAhead, thread);
+        if (k_tile + kAhead < k_tiles) next[i].load(a, rows, k_tiles, k_tile + kAhead, thread);
         ring.next();
       }
     }

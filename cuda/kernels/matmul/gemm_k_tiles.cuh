@@ -1,4 +1,4 @@
-// What a block of int_gemm brings of a slab of 128 columns, and how warps read it: tokens, codes,
+// What a block of int_gemm brings of a K tile of 128 columns, and how warps read it: tokens, codes,
 // and what groups need.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kSlab = 128;  // columns
+inline constexpr int kKTile = 128;  // columns
 
 // A tile of kTokens x kRows, cut between kWarpsDown x kWarpsAcross warps. With swiglu half of the
 // rows are of gate and half of up, eight and eight in turn.
@@ -54,13 +54,13 @@ struct LaneRun {
   __device__ __forceinline__ T operator[](int i) const { return values[i]; }
 };
 
-// Shared memory of a kernel: stages of a slab's tokens and codes, then two sets of what the groups
-// of a slab need.
+// Shared memory of a kernel: stages of a K tile's tokens and codes, then two sets of what the
+// groups of a K tile need.
 template <class Shape, int bits, int group>
 struct GemmMemory {
-  static constexpr int kTokenBytes = Shape::kTokens * kSlab;
+  static constexpr int kTokenBytes = Shape::kTokens * kKTile;
   static constexpr int kStageBytes = kTokenBytes + Shape::kRows * bits * 16;
-  static constexpr int kGroups = group == 0 ? 0 : kSlab / group;
+  static constexpr int kGroups = group == 0 ? 0 : kKTile / group;
   // Codes below 8 bits are multiplied as signed bytes, so many times as large (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
   // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, which large tiles
@@ -85,24 +85,25 @@ struct TokenCopies : InputCopies<Shape, 8> {
 };
 template <class Shape, int bits>
 struct CodeCopies : SegmentCopies<Shape, bits> {
-  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows, int slabs)
+  __device__ __forceinline__ CodeCopies(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                        int k_tiles)
       : CodeCopies::SegmentCopies(
-            a, rows, slabs * (bits * 16), swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
+            a, rows, k_tiles * (bits * 16), swizzled<bits>(CodeCopies::row(), CodeCopies::chunk()),
             [](const CodeSegment& segment) -> const void* { return segment.weight.codes; }) {}
 };
 
-// The codes of a warp's rows in one slab, as they lie in memory: word t of each 16 bytes.
+// The codes of a warp's rows in one K tile, as they lie in memory: word t of each 16 bytes.
 template <class Shape, int bits>
-struct SlabCodes {
+struct KTileCodes {
   static constexpr int kAcross = Shape::kMmaAcross;
-  // 8 bits: the two chunks of one step; fewer: all of the slab.
+  // 8 bits: the two chunks of one step; fewer: all of the K tile.
   static constexpr int kHeld = bits == 8 ? 2 : bits;
   std::uint32_t words[kAcross][kHeld];
 
   static constexpr int kTiles = 4 / kHeld;                         // of eight rows in one ldmatrix
   static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // 3 bits: in one
 
-  // Where a lane reads first in a slab's codes; `row` is the warp's first in the tile. All else
+  // Where a lane reads first in a K tile's codes; `row` is the warp's first in the tile. All else
   // that it reads lies constants apart.
   static __device__ __forceinline__ int place(int row) {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -137,7 +138,7 @@ struct SlabCodes {
     }
   }
 
-  // Columns 32 step ... of the slab: the second operand of the mma across j.
+  // Columns 32 step ... of the K tile: the second operand of the mma across j.
   __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
                                           std::uint32_t (&b)[2]) const {
 #pragma unroll
@@ -145,17 +146,17 @@ struct SlabCodes {
       if constexpr (bits == 8) {
         b[half] = words[j][half] ^ flip;
       } else {
-        b[half] = slab_quad<bits>(words[j], step * 2 + half, flip);
+        b[half] = k_tile_quad<bits>(words[j], step * 2 + half, flip);
       }
     }
   }
 };
 
-// Scales, zero points and sums of a slab's groups, on their way from global to shared memory: of
+// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory: of
 // `threads` threads each brings those of one row, or of one token, or where they are too few of
 // both. What does not exist is read from the last that does.
 template <class Shape, int bits, int group, int threads = Shape::kThreads>
-struct SlabGroups {
+struct KTileGroups {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
   static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
@@ -166,12 +167,13 @@ struct SlabGroups {
   const float* token_scales;
   const int* token_sums;
   float scale_mul;  // over kFactor
-  // As they are read: who waits for them does it a slab later.
+  // As they are read: who waits for them does it a K tile later.
   std::uint16_t scale[Memory::kGroups] = {};
   int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
   float token_scale[Memory::kGroups] = {};
 
-  __device__ __forceinline__ SlabGroups(const IntMatmul& a, const GemmRows<Shape>& rows, int number)
+  __device__ __forceinline__ KTileGroups(const IntMatmul& a, const GemmRows<Shape>& rows,
+                                         int number)
       : thread(ptx::opaque(static_cast<unsigned>(number))),
         flags(ptx::opaque(flags_of(a))),
         row_place(ptx::opaque(static_cast<unsigned>(LaneOrder<Shape>::row(number)))),
@@ -194,9 +196,9 @@ struct SlabGroups {
     token_sums = ptx::opaque(a.x.sums + there * a.x.sum_stride);
   }
 
-  __device__ __forceinline__ void load(int slab) {
+  __device__ __forceinline__ void load(int k_tile) {
     // Pointers do not move on: that would cost those who need them not, too.
-    const int at = ptx::opaque(static_cast<unsigned>(slab));
+    const int at = ptx::opaque(static_cast<unsigned>(k_tile));
     for_sides([&] { load_row(at); }, [&] { load_token(at); });
   }
   __device__ __forceinline__ void store(typename Memory::Groups& to) const {
@@ -225,22 +227,22 @@ struct SlabGroups {
       if (thread < kTokensEnd) token();
     }
   }
-  __device__ __forceinline__ void load_row(int slab) {
+  __device__ __forceinline__ void load_row(int k_tile) {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      const int at = (slab * kSlab + g * group) >> shift;
+      const int at = (k_tile * kKTile + g * group) >> shift;
       scale[g] = 0x3c00;  // 1
       if (has(kScales)) scale[g] = scales[at];
       if (has(kZeros)) zero[g] = zeros[has(kScales) ? at : 0];
     }
   }
-  __device__ __forceinline__ void load_token(int slab) {
+  __device__ __forceinline__ void load_token(int k_tile) {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
       // Sums of 128 columns are those of tokens that have a scale for 128.
-      const int at = Memory::kGroups == 1 ? slab : (slab * kSlab + g * group) >> token_shift;
+      const int at = Memory::kGroups == 1 ? k_tile : (k_tile * kKTile + g * group) >> token_shift;
       token_scale[g] = has(kTokenScales) ? token_scales[at] : 1.0f;
-      if (has(kZeros)) token_sum[g] = token_sums[slab * Memory::kGroups + g];
+      if (has(kZeros)) token_sum[g] = token_sums[k_tile * Memory::kGroups + g];
     }
   }
   __device__ __forceinline__ void store_row(typename Memory::Groups& to) const {
