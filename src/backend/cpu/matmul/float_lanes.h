@@ -83,7 +83,7 @@ inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N]
   }
 }
 
-// The end of one chain: on to the next piece's lanes, or a finished sum.
+// The end of one chain: on to the next K tile's lanes, or a finished sum.
 template <class L>
 inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::int64_t token,
                                                   std::int64_t output, const Chain<L>& c) {
