@@ -11,8 +11,8 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + "
       "message.content | trim + '<|im_end|>'}}{% endfor %}{%- if add_generation_prompt %}x{% endif "
       "%}",
@@ -29,15 +29,9 @@ const std::vector<std::string>& examples() {
       "{# note #}{% for k, v in {'a': 1, 'b': [2.5]}.items() %}{{ k }}={{ v }}{% else %}{% endfor "
       "%}"
       "{% set x %}t{% endset %}{{ x | join(',') }}{% filter upper %}f{% endfilter %}"};
-  return all;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const leq::JsonTree conversation = leq::parse_json_tree(

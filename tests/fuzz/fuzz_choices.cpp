@@ -12,23 +12,17 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       R"({"activity_label":"A","ctx_a":"a [b] c [title] d","ctx_b":"e","endings":["f","g"],"label":"1"})",
       R"({"goal":"g","sol1":"a","sol2":"b","label":0})",
       R"({"question":"q","choices":{"text":["a","b"],"label":["A","B"]},"answerKey":"B"})",
       R"({"question":{"stem":"q","choices":[{"text":"a","label":"1"},{"text":"b","label":"2"}]},"answerKey":"2"})",
       R"({"question":"q","choices":["a","b","c","d"],"answer":"D","subject":"s_t"})",
       R"({"context":"c","choices":["a","b"],"label":1})"};
-  return all;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

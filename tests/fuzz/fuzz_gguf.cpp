@@ -48,10 +48,7 @@ std::string example(const std::string& kind) {
   return writer.bytes();
 }
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {example("gpt2"), example("llama")};
-  return all;
-}
+std::vector<std::string> examples() { return {example("gpt2"), example("llama")}; }
 
 void use(const std::string& path) {
   const leq::GgufSource source(path);
@@ -80,11 +77,6 @@ void use(const std::string& path) {
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);

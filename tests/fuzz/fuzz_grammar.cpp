@@ -12,8 +12,8 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       "\x01root ::= \"[\" (item (\",\" item){0,3})? \"]\" # a list\nitem ::= [a-z\\x41]+ | "
       "\"\\\"\" "
       "[^\"\\n]* \"\\\"\" | . \"\\u00e9\"",
@@ -29,15 +29,9 @@ const std::vector<std::string>& examples() {
       R"({"type":"object","required":["a"],"additionalProperties":{"type":"boolean"}}]})",
       R"( {"$ref":"#/$defs/n","$defs":{"n":{"type":["object","null"],"properties":{"next":)"
       R"({"$ref":"#/$defs/n"}}},"t":{"prefixItems":[true,{"type":"integer"}],"minItems":1}}})"};
-  return all;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;

@@ -12,14 +12,13 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       "\x03GET /v1/models?a=%41&b HTTP/1.1\r\nHost: h\r\n\r\n",
       "\x07POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
       "\x01POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n5;a=b\r\nhello\r\n0\r\nT: "
       "t\r\n\r\n",
   };
-  return all;
 }
 
 // All that can be seen of the requests in `bytes`.
@@ -44,11 +43,6 @@ std::string requests_in(std::string_view bytes, std::size_t piece) {
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

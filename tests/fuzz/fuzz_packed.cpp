@@ -20,35 +20,33 @@ namespace {
 
 using leq::PackedMethod;
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
-      std::string("\x01\x00\x10", 3) +
-          R"({"x.qweight":{"dtype":"I32","shape":[4,8],"data_offsets":[0,128]},)"
-          R"("x.qzeros":{"dtype":"I32","shape":[1,1],"data_offsets":[128,132]},)"
-          R"("x.scales":{"dtype":"F16","shape":[1,8],"data_offsets":[132,148]},)"
-          R"("x.g_idx":{"dtype":"I32","shape":[32],"data_offsets":[148,276]},)"
-          R"("pad":{"dtype":"U8","shape":[236],"data_offsets":[276,512]}})",
-      std::string("\x02\x00\x10", 3) +
-          R"({"x.qweight":{"dtype":"I32","shape":[32,1],"data_offsets":[0,128]},)"
-          R"("x.qzeros":{"dtype":"I32","shape":[1,1],"data_offsets":[128,132]},)"
-          R"("x.scales":{"dtype":"F16","shape":[1,8],"data_offsets":[132,148]},)"
-          R"("pad":{"dtype":"U8","shape":[364],"data_offsets":[148,512]}})",
-      std::string("\x03\x02\x08", 3) +
-          R"({"x.weight_packed":{"dtype":"I32","shape":[8,4],"data_offsets":[0,128]},)"
-          R"("x.weight_scale":{"dtype":"BF16","shape":[8,1],"data_offsets":[128,144]},)"
-          R"("x.weight_shape":{"dtype":"I32","shape":[2],"data_offsets":[144,152]},)"
-          R"("x.weight_zero_point":{"dtype":"I32","shape":[1,1],"data_offsets":[152,156]},)"
-          R"("pad":{"dtype":"U8","shape":[100],"data_offsets":[156,256]}})",
-      std::string("\x00\x01\x02", 3) +
-          R"({"x.weight":{"dtype":"F8_E4M3","shape":[5,10],"data_offsets":[0,50]},)"
-          R"("x.weight_scale_inv":{"dtype":"F32","shape":[1,1],"data_offsets":[50,54]},)"
-          R"("y.weight":{"dtype":"F16","shape":[5],"data_offsets":[54,64]}})",
-      std::string("\x04\x03\x02", 3) +
-          R"({"x.weight":{"dtype":"U8","shape":[3,16],"data_offsets":[0,48]},)"
-          R"("x.weight_scale":{"dtype":"U8","shape":[3,1],"data_offsets":[48,51]},)"
-          R"("x.weight_scale_2":{"dtype":"F32","shape":[],"data_offsets":[51,55]},)"
-          R"("pad":{"dtype":"U8","shape":[9],"data_offsets":[55,64]}})"};
-  return all;
+std::vector<std::string> examples() {
+  return {std::string("\x01\x00\x10", 3) +
+              R"({"x.qweight":{"dtype":"I32","shape":[4,8],"data_offsets":[0,128]},)"
+              R"("x.qzeros":{"dtype":"I32","shape":[1,1],"data_offsets":[128,132]},)"
+              R"("x.scales":{"dtype":"F16","shape":[1,8],"data_offsets":[132,148]},)"
+              R"("x.g_idx":{"dtype":"I32","shape":[32],"data_offsets":[148,276]},)"
+              R"("pad":{"dtype":"U8","shape":[236],"data_offsets":[276,512]}})",
+          std::string("\x02\x00\x10", 3) +
+              R"({"x.qweight":{"dtype":"I32","shape":[32,1],"data_offsets":[0,128]},)"
+              R"("x.qzeros":{"dtype":"I32","shape":[1,1],"data_offsets":[128,132]},)"
+              R"("x.scales":{"dtype":"F16","shape":[1,8],"data_offsets":[132,148]},)"
+              R"("pad":{"dtype":"U8","shape":[364],"data_offsets":[148,512]}})",
+          std::string("\x03\x02\x08", 3) +
+              R"({"x.weight_packed":{"dtype":"I32","shape":[8,4],"data_offsets":[0,128]},)"
+              R"("x.weight_scale":{"dtype":"BF16","shape":[8,1],"data_offsets":[128,144]},)"
+              R"("x.weight_shape":{"dtype":"I32","shape":[2],"data_offsets":[144,152]},)"
+              R"("x.weight_zero_point":{"dtype":"I32","shape":[1,1],"data_offsets":[152,156]},)"
+              R"("pad":{"dtype":"U8","shape":[100],"data_offsets":[156,256]}})",
+          std::string("\x00\x01\x02", 3) +
+              R"({"x.weight":{"dtype":"F8_E4M3","shape":[5,10],"data_offsets":[0,50]},)"
+              R"("x.weight_scale_inv":{"dtype":"F32","shape":[1,1],"data_offsets":[50,54]},)"
+              R"("y.weight":{"dtype":"F16","shape":[5],"data_offsets":[54,64]}})",
+          std::string("\x04\x03\x02", 3) +
+              R"({"x.weight":{"dtype":"U8","shape":[3,16],"data_offsets":[0,48]},)"
+              R"("x.weight_scale":{"dtype":"U8","shape":[3,1],"data_offsets":[48,51]},)"
+              R"("x.weight_scale_2":{"dtype":"F32","shape":[],"data_offsets":[51,55]},)"
+              R"("pad":{"dtype":"U8","shape":[9],"data_offsets":[55,64]}})"};
 }
 
 leq::PackedOptions options_of(std::uint8_t method, std::uint8_t rest) {
@@ -82,11 +80,6 @@ void use(const leq::PackedSource& source) {
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 3) return 0;

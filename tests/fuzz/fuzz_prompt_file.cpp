@@ -18,24 +18,16 @@ std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = [] {
-    leq::SavedPrompt prompt;
-    prompt.tokens = {1, 2, 3};
-    prompt.kv.resize(20);
-    const std::vector<std::byte> bytes = leq::prompt_file_bytes(prompt);
-    return std::vector<std::string>{std::string(1, '\0') + text_of(bytes),
-                                    "\x01" + text_of(std::span(bytes).subspan(16))};
-  }();
-  return all;
+std::vector<std::string> examples() {
+  leq::SavedPrompt prompt;
+  prompt.tokens = {1, 2, 3};
+  prompt.kv.resize(20);
+  const std::vector<std::byte> bytes = leq::prompt_file_bytes(prompt);
+  return std::vector<std::string>{std::string(1, '\0') + text_of(bytes),
+                                  "\x01" + text_of(std::span(bytes).subspan(16))};
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

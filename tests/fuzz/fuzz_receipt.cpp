@@ -11,23 +11,15 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = [] {
-    leq::Receipt receipt;
-    receipt.prompt = {1, 2, 3};
-    receipt.tokens = {4, 5};
-    receipt.digests = {0x0123456789abcdef};
-    return std::vector<std::string>{leq::receipt_text(receipt)};
-  }();
-  return all;
+std::vector<std::string> examples() {
+  leq::Receipt receipt;
+  receipt.prompt = {1, 2, 3};
+  receipt.tokens = {4, 5};
+  receipt.digests = {0x0123456789abcdef};
+  return std::vector<std::string>{leq::receipt_text(receipt)};
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

@@ -16,15 +16,14 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       std::string(1, '\x0c') +
           R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},)"
           R"("b":{"dtype":"BF16","shape":[2,1],"data_offsets":[8,12]}})",
       std::string(1, '\x05') + R"({"a":{"dtype":"F16","shape":[],"data_offsets":[0,2]},)"
                                R"("b":{"dtype":"BOOL","shape":[3],"data_offsets":[2,5]},)"
                                R"("c":{"dtype":"F64","shape":[0,7],"data_offsets":[5,5]}})"};
-  return all;
 }
 
 // A file in memory with a path of its own.
@@ -60,11 +59,6 @@ void use(const leq::TensorSource& source) {
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

@@ -33,31 +33,23 @@ Cache& cache_of(std::size_t choice) {
   return *one;
 }
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> texts;
-    for (std::size_t i = 0; i < kTypes.size(); ++i) {
-      leq::KvCache& cache = cache_of(i).cache;
-      for (const std::int64_t length : {3, 100, 250}) {
-        cache.clear(0);
-        cache.append(0, length);
-        cache.settle();
-        const std::vector<std::byte> saved = cache.save(0);
-        texts.push_back(std::string(1, static_cast<char>(i)) +
-                        std::string(reinterpret_cast<const char*>(saved.data()), saved.size()));
-      }
+std::vector<std::string> examples() {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < kTypes.size(); ++i) {
+    leq::KvCache& cache = cache_of(i).cache;
+    for (const std::int64_t length : {3, 100, 250}) {
+      cache.clear(0);
+      cache.append(0, length);
+      cache.settle();
+      const std::vector<std::byte> saved = cache.save(0);
+      texts.push_back(std::string(1, static_cast<char>(i)) +
+                      std::string(reinterpret_cast<const char*>(saved.data()), saved.size()));
     }
-    return texts;
-  }();
-  return all;
+  }
+  return texts;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;

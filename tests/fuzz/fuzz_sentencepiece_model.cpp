@@ -13,29 +13,21 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
+std::vector<std::string> examples() {
   using leq::test::SpType;
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> models;
-    for (const std::uint64_t type : {1u, 2u}) {
-      auto model = leq::test::start_sp_model(type);
-      add_sp_piece(model, "ll", -1, SpType::normal);
-      add_sp_piece(model, "l", -2, SpType::normal);
-      add_sp_piece(model, "123", 0, SpType::user_defined);
-      add_sp_piece(model, "<0xC3>", 0, SpType::byte);
-      models.push_back(model.out);
-    }
-    return models;
-  }();
-  return all;
+  std::vector<std::string> models;
+  for (const std::uint64_t type : {1u, 2u}) {
+    auto model = leq::test::start_sp_model(type);
+    add_sp_piece(model, "ll", -1, SpType::normal);
+    add_sp_piece(model, "l", -2, SpType::normal);
+    add_sp_piece(model, "123", 0, SpType::user_defined);
+    add_sp_piece(model, "<0xC3>", 0, SpType::byte);
+    models.push_back(model.out);
+  }
+  return models;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -15,8 +15,8 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       std::string(1, '\0') +
           R"({"messages":[{"role":"user","content":"a"}],"temperature":0.5,"n":2,"stop":["x"],)"
           R"("logit_bias":{"1":-1},"logprobs":true,"top_logprobs":2,"stream":true,"seed":-1,)"
@@ -50,7 +50,6 @@ const std::vector<std::string>& examples() {
       R"("patternProperties":{"a":{}},"minProperties":1}}],"tool_choice":{"type":"any"},"thinking":)"
       R"({"type":"enabled","budget_tokens":3},"stop_sequences":["x"],"max_tokens":3})",
   };
-  return all;
 }
 
 struct World {
@@ -68,11 +67,6 @@ struct World {
 };
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const World world;

@@ -12,8 +12,8 @@
 
 namespace {
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = {
+std::vector<std::string> examples() {
+  return {
       R"({"normalizer":{"type":"NFC"},"pre_tokenizer":{"type":"Sequence","pretokenizers":[)"
       R"({"type":"Split","pattern":{"Regex":"\\p{L}+|\\s+"},"behavior":"Isolated","invert":false},)"
       R"({"type":"ByteLevel","add_prefix_space":true,"use_regex":false}]},)"
@@ -33,15 +33,9 @@ const std::vector<std::string>& examples() {
       R"({"pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first",)"
       R"("split":true},"decoder":{"type":"Metaspace"},"model":{"vocab":{"▁":0,"l":1,"▁l":2},)"
       R"("merges":["▁ l"]}})"};
-  return all;
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -22,21 +22,18 @@ constexpr std::array<std::string_view, 7> kNames = {
     "tokenizer.header", "tokenizer.offsets", "tokenizer.bytes", "tokenizer.types",
     "tokenizer.lookup", "tokenizer.merges",  "tokenizer.scores"};
 
-const std::vector<std::string>& examples() {
-  static const std::vector<std::string> all = [] {
-    std::vector<std::string> inputs;
-    for (const leq::TokenizerSpec& spec : leq::test::small_specs()) {
-      std::string input;
-      for (const leq::NamedBlob& blob : leq::tokenizer_tables(spec)) {
-        const auto size = static_cast<std::uint32_t>(blob.bytes.size());
-        input.append(reinterpret_cast<const char*>(&size), sizeof(size));
-        input.append(reinterpret_cast<const char*>(blob.bytes.data()), size);
-      }
-      inputs.push_back(input);
+std::vector<std::string> examples() {
+  std::vector<std::string> inputs;
+  for (const leq::TokenizerSpec& spec : leq::test::small_specs()) {
+    std::string input;
+    for (const leq::NamedBlob& blob : leq::tokenizer_tables(spec)) {
+      const auto size = static_cast<std::uint32_t>(blob.bytes.size());
+      input.append(reinterpret_cast<const char*>(&size), sizeof(size));
+      input.append(reinterpret_cast<const char*>(blob.bytes.data()), size);
     }
-    return inputs;
-  }();
-  return all;
+    inputs.push_back(input);
+  }
+  return inputs;
 }
 
 // Copies, so that each table is aligned as in a file and reads past its end are seen.
@@ -54,11 +51,6 @@ std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input)
 }
 
 }  // namespace
-
-extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
-                                               std::size_t max_size, unsigned seed) {
-  return leq::test::mutate_seeded(examples(), data, size, max_size, seed);
-}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto tables = cut_tables(std::as_bytes(std::span(data, size)));

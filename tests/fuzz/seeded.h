@@ -7,19 +7,20 @@
 #include <string>
 #include <vector>
 
+namespace {
+std::vector<std::string> examples();  // of the target
+}  // namespace
+
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-namespace leq::test {
-
-// The body of LLVMFuzzerCustomMutator: an (almost) empty input becomes one of the examples, every
-// other one is mutated as libFuzzer always does.
-inline std::size_t mutate_seeded(const std::vector<std::string>& examples, std::uint8_t* data,
-                                 std::size_t size, std::size_t max_size, unsigned seed) {
+// An (almost) empty input becomes one of the examples, every other one is mutated as libFuzzer
+// always does.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t max_size, unsigned seed) {
+  static const std::vector<std::string> kExamples = examples();
   if (size > 2) return LLVMFuzzerMutate(data, size, max_size);
-  const std::string& example = examples[seed % examples.size()];
+  const std::string& example = kExamples[seed % kExamples.size()];
   const std::size_t count = std::min(example.size(), max_size);
   std::copy_n(example.begin(), count, data);
   return count;
 }
-
-}  // namespace leq::test
