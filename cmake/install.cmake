@@ -10,28 +10,29 @@ endif()
 set(libraries leq)
 if(LEQ_SHARED)
   list(APPEND libraries leq_shared leq_c)
-  install(FILES src/capi/leq.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(FILES src/capi/leq.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
   # As the prefix is when it is installed, `cmake --install --prefix` too.
   install(CODE "set(PROJECT_VERSION ${PROJECT_VERSION})
     set(CMAKE_INSTALL_LIBDIR ${CMAKE_INSTALL_LIBDIR})
     set(CMAKE_INSTALL_INCLUDEDIR ${CMAKE_INSTALL_INCLUDEDIR})
-    configure_file(${PROJECT_SOURCE_DIR}/cmake/leq.pc.in ${PROJECT_BINARY_DIR}/leq.pc @ONLY)")
-  install(FILES ${PROJECT_BINARY_DIR}/leq.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+    configure_file(${PROJECT_SOURCE_DIR}/cmake/leq.pc.in ${PROJECT_BINARY_DIR}/leq.pc @ONLY)" COMPONENT dev)
+  install(FILES ${PROJECT_BINARY_DIR}/leq.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 endif()
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/leq)
-install(TARGETS ${libraries} EXPORT leqTargets)
-install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package})
+install(TARGETS ${libraries} EXPORT leqTargets LIBRARY NAMELINK_COMPONENT dev ARCHIVE COMPONENT dev)
+install(EXPORT leqTargets NAMESPACE leq:: DESTINATION ${package} COMPONENT dev)
 
 set(headers ${CMAKE_INSTALL_INCLUDEDIR}/leq)
-install(DIRECTORY src/ DESTINATION ${headers} FILES_MATCHING PATTERN "*.h"
+install(DIRECTORY src/ DESTINATION ${headers} COMPONENT dev FILES_MATCHING PATTERN "*.h"
   PATTERN cpu EXCLUDE PATTERN x86 EXCLUDE PATTERN arm EXCLUDE PATTERN generic EXCLUDE PATTERN server EXCLUDE PATTERN capi EXCLUDE
   PATTERN compare EXCLUDE PATTERN export EXCLUDE PATTERN charts EXCLUDE)
-install(DIRECTORY models DESTINATION ${headers} FILES_MATCHING PATTERN "*.h")
-install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base)
+install(DIRECTORY models DESTINATION ${headers} COMPONENT dev FILES_MATCHING PATTERN "*.h")
+install(FILES ${PROJECT_BINARY_DIR}/generated/base/version.h DESTINATION ${headers}/base
+  COMPONENT dev)
 
 configure_package_config_file(cmake/leqConfig.cmake.in ${PROJECT_BINARY_DIR}/leqConfig.cmake
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/leqConfig.cmake ${PROJECT_BINARY_DIR}/leqConfigVersion.cmake
-  cmake/libraries.cmake DESTINATION ${package})
+  cmake/libraries.cmake DESTINATION ${package} COMPONENT dev)

@@ -1,25 +1,30 @@
-# cpack -G DEB: a package of tools, libraries and headers, and leq-mpi, so that only who wants ranks that
-# are processes needs MPI. What they depend on is read from the programs.
+# cpack -G DEB: leq, tools and shared libraries; leq-dev, headers, libleq.a and what finds them; leq-mpi, ranks
+# that are processes, which need MPI. What they depend on is read from the programs.
 set(CPACK_PACKAGE_NAME leq)
 set(CPACK_PACKAGE_VENDOR "The leq developers")
 set(CPACK_PACKAGE_CONTACT "The leq developers <leq@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "runs quantized language models on your own machine")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # libleq.so.1 is the package's own.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL Unspecified)
+set(CPACK_COMPONENTS_ALL Unspecified dev)
 if(TARGET leq_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_NAME leq)
 set(CPACK_DEBIAN_UNSPECIFIED_PACKAGE_SUGGESTS leq-mpi)
-set(CPACK_DEBIAN_MPI_PACKAGE_NAME leq-mpi)
-set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "leq (= ${PROJECT_VERSION})")
+foreach(component dev mpi)
+  string(TOUPPER ${component} upper)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME leq-${component})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_DEPENDS "leq (= ${PROJECT_VERSION})")
+endforeach()
+set(CPACK_DEBIAN_DEV_PACKAGE_RECOMMENDS "libssl-dev, libpcre2-dev, libutf8proc-dev, libxxhash-dev")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/package/triggers
   CONTENT "activate-noawait ldconfig\n")

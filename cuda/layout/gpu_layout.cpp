@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
 // Three terms of bf16 or two of f16 hold an f32 number; f32 weights take it as it is.
-int pieces_of(const WeightView& weight) {
+int terms_of(const WeightView& weight) {
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
@@ -35,7 +35,7 @@ bool runs_on_gpus(KvType type) {
 GpuLayout::GpuLayout(Arithmetic arithmetic) : Layout(kBlockUnit), arithmetic_(arithmetic) {}
 
 RowsFormat GpuLayout::format_for(const Linear& consumer) const {
-  const RowsFormat format = rows_format(consumer, pieces_of);
+  const RowsFormat format = rows_format(consumer, terms_of);
   const QuantScheme& scheme = consumer.segments[0].weight.scheme;
   const bool by_row = is_coded(format.act) && !has_stored_scale(format.act) && !scheme.is_super();
   require(by_row || !is_expert(consumer), ErrorKind::bad_setting, Setting{"device"}, ": ",

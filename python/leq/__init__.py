@@ -29,8 +29,9 @@ def quantize(checkpoint, output, *, recipe=None, method=None, type=None, calibra
              progress=None, say=None, **options):
     """A Hugging Face folder, or a GGUF file, to a .leq file, complete or not at all.
 
-    recipe       "q8" (where neither method nor type is given), "q4", or "auto", which finds bits for each
-                 layer: target_bpw=4.25
+    recipe       "q8", "q4", or "auto", which finds bits for each layer: target_bpw=4.25. Without recipe, method
+                 and type, codes of a GGUF file or of a quantized checkpoint are kept, and anything else is
+                 quantized by q8
     method, type as leq-quantize has them: "gptq+", "int4-g128"
     calibration  a text, or an iterable of texts; None: the built-in one
     progress     called with (work, done, total)

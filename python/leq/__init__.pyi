@@ -111,7 +111,8 @@ class Model:
     tokenizer: Tokenizer
     def __init__(self, path: _Path | bytes | bytearray | memoryview, *, context: int = ..., sequences: int = ..., threads: int = ...,
                  key_type: str | None = ..., value_type: str | None = ..., device: str | None = ...,
-                 speculate: bool = ..., load: Literal["auto", "map", "read"] = ..., logit_rows: int = ...,
+                 speculate: bool | Literal["auto", "ngram", "mtp", "off"] = ...,
+                 load: Literal["auto", "map", "read"] = ..., logit_rows: int = ...,
                  cache: _Path | None = ..., progress: _Progress | None = ...) -> None: ...
     @classmethod
     def from_pretrained(cls, repo: str, *, type: str | None = ..., recipe: str | None = ...,
@@ -181,4 +182,5 @@ def quantize(checkpoint: _Path, output: _Path, *, recipe: str | None = ..., meth
 def inspect(path: _Path) -> dict[str, Any]: ...
 def plan_memory(path: _Path, *, context: int = ..., sequences: int = ..., threads: int = ...,
                 key_type: str | None = ..., value_type: str | None = ..., device: str | None = ...,
-                speculate: bool = ..., logit_rows: int = ...) -> dict[str, int]: ...
+                speculate: bool | Literal["auto", "ngram", "mtp", "off"] = ...,
+                logit_rows: int = ...) -> dict[str, int]: ...

@@ -52,7 +52,7 @@ def _session_settings(context, sequences, threads, key_type, value_type, device,
     settings.key_type = key_type
     settings.value_type = value_type
     settings.device = device
-    settings.speculate = speculate
+    settings.speculate = {True: "auto", False: "off"}.get(speculate, speculate)
     settings.logit_rows = logit_rows
     return settings
 
@@ -66,7 +66,9 @@ class Model:
     threads     0: one for each usable core
     key_type, value_type  of the KV cache: "f32", "f16", "int8", ...; None: as the file was made for
     device      None: the CPU
-    speculate   guessed tokens, which change no reply but its time
+    speculate   what guesses tokens, which change no reply but its time: "ngram" (what followed the same text
+                earlier), "mtp" (the model's head of multi-token prediction), "auto" or True (both), "off" or
+                False
     load        "map" the file, "read" it into huge pages, or "auto"
     cache       the folder for conversions of GGUF files; None: that of the tools, ~/.cache/leq; "": they
                 are kept in memory

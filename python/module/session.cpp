@@ -8,8 +8,7 @@ struct SessionSettings {
   int threads = 0;
   std::int64_t context = 0, sequence_context = 0;
   int sequences = 0, batch_tokens = 0, logit_rows = 0;
-  bool speculate = true;
-  std::optional<std::string> key_type, value_type, device;
+  std::optional<std::string> key_type, value_type, device, speculate;
 };
 
 leq_session_options options_of(const SessionSettings& settings) {
@@ -20,10 +19,10 @@ leq_session_options options_of(const SessionSettings& settings) {
   options.sequences = settings.sequences;
   options.batch_tokens = settings.batch_tokens;
   options.logit_rows = settings.logit_rows;
-  options.flags = settings.speculate ? 0 : LEQ_NO_SPECULATION;
   options.key_type = or_null(settings.key_type);
   options.value_type = or_null(settings.value_type);
   options.device = or_null(settings.device);
+  options.speculate = or_null(settings.speculate);
   return options;
 }
 
@@ -252,7 +251,7 @@ void bind_session(nb::module_& module) {
       .def_rw("sequences", &SessionSettings::sequences)
       .def_rw("batch_tokens", &SessionSettings::batch_tokens)
       .def_rw("logit_rows", &SessionSettings::logit_rows)
-      .def_rw("speculate", &SessionSettings::speculate)
+      .def_rw("speculate", &SessionSettings::speculate, nb::arg().none())
       .def_rw("key_type", &SessionSettings::key_type, nb::arg().none())
       .def_rw("value_type", &SessionSettings::value_type, nb::arg().none())
       .def_rw("device", &SessionSettings::device, nb::arg().none());

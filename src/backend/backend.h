@@ -1,6 +1,6 @@
-// The one seam between the model and a device, in four parts: its memory, the layout of what lies
-// there, the block operations of a decoder, and steps of them. Callers take the narrowest part that
-// they need.
+// The interface between a model and a device, in four parts: memory, memory layout, operations of a
+// decoder, and steps (sequences of operations). Callers take the narrowest part that they
+// need.
 #pragma once
 
 #include <cstdint>

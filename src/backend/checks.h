@@ -1,5 +1,5 @@
-// What every backend demands of its callers: shapes and formats that fit together, checked before
-// any work. Each throws Error that names the operation or the linear, what was expected and found.
+// Preconditions of all backends: shapes and formats that fit together, checked before any work.
+// Each throws Error that names the operation or the linear, what was expected and found.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ void check_add_rows(const Rows& y, std::int64_t tokens, const Rows& x);
 void check_rotation(const Rows& x, std::int64_t tokens, const RotationTable& rotation);
 void check_gather(const Rows& x, std::span<const std::int32_t> rows, const Rows& out);
 void check_norm(const Rows& x, std::int64_t tokens, const Norm& norm, const RowsFor& out);
-// Inputs and outputs of a linear, but for what a backend's own row formats add.
+// Inputs and outputs of a linear, except for a backend's own row formats.
 void check_linear_inputs(const Linear& linear, const Rows& x);
 void check_linear_outputs(const Linear& linear, std::int64_t tokens, const Rows& x,
                           Epilogue epilogue, const RowsFor& out);
@@ -28,7 +28,7 @@ void check_pages(const BatchView& batch);
 // The table's positions and frequencies suffice for positions below `end`.
 void check_rope(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
 void check_query_factors(const RopeTable& rope, const AttentionShape& shape, std::int64_t end);
-// The runs have states to write.
+// Every run has a state to write.
 void check_delta_net(const Rows& mixed, const Rows& gates, const BatchView& batch,
                      const DeltaShape& shape, const RowsFor& out);
 void check_attention(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
@@ -45,9 +45,9 @@ void check_consumer(std::string_view site, const RowsFor& out);
 // the logit that is no number. Waits.
 std::string undrawn_text(Operations& operations, const Rows& logits, std::int64_t row,
                          std::int32_t drawn);
-// Throws that as the Error of the first row without a token.
+// Throws that text as the Error of the first row without a token.
 void require_drawn(Operations& operations, const Rows& logits, std::span<const std::int32_t> drawn);
-// Ends with the Error of a row that cannot be quantized.
+// Throws the Error of a row that cannot be quantized.
 [[noreturn]] void fail_not_finite(std::string_view site, std::int64_t row);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// Memory for plans: what is built on it allocates as on a device, and nothing is
-// allocated or written.
+// Memory for plans: it counts what a device would allocate; nothing is allocated or
+// written.
 #pragma once
 
 #include <cstdint>

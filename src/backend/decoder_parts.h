@@ -1,5 +1,5 @@
-// What the operations of a decoder compute with: norms, linears, the shape of attention. The
-// letters of the shapes stand in docs/glossary.md.
+// Arguments of the operations of a decoder: norms, linears, the shape of attention. The letters of
+// the shapes are listed in docs/glossary.md.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ struct Linear {
   std::span<const LinearSegment> parts() const { return segments; }
 };
 
-// What happens to y = x W^T + b on its way out.
+// The function applied to y = x W^T + b.
 enum class Epilogue : std::uint8_t {
   none,    // out = y
   add,     // out += y (the residual stream)
@@ -98,7 +98,7 @@ struct DeltaShape {
   std::int64_t keys() const { return std::int64_t{key_heads} * key_dim; }
   std::int64_t values() const { return std::int64_t{value_heads} * value_dim; }
   std::int64_t channels() const { return 2 * keys() + values(); }
-  // The same of all ranks' heads.
+  // The shape with the heads of all ranks.
   DeltaShape whole() const;
   int group() const;             // value heads of a key head
   int first_value_head() const;  // of all

@@ -1,4 +1,4 @@
-// What devices say of Gated DeltaNet that do not run it, and its sizes.
+// Sizes of Gated DeltaNet, and the errors of devices that do not run it.
 #include "backend/layout.h"
 #include "backend/operations.h"
 #include "base/error.h"

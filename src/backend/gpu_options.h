@@ -1,12 +1,12 @@
-// What the user of a GPU chooses beside which one it is.
+// Options of the GPU backends.
 #pragma once
 
 #include <cstdint>
 
 namespace leq {
 
-// fast: tensor cores wherever they can be used, near the CPU's numbers. exact: only what gives the
-// CPU's bits; what no kernel computes so is refused.
+// fast: tensor cores wherever they can be used, close to the CPU's results. exact: kernels whose
+// results equal the CPU's bit for bit; models without such kernels are refused.
 enum class Arithmetic : std::uint8_t { fast, exact };
 
 struct GpuOptions {

@@ -1,4 +1,4 @@
-// What attention sees of a key/value cache: types, pages of one layer, and the rows of a batch.
+// The KV cache as attention reads it: types, pages of one layer, and the rows of a batch.
 #pragma once
 
 #include <cstddef>

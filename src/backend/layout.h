@@ -1,5 +1,5 @@
-// Where a device puts things and how much they take: functions of sizes and formats that need no
-// device, so that a plan for one can be made where it is not.
+// The memory layout of a device: sizes and places as functions of shapes and formats. It needs no
+// device, so that memory can be planned for one that is not present.
 #pragma once
 
 #include <cstddef>
@@ -26,16 +26,16 @@ class Layout {
   virtual ~Layout() = default;
 
   std::size_t block_unit() const { return block_unit_; }
-  // Whether Operations::route and its like are there.
+  // Whether the device implements Operations::route and the other operations of experts.
   virtual bool runs_experts() const { return false; }
-  // Whether Operations::add_rows and cap_logits are there.
+  // Whether the device implements Operations::add_rows and cap_logits.
   virtual bool runs_post_norms() const { return false; }
   // The format of rows that `consumer` reads.
   virtual RowsFormat format_for(const Linear& consumer) const = 0;
   virtual RowsLayout rows(std::int64_t capacity, std::int64_t width,
                           const RowsFormat& format) const = 0;
-  // What DeviceMemory::place takes, exactly; 0 where weights are used where they lie. Throws Error
-  // for a scheme that the device does not run.
+  // The exact bytes that DeviceMemory::place allocates; 0 where weights are used in place. Throws
+  // Error for a scheme that the device does not run.
   virtual std::size_t weight_bytes(const WeightView& weight) const = 0;
   // One page of one layer: 64 positions of all kv heads.
   virtual std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const = 0;

@@ -1,4 +1,4 @@
-// What a plan says about a linear, in the same words for every backend.
+// The description of a linear in plans, the same for every backend.
 #pragma once
 
 #include <string>

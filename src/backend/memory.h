@@ -1,5 +1,5 @@
-// Device memory: blocks with one owner, counted here and nowhere else, and the ways of bytes
-// between host and device.
+// Device memory: blocks with one owner, counted here and nowhere else, and copies between host and
+// device.
 #pragma once
 
 #include <cstddef>
@@ -57,12 +57,12 @@ class DeviceMemory {
   // Bytes asked for through Buffer, now and at most so far: the memory plan's other side.
   std::size_t allocated() const { return allocated_; }
   std::size_t peak() const { return peak_; }
-  // Grows with every block taken or given back: who remembers addresses compares it.
+  // Grows with every block allocated or freed: compare it before a stored address is used again.
   std::uint64_t changes() const { return changes_; }
 
-  // One block of at least `bytes` for what operations keep within one call, shared by all of them;
-  // its bytes may be lost by any later call. It keeps no plan's memory: it goes with the last other
-  // block.
+  // One block of at least `bytes` for temporaries of a single operation, shared by all of them; any
+  // later call may overwrite or move it. It is freed with the last other block.
+  //
   std::span<std::byte> scratch(std::size_t bytes);
 
   // nullopt: blocks are memory of the host, which no plan divides beforehand.
@@ -85,7 +85,7 @@ class DeviceMemory {
   virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
 
  protected:
-  // To be called by the destructor of every final class: a block goes back by give_back.
+  // To be called by the destructor of every final class, because it frees a block by give_back.
   void drop_scratch() noexcept;
 
  private:

@@ -17,7 +17,7 @@ struct OnlineOptions {
   OnlineMode mode = OnlineMode::safe;
 };
 
-// What a user wants to know of one linear's scale.
+// Statistics of one linear's scale, for reports.
 struct OnlineCounters {
   std::uint64_t steps = 0;
   std::uint64_t resets = 0;   // steps after which the range jumped up
@@ -32,7 +32,7 @@ struct OnlineCounters {
   }
 };
 
-// All that a scale remembers: a copy put back gives the same ranges, bit for bit.
+// The whole state of a scale: restoring a copy gives the same ranges, bit for bit.
 struct OnlineState {
   static constexpr int kLongestWindow = 64;
 
@@ -88,7 +88,7 @@ class OnlineScale {
   // Throws Error where the state is none that save() gives for these options.
   void restore(const State& state);
 
-  // Moves the state to the device; begin and end fetch it.
+  // Moves the state to the device; begin and end copy it back.
   void hand_over(std::unique_ptr<DeviceScale> scale);
   void take_back();
   DeviceScale* on_device() const { return on_device_.get(); }  // null: there is none

@@ -17,14 +17,14 @@
 
 namespace leq {
 
-// Tokens that a device draws while the host goes on.
+// The result of an asynchronous draw (Operations::begin_sample).
 class PendingSample {
  public:
   virtual ~PendingSample() = default;  // they are dropped, or have arrived
-  // The tokens as Operations::sample gives them, once. Waits for them alone, not for what was begun
-  // after them, and throws the Error of a row that was not finite by then.
+  // The tokens as Operations::sample gives them, once. Waits for the draw alone, not for later
+  // operations, and throws the Error of a row that was not finite up to then.
   virtual void wait(std::span<std::int32_t> drawn) = 0;
-  // Whether drawn_id() names these: the device has drawn nothing since.
+  // Whether drawn_id() refers to this draw: the device has drawn nothing since.
   virtual bool is_last() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// What devices say that neither add rows nor cap logits.
+// Errors of devices without add_rows and cap_logits.
 #include "backend/operations.h"
 #include "base/error.h"
 

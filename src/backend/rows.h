@@ -1,4 +1,4 @@
-// Blocks of activations, and what the linear that reads one wants of it.
+// Blocks of activations, and the format in which the linear that reads one expects it.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// How a block of rows is kept for the linear that reads it.
+// The format of a block of rows, for the linear that reads it.
 struct RowsFormat {
   bool values = true;           // keep f32
   ActKind act = ActKind::none;  // keep int8 codes with scales
@@ -33,15 +33,15 @@ struct Rows {
   Buffer memory;
 };
 
-// What one linear wants of the rows that it reads, beside their format: blocks are shared by
-// layers, so that it comes with the operation that writes them.
+// Parameters of the linear that reads the rows, beside their format: blocks are shared by layers,
+// so the operation that writes them gets these.
 struct RowsConsumer {
   float act_scale = 0;                // a stored scale: the step between two codes
   OnlineScale* online = nullptr;      // a moving scale; outlives the operation
   const float* inv_smooth = nullptr;  // [W]: multiplied into the finished f32 row, null: nothing is
 };
 
-// A block to be written, and for whom: plain rows are written for no one in particular.
+// A block to be written, and the linear that will read it, if any.
 struct RowsFor {
   Rows& rows;
   RowsConsumer consumer;

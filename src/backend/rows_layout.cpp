@@ -6,10 +6,10 @@
 namespace leq {
 namespace {
 
-RowsFormat segment_format(const Linear& consumer, const WeightView& weight, PiecesOf pieces_of) {
+RowsFormat segment_format(const Linear& consumer, const WeightView& weight, TermsOf terms_of) {
   RowsFormat format;
   if (!is_coded(consumer.act)) {
-    if (pieces_of != nullptr) format.terms = pieces_of(weight);
+    if (terms_of != nullptr) format.terms = terms_of(weight);
     return format;
   }
   require(weight.scheme.is_integer(), consumer.name, ": ", scheme_name(weight.scheme),
@@ -74,11 +74,11 @@ Rows allocate_rows(DeviceMemory& memory, const Layout& layout, std::int64_t capa
   return rows;
 }
 
-RowsFormat rows_format(const Linear& consumer, PiecesOf pieces_of) {
+RowsFormat rows_format(const Linear& consumer, TermsOf terms_of) {
   const WeightView& first = consumer.segments[0].weight;
-  const RowsFormat format = segment_format(consumer, first, pieces_of);
+  const RowsFormat format = segment_format(consumer, first, terms_of);
   for (const LinearSegment& segment : consumer.parts()) {
-    require(segment_format(consumer, segment.weight, pieces_of) == format, consumer.name,
+    require(segment_format(consumer, segment.weight, terms_of) == format, consumer.name,
             ": expected weights that read one format of inputs, found ", scheme_name(first.scheme),
             " and ", scheme_name(segment.weight.scheme));
   }

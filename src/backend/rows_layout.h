@@ -1,5 +1,5 @@
-// What the layouts of devices share: a block of activations by how far its rows lie apart, and the
-// format that a linear's weights want of their inputs.
+// Common parts of the layouts of devices: a block of activations with a given distance of rows, and
+// the input format of a linear's weights.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsForm
                        const RowsSpacing& spacing);
 
 // How many 16-bit floats a device makes of each f32 input of a weight; 0 where it takes f32.
-using PiecesOf = int (*)(const WeightView& weight);
+using TermsOf = int (*)(const WeightView& weight);
 
-// What the consumer's weights want of their inputs: codes, and sums of codes where the weights are
-// unsigned, or terms of f32 inputs where the device has a rule for them; values are kept. Throws
-// Error where they want different formats.
-RowsFormat rows_format(const Linear& consumer, PiecesOf pieces_of = nullptr);
+// The input format of the consumer's weights: codes, and sums of codes where the weights are
+// unsigned, or terms of f32 inputs where the device has a rule for them; f32 values are kept.
+// Throws Error where the weights need different formats.
+RowsFormat rows_format(const Linear& consumer, TermsOf terms_of = nullptr);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Blocks of activations that ranks make together: each writes its columns, then they are gathered.
+// Blocks of activations that ranks compute together: each writes its columns, then all gather them.
 #pragma once
 
 #include <span>
@@ -19,10 +19,10 @@ bool coded_by_columns(const RowsFormat& format);
 Rows slice_columns(const Rows& rows, const Slice& columns);
 // Rows of a block as a block of their own.
 Rows slice_tokens(const Rows& rows, const Slice& tokens);
-// What the consumer of the block wants of its columns.
+// The parameters of the block's consumer for these columns.
 RowsConsumer slice_consumer(const RowsConsumer& consumer, const Rows& rows, const Slice& columns);
 
-// Which rank makes which columns of a block, and who gets the others'.
+// Which rank computes which columns of a block, and which ranks receive them.
 struct SharedColumns {
   Communicator& ranks;
   std::span<const Slice> columns;  // [ranks]

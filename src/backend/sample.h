@@ -1,5 +1,5 @@
-// From one row of logits to its token: the arithmetic that every backend carries out. All that is
-// summed is an integer, so that no order of work changes a token (docs/sampling.md). The constexpr
+// Sampling: from one row of logits to its token, with the same arithmetic on every backend. All
+// sums are of integers, so that no order of work changes a token (docs/sampling.md). The constexpr
 // functions are compiled for GPUs too.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace leq {
 inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
 inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
-// What is done to one logit before anything else: `bias` first, penalties, then `minus`.
+// Changes of one logit before anything else: `bias` first, then penalties, then `minus`.
 struct LogitChange {
   std::int32_t id = 0;
   std::int32_t repeats = 0;  // times that the rule's penalties count for it; 0: they do not act
@@ -68,7 +68,7 @@ constexpr bool draws_on_host(const SampleRequest& request) {
 inline constexpr std::int32_t kAllBanned = -1;
 constexpr std::int32_t bad_logit_of(std::int32_t id) { return -2 - id; }
 
-// The largest float where it is more, kNoLogit where it is less than any.
+// The logit clamped to the range of floats: kNoLogit below it.
 constexpr float kept_a_logit(float l) {
   if (l > kLargestLogit) return kLargestLogit;
   return l >= -kLargestLogit ? l : kNoLogit;
@@ -118,8 +118,8 @@ constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
   return (total >> 24) * r + (low * r >> 24) + 1;
 }
 
-// In the place of a token's id: the token that this row of a device's last draw got, which the host
-// does not know yet (Operations::begin_sample). Where the row got none, the model's first.
+// A placeholder for a token id: the token of this row of the device's last draw, which the host
+// does not know yet (Operations::begin_sample). Where the row has none, token 0.
 constexpr std::int32_t drawn_id(std::int32_t row) {
   return std::numeric_limits<std::int32_t>::min() + row;
 }

@@ -1,5 +1,5 @@
-// Operations::gather but for the codes of whole rows: which bytes of a block of activations each
-// rank has made, wherever the block lies.
+// The device-independent part of Operations::gather: which bytes of a block of activations each
+// rank has computed. Codes that need whole rows are not part of it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A clock for the parts of a step (step_parts.h), looked at where an operation begins and ends, so
-// that each moment belongs to one part; and the bytes that operations must move.
+// A clock for the parts of a step (step_parts.h), read where an operation begins and ends, so that
+// all time is assigned to one part; and the bytes that operations must move.
 #pragma once
 
 #include <chrono>
@@ -12,7 +12,7 @@ namespace leq {
 
 // Bytes that an operation must read and write: weights once, caches by whole positions.
 std::uint64_t moved_bytes(const Linear& linear);
-// Of the experts that have rows.
+// The same of the experts that have rows.
 std::uint64_t moved_bytes(const ExpertRoutes& routes, const ExpertLinear& linear);
 std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);

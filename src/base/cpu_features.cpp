@@ -14,8 +14,8 @@ constexpr std::array<std::string_view, 10> kNames = {
     "portable",   "portable-v3", "avx2", "avxvnni", "avx512",
     "avx512vnni", "avx512amx",   "neon", "dotprod", "i8mm"};
 
-// The last of the levels. avx512 alone is what processors from before VNNI have, whose clocks fall
-// while 512 bits multiply: no such machine has shown yet that a whole model gains.
+// The highest level but avx512: processors with AVX-512 and without VNNI lower their clock while
+// they multiply 512 bits, and no whole model has been measured to gain on them.
 Isa best_of(std::vector<Isa> isas) {
   std::erase(isas, Isa::avx512);
   return isas.back();

@@ -1,5 +1,5 @@
-// Which instruction sets this processor offers and which one leq uses. What differs between
-// families of processors lies in base/x86, base/arm and base/generic, of which the build takes one.
+// Which instruction sets this processor offers and which one leq uses. The build takes one of
+// base/x86, base/arm and base/generic.
 #pragma once
 
 #include <string>
@@ -42,8 +42,8 @@ Isa chosen_isa();
 // Tells the processor that the calling thread waits in a loop, for a few dozen cycles.
 void pause_briefly() noexcept;
 
-// What was measured: AMD's Zen 5 once, Zen 4 never (its family has Zen 3 too), others twice. (Of
-// those not measured: twice.)
+// The prefetching that was measured to be fastest: AMD's Zen 5 once, Zen 4 (whose family number Zen
+// 3 shares) never, others and unknown ones twice.
 Fetch best_fetch();
 
 // "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.

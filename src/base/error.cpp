@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// Control characters that no message holds otherwise; a text from outside that does is not harmed.
+// Control characters that mark a setting's name; in texts from outside they have no effect.
 constexpr char kMarkBegin = '\x02';
 constexpr char kMarkEnd = '\x03';
 constexpr int kStreamDigits = 6;  // significant digits of a number that a stream writes
@@ -23,7 +23,7 @@ std::optional<std::string_view> name_at(std::string_view text, std::size_t begin
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// what() ends at a NUL: one that stands in a name or a text from outside is written out.
+// what() ends at a NUL byte: those in names and in texts from outside are written as an escape.
 std::string without_nul(std::string text) {
   for (auto at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
     text.replace(at, 1, "\\x00");

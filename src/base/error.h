@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// What those who catch an error may want to tell apart.
+// Kinds of errors, for callers that handle them differently.
 enum class ErrorKind : std::uint8_t {
   bad_input,    // a file or a text is not what it should be
   bad_setting,  // a setting is out of range, unknown, or contradicts another
@@ -24,9 +24,9 @@ enum class ErrorKind : std::uint8_t {
 
 std::string_view error_kind_name(ErrorKind kind);
 
-// A setting that a message speaks of, by the name of its field: Setting{"context"}. It travels
-// through the text with a mark around its name, so that each program can write it as its users do:
-// the library "context 9000: expected ...", a tool with its flag for it.
+// A setting within a message, by the name of its field: Setting{"context"}. The text marks the
+// name, so that each program can replace it by its own spelling: the library writes "context 9000:
+// expected ...", a tool the flag.
 struct Setting {
   std::string_view name;  // a-z, 0-9 and _
   std::string marked() const;
@@ -98,8 +98,8 @@ void require(bool condition, const Parts&... parts) {
     fail(parts...);
 }
 
-// require() for what only a mistake in a program can break, its own or its caller's: ErrorKind
-// internal.
+// require() for conditions that only a programming error can break, in leq or in its caller:
+// ErrorKind internal.
 template <class... Parts>
 void ensure(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

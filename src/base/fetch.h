@@ -5,8 +5,8 @@
 
 namespace leq {
 
-// How often a program does well to fetch each line of what it reads in a row: into one cache after
-// another, once, or never, because the processor brings it by itself. best_fetch() says which.
+// How sequential reads are prefetched: each cache line twice (into L2, then L1), once, or never,
+// where the hardware prefetcher suffices. best_fetch() says which.
 enum class Fetch : std::uint8_t { twice, once, never };
 
 }  // namespace leq

@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// The library's parser, told on to who listens.
+// Adapts nlohmann-json's parser to JsonEvents.
 class Parser : public nlohmann::json_sax<nlohmann::json> {
  public:
   Parser(JsonEvents& events, std::string_view text, std::string_view source,
@@ -75,7 +75,7 @@ class Builder : public JsonEvents {
   void open(Json::Type type) override {
     Json& at = place();
     at = type == Json::Type::array ? Json::array() : Json::object();
-    // It stays where it is: nothing is added to what holds it until it is closed.
+    // The pointer stays valid: its container gets no new element until this one is closed.
     open_.push_back(&at);
   }
   void key(std::string name) override {

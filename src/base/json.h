@@ -28,8 +28,8 @@ concept JsonList = !JsonText<T> && requires(const T& list) {
   list.end();
 };
 
-// Whole numbers keep their signs: what was stored as, or read without a minus, unsigned is of type
-// number_unsigned. Access to what is not there, or of another type, throws Error.
+// Integers keep their signedness: stored as unsigned, or read without a minus sign, they are of
+// type number_unsigned. Access to a missing value, or one of another type, throws Error.
 class Json {
  public:
   enum class Type {
@@ -194,8 +194,8 @@ struct JsonLimits {
 // Headers, which only name and place what lies in a file.
 inline constexpr JsonLimits kHeaderLimits = {.bytes = 100'000'000, .values = 2'000'000};
 
-// Parses exactly one JSON value. An object that has a key twice is refused: it would say two things
-// about one name. Throws Error naming `source`, and the offset or the key.
+// Parses exactly one JSON value. Duplicate keys in an object are refused. Throws Error naming
+// `source`, and the offset or the key.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
 // object[key] as T; throws Error naming `source` and the key where it is absent, of another type,

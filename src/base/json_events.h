@@ -1,5 +1,5 @@
-// The parser under parse_json: it reports value by value, to a handler that builds something
-// of it.
+// The event-driven (SAX) parser under parse_json: it reports value by value to a
+// handler.
 #pragma once
 
 #include <string>

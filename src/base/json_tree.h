@@ -16,8 +16,8 @@ namespace leq {
 
 class JsonTree;
 
-// A value in a tree, which must outlive it and stay where it is; or nothing. Asking a value
-// for what it is not gets an Error.
+// A value in a tree, or nothing; the tree must outlive it and not move. Access as another type
+// throws Error.
 class JsonNode {
  public:
   JsonNode() = default;

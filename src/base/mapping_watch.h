@@ -1,5 +1,5 @@
-// What becomes of a program whose mapped file gets shorter while it is read: the system ends it by
-// SIGBUS, which says nothing to anybody.
+// Turns SIGBUS, by which the system ends a program whose mapped file was truncated, into an error
+// message.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 
 namespace leq {
 
-// From now on SIGBUS in a mapping that name_mapping knows ends the program with one line on
-// standard error, "PROGRAM: error: FILE: ...", and status 1. Elsewhere it ends it as ever. For
-// programs: a library leaves signals to them.
+// Installs a SIGBUS handler: a fault in a mapping that name_mapping registered ends the program
+// with one line on standard error, "PROGRAM: error: FILE: ...", and status 1. Other faults end it
+// as before. For programs: a library leaves signals to them.
 void watch_mappings(std::string_view program);
 
-// The bytes [data, data + size) are those of a file; it is known until it is forgotten. Of more
-// than a thousand mappings at a time the last ones stay unknown.
+// Registers the bytes [data, data + size) as those of a file, until they are forgotten. Mappings
+// beyond a thousand at a time are not registered.
 void name_mapping(const std::byte* data, std::size_t size, const std::string& file);
 void forget_mapping(const std::byte* data) noexcept;
 

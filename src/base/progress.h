@@ -9,9 +9,9 @@
 
 namespace leq {
 
-// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: what was done before the
-// seconds began, by an earlier run. No time where nothing is done since, or all is, nor in the
-// first second, of which nothing can be told.
+// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: steps that an earlier run
+// has done. The time left is missing in the first second, before the first step and after the
+// last one, since there is nothing to measure.
 std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
                           const std::string& unit, double seconds, const std::string& note,
                           std::int64_t first = 0);

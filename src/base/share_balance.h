@@ -1,5 +1,5 @@
-// How many tasks of a loop each thread begins with: as many as its speed is of all threads'. Cores
-// of one speed keep equal shares, so that a thread meets the same tasks in loop after loop.
+// Shares of a loop's tasks, in proportion to the measured speed of each thread. Threads of about
+// the same speed keep equal shares, so that a thread gets the same tasks in loop after loop.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ class ShareBalance {
  public:
   explicit ShareBalance(int threads);
 
-  // Tasks that each thread did of a loop, with work stealing: its speed.
-  // Shares follow when what was learned of many loops differs from them by a quarter of a share.
+  // `done`: the tasks of a loop that each thread did, as a measure of its speed. Shares
+  // change once the averages over many loops differ from them by a quarter of a share.
   void learn(std::span<const std::int64_t> done);
 
   // Where a thread's share of `tasks` begins; 0 <= thread <= threads, and it ends where the next

@@ -1,4 +1,4 @@
-// A run of neighbouring things that one of several has: rows, columns, heads.
+// A contiguous range of rows, columns or heads.
 #pragma once
 
 #include <cstdint>

@@ -183,8 +183,8 @@ std::optional<double> parse_double(std::string_view text) {
 
 namespace {
 
-// What a terminal or a reader takes for an order: controls (C0, DEL, C1), line and paragraph
-// separators, and marks that turn the direction of what comes after them.
+// Characters that control a terminal or the layout of text: C0, DEL, C1, line and paragraph
+// separators, and bidirectional controls.
 bool is_order(char32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
          (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);

@@ -38,8 +38,8 @@ std::string with_commas(std::int64_t value);
 // Whole-string finite numbers, independent of the locale; nullopt on anything else.
 std::optional<std::int64_t> parse_int(std::string_view text);
 std::optional<double> parse_double(std::string_view text);
-// A text made safe for a one-line error or a terminal: bytes that are no UTF-8, and of characters
-// that give a terminal orders or turn the direction of a line, as \xNN; at most `limit` bytes.
+// A text made safe for a one-line error or a terminal: bytes that are no UTF-8, and control and
+// bidirectional characters, as \xNN; at most `limit` bytes.
 std::string printable(std::string_view text, std::size_t limit = 80);
 
 }  // namespace leq

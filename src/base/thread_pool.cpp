@@ -161,9 +161,9 @@ struct ThreadPool::State {
     futex_wake(epoch, static_cast<int>(workers.size()));
   }
 
-  // Cuts `total` tasks into shares of epoch `next`. They are closed before the loop changes: who
-  // still looks at the last loop and sees new values in the lines between sees this index too, and
-  // takes nothing.
+  // Cuts `total` tasks into shares of epoch `next`. The old shares are closed before the loop's
+  // fields change: a late thread that reads new fields with the old epoch also reads the closed
+  // index, and takes no task.
   void publish(std::uint32_t next, std::int64_t total, TaskFunction run, void* argument) {
     for (Share& share : shares) {
       share.next.store(std::uint64_t{next} << 32 | 0xffffffffu, std::memory_order_relaxed);

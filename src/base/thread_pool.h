@@ -1,8 +1,8 @@
 // A pool of threads for data-parallel loops over small tasks. The caller works too. Each thread has
-// a share of neighbouring tasks, so that what one loop leaves in a core's caches is there for the
-// next; who is done takes single tasks of the other shares, its own node's first, so that a core
-// that another process has taken slows only the task it holds. Shares follow measured speed. No
-// more threads work than there are cores, and waiting ones spin for a bounded time and then sleep.
+// a share of neighbouring tasks, so that the data of one loop is still in its core's caches in the
+// next; a thread without tasks steals single ones from other shares, its own node's first, so that
+// a core that is busy with another process delays one task only. Shares follow measured speed. No
+// more threads work than there are cores; waiting ones spin for a bounded time, then sleep.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// A folder beside an output, for what is made on the way there: OUTPUT.partial and the like. One
-// program at a time works in it.
+// A folder beside an output for intermediate files (OUTPUT.partial), locked by one program at a
+// time.
 #pragma once
 
 #include <filesystem>

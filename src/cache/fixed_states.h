@@ -1,7 +1,7 @@
-// States of a fixed size: what recurrent layers remember of all tokens before a position, one block
-// of f32 numbers for all such layers of a model. A state does not change once its step has been
-// computed: a step reads one and writes another. So a checkpoint, a fork and a prefix that is kept
-// share it by reference, and going back to it copies nothing.
+// Recurrent states of a fixed size: one block of f32 numbers holds the states of all recurrent
+// layers of a model after some token. States are immutable: a step reads one block and writes
+// another. So checkpoints, forks and cached prefixes share a state by reference, and restoring it
+// copies nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +16,18 @@
 
 namespace leq {
 
-// The ranks among whom states are divided. A whole state is runs of bytes one after another, of
-// each of which every rank has a part; what a rank has lies in the same order.
+// The division of states among ranks. A whole state is a sequence of byte runs; every rank holds a
+// part of each run, and stores its parts in the order of the runs.
 struct StateRanks {
   Communicator& ranks;
   std::vector<std::vector<ByteRange>> runs;  // [runs][ranks], in the whole state
 };
-// A state that is read or written: where ranks share it, all take part.
+// A read or write of one state; where ranks share it, a collective operation.
 struct StateTransfer {
   enum class Way : std::uint8_t { read, write } way = Way::read;
   std::int32_t state = 0;
 };
-// The states of the rank that leads others.
+// What the leader needs to make the other ranks follow.
 struct StateLeading {
   StateRanks among;
   std::function<void(const StateTransfer&)> tell;  // the others
@@ -51,7 +51,7 @@ class FixedStates {
   // Tokens that the sequence's state has seen.
   std::int64_t position(std::int32_t sequence) const { return at(sequence).position; }
 
-  // What the step at work reads and writes.
+  // The states that the current step reads and writes.
   struct StepStates {
     Id from = kZeros, to = kZeros;
   };
@@ -61,37 +61,37 @@ class FixedStates {
   // A state to be written, where the sequence has none yet. Gives up checkpoints, the oldest first,
   // where none is free; throws Error of kind no_memory where that frees none.
   void begin_step(std::int32_t sequence);
-  // What the step wrote is the sequence's state from now on, after `position` tokens. Nothing where
-  // no step has begun.
+  // The state that the step wrote becomes the sequence's, after `position` tokens. Does nothing
+  // where no step has begun.
   void commit(std::int32_t sequence, std::int64_t position);
 
-  // The state as it is can be restored until it is given up for memory.
+  // Keeps the current state for restore(), until its memory is needed.
   void checkpoint(std::int32_t sequence);
-  // Those that were made so far are no more.
+  // Drops all checkpoints of the sequence.
   void forget_checkpoints(std::int32_t sequence);
   // The largest position up to `position` that restore() can go to.
   std::int64_t restorable(std::int32_t sequence, std::int64_t position) const;
-  // To a position that restorable() named; a step that has begun is dropped, and so are later
+  // Restores a position that restorable() returned; drops a step that has begun, and later
   // checkpoints.
   void restore(std::int32_t sequence, std::int64_t position);
 
-  // The sequence, which must be empty, begins with a state that somebody holds.
+  // An empty sequence begins with a state that is held (hold()).
   void adopt(std::int32_t sequence, Id state, std::int64_t position);
   void drop(std::int32_t sequence);
-  // The state as it is stands for that of another position: for measuring.
+  // Takes the current state for that of another position: for benchmarks.
   void pretend(std::int32_t sequence, std::int64_t position) { at(sequence).position = position; }
-  // The sequence's state after `position` tokens, to be filled by write(): for sequences that are
-  // loaded.
+  // A new state after `position` tokens, to be filled by write(): for sequences that are loaded
+  // from a file.
   Id replace(std::int32_t sequence, std::int64_t position);
 
-  // A state stays for as long as somebody holds it.
+  // Reference counts: a state lives as long as it is held.
   void hold(Id state);
   void release(Id state);
 
   // A state of whole_bytes(), of all ranks' parts.
   void read(Id state, std::span<std::byte> out) const;
   void write(Id state, std::span<const std::byte> in);
-  // From now on other ranks follow, who have the other parts.
+  // Makes this the leader of ranks that hold the other parts.
   void lead(StateLeading leading) { leading_.emplace(std::move(leading)); }
   // One rank's side of read() and write(); `whole` is empty but on the leader.
   void give(Id state, const StateRanks& among, std::span<std::byte> whole) const;

@@ -102,13 +102,13 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
 }
 
-// The first of the positions whose copies a sequence keeps.
+// The first position whose f16 copies a sequence keeps.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
   return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.residual())) /
          kPageTokens;
 }
 
-// Pages whose copies some sequence keeps.
+// Pages whose f16 copies some sequence keeps.
 std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
@@ -139,7 +139,7 @@ void KvCache::settle() {
   }
 }
 
-// Codes of the blocks that closed are there.
+// Advances the length that has codes over the blocks that are now complete.
 void KvCache::settle_blocks(Sequence& sequence) {
   const std::int64_t first = pages_.residual().quantized(sequence.settled) / kPageTokens;
   const std::int64_t quantized = pages_.residual().quantized(sequence.length);
@@ -154,7 +154,7 @@ void KvCache::settle_blocks(Sequence& sequence) {
   }
 }
 
-// Pages behind all windows.
+// Releases pages that lie behind all sliding windows.
 void KvCache::leave_behind(Sequence& sequence) {
   for (const std::int64_t held = first_held(sequence.length); sequence.left < held;
        ++sequence.left) {
@@ -181,7 +181,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   return length;
 }
 
-// Codes of all that the next query reads as codes, or copies to make them of.
+// Whether codes exist of all that the next query reads as codes, or f16 copies to make them from.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
   for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
@@ -194,7 +194,7 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
   return true;
 }
 
-// Copies of all that the next query reads as f16.
+// Whether f16 copies exist of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t seen = first_seen(length), open = pages_.residual().closed_for(length);
   if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
@@ -310,7 +310,7 @@ void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 
-// The f16 copies of one page become those of another; both have some.
+// Copies the f16 copies of one page over those of another; both have some.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
   pages_.copy_copy(copies_.of(from), copies_.of(to));
   if (leading_) leading_->tell(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});

@@ -1,12 +1,12 @@
-// Past keys and values: pages of 64 positions, a page table for each sequence, shared by all
-// layers. The only owner of what attention reads back.
+// The KV cache: pages of 64 positions, and a page table for each sequence, shared by all layers. It
+// alone owns the keys and values that attention reads.
 //
-// Where codes are made of whole blocks (KvScheme::blocked), pages have f16 copies beside them: all
-// that the sequences still read or may have to code, and others for as long as no other page needs
-// the room. A page whose codes and copies do not suffice for a length is found out by reach().
+// Schemes that quantize whole blocks (KvScheme::blocked) also keep f16 copies of pages: of all that
+// sequences still read as f16 or have yet to quantize, and of others until the memory is needed for
+// another page. reach() says for which lengths the codes and copies of given pages suffice.
 //
-// Where every layer has a sliding window, a sequence gives up the pages that lie behind all of them
-// (and behind kRewind positions more): kNoPage stands in their place.
+// Where every layer has a sliding window, a sequence releases the pages that lie behind all of them
+// (and behind kRewind positions more): kNoPage takes their place in the table.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@
 
 namespace leq {
 
-// The cache of the rank that leads others.
+// What the leader needs to make the caches of other ranks follow.
 struct KvLeading {
   KvRanks among;
   std::function<void(const KvCommand&)> tell;  // the others, before the next step
@@ -40,20 +40,20 @@ class KvCache {
   const KvShape& shape() const { return shape_; }
 
   std::int64_t length(std::int32_t sequence) const;
-  // Whether its last page is partial and somebody else holds it: it is copied when it grows.
+  // Whether the last page is partial and shared: it is copied when the sequence grows.
   bool shares_last_page(std::int32_t sequence) const;
-  // Most pages that a sequence with so many positions holds while a step appends.
+  // Upper bound of the pages that a sequence of this length holds while a step appends.
   std::int64_t most_pages(std::int64_t positions) const;
-  // Pages that a sequence holds which begins with so many.
+  // Pages that a sequence holds whose prompt has this many positions.
   std::int64_t pages_to_begin(std::int64_t positions) const {
     return pages_for(positions) - first_held(positions);
   }
   // Free pages that append() takes.
   std::int64_t pages_to_append(std::int32_t sequence, std::int64_t count) const;
-  // Makes room for the next `count` positions of a sequence. Throws Error naming the sizes where no
-  // page is free; the cache is unchanged then.
+  // Allocates pages for the next `count` positions of a sequence. Throws Error naming the sizes
+  // where no page is free; the cache is unchanged then.
   void append(std::int32_t sequence, std::int64_t count);
-  // All that was appended has been computed: before the next step appends.
+  // Commits the appended positions, whose step has been computed; call before the next append().
   void settle();
   // Forgets all positions from `length` on; returns how many are left: `length`, or 0 where f16
   // copies are missing that the next query would read (the sequence is empty then). As many as a
@@ -62,7 +62,7 @@ class KvCache {
   // `to` becomes a copy of `from`: pages are shared until one of the two appends to the last.
   void fork(std::int32_t from, std::int32_t to);
   void clear(std::int32_t sequence) { (void)truncate(sequence, 0); }
-  // The most of the first `length` positions on these pages that a sequence can begin with.
+  // How many of the first `length` positions on these pages a new sequence can reuse.
   std::int64_t reach(std::span<const std::int32_t> pages, std::int64_t length) const;
   // An empty sequence begins with `length` positions on these pages, shared as by fork(). They must
   // reach so far.
@@ -75,7 +75,7 @@ class KvCache {
   // a sequence that is empty, ends within a page or is longer.
   void repeat_pages(std::int32_t sequence, std::int64_t length);
 
-  // A sequence as bytes that no device's layout shows in (docs/kv-cache.md).
+  // A sequence as bytes, the same for every device (docs/kv-cache.md).
   std::vector<std::byte> save(std::int32_t sequence) const;
   // The sequence becomes the saved one. Throws Error naming `source` where the bytes are no saved
   // sequence of this shape and these types or hold numbers that are not finite (the cache is
@@ -89,11 +89,11 @@ class KvCache {
   KvLayers layers() const { return {pages_, copies_.table()}; }
   KvLayer layer(std::int64_t layer) const { return layers()[layer]; }
 
-  // From now on other ranks follow, who have the other heads: they are told of copies, and of
-  // sequences that are saved or loaded, which all take part in.
+  // Makes this the leader of ranks that hold the other heads: they repeat its page copies, and take
+  // part in saving and loading sequences.
   void lead(KvLeading leading) { leading_.emplace(std::move(leading)); }
 
-  // A page stays what it is for as long as somebody holds it: a sequence, or who called hold().
+  // Reference counts: a page is unchanged as long as a sequence or a caller of hold() holds it.
   void hold(std::int32_t page) { ++references_[static_cast<std::size_t>(page)]; }
   void release(std::int32_t page);
   int holders(std::int32_t page) const { return references_[static_cast<std::size_t>(page)]; }
@@ -119,8 +119,8 @@ class KvCache {
   std::int32_t take_page();
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
-  // Room for `count` more positions; new pages from the position `copied_from` on get copies, those
-  // before the page `held_from` are none.
+  // Allocates `count` more positions. New pages from position `copied_from` on get f16 copies;
+  // those before page `held_from` become kNoPage.
   void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
             std::int64_t held_from);
   // The first page of the sequence that the query at `position` sees, and that it keeps.

@@ -1,5 +1,5 @@
-// Which pages of the KV cache have f16 copies beside their codes: a small pool of numbers, lent to
-// pages in turn.
+// Which pages of the KV cache have f16 copies beside their codes: slots of a small pool, assigned
+// to pages and evicted, least recently used first.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class KvCopies {
   std::span<const std::int32_t> table() const { return of_page_; }
   bool none_free() const { return free_.empty(); }
 
-  // Among pages that are not in use, the one whose copy was touched longest ago loses it.
+  // Evicts the least recently used copy of a page that is not in use.
   // Returns false where there is none.
   bool take_back(const std::vector<bool>& in_use) {
     std::size_t oldest = of_page_.size();

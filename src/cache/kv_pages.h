@@ -1,6 +1,6 @@
-// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. Which
-// page belongs to whom is KvCache's business. Where ranks share a model each has pages of its own
-// kv heads, with the numbers that the leader's cache gives them.
+// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. KvCache
+// assigns them to sequences. Where ranks share a model, each has pages of its own KV heads, under
+// the page numbers of the leader's cache.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class KvPages {
   std::int64_t count() const { return count_; }
   std::int64_t copy_count() const { return copy_count_; }
 
-  // Which page has which f16 copy is for the caller to know: [pages], -1 for none.
+  // `copies`: [pages] the f16 copy of each page, -1 for none; the caller keeps this table.
   KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
   // All layers of a page, and all layers of an f16 copy.
   void copy_page(std::int32_t from, std::int32_t to);
@@ -76,10 +76,10 @@ class KvPages {
   Buffer copied_;  // for each side with copies [copies][copy_page_bytes]
 };
 
-// Pages that a sequence holds which is long past its window.
+// Pages that a sequence holds when its length is well beyond the window.
 std::int64_t window_pages(const KvShape& shape);
 
-// What a sequence may still read or be cut back to.
+// Positions that a sequence may still read or be truncated to.
 std::int64_t kept_positions(const KvResidual& residual);
 
 // All layers, for a step.

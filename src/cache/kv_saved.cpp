@@ -26,14 +26,14 @@ struct SavedHeader {
 };
 static_assert(sizeof(SavedHeader) == 48);
 
-// Follows where some side has f16 copies.
+// The header's second part, present where keys or values have f16 copies.
 struct SavedResidual {
   std::int32_t sinks = 0, recent = 0, block = 0, layer_types = 0;  // the last: their checksum
   std::int64_t copies_from = 0;  // copies of the positions from here on
 };
 static_assert(sizeof(SavedResidual) == 24);
 
-// Which layers have other types, and what keys are stored less; 0 where there is neither.
+// A hash of per-layer types and key centres; 0 where there are neither.
 std::int32_t layer_types_of(const KvShape& shape) {
   std::uint32_t hash = shape.key_centre_check;
   const auto add = [&](std::int64_t layer, int number) {
@@ -118,7 +118,7 @@ Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const s
   return opened;
 }
 
-// Attention would spread a NaN to every later token.
+// A NaN in the cache would reach every later token.
 void require_finite(const KvShape& shape, std::int64_t kv_heads, const Opened& opened,
                     std::string_view source) {
   std::size_t offset = 0;

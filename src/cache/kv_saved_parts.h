@@ -1,5 +1,5 @@
-// What is saved of a sequence, and where the numbers of one kv head lie in it and in a page
-// (docs/kv-cache.md).
+// The layout of saved sequences: which numbers are saved, and where those of one KV head lie in the
+// saved bytes and in a page (docs/kv-cache.md).
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class SavedHead {
 
   // Positions whose numbers are saved.
   std::int64_t positions() const { return scheme_.blocked() ? saved_.coded : saved_.length; }
-  // Of the numbers of `positions`, and of their scales or minima.
+  // Bytes of the numbers of `positions`, and of their scales or minima.
   std::size_t numbers(std::int64_t positions) const {
     return static_cast<std::size_t>(positions) * kv_number_bytes(scheme_, head_dim_);
   }
@@ -75,7 +75,7 @@ class SavedHead {
         first < saved_.copies_from ? first : saved_.first_copies + first - saved_.copies_from;
     return coded_bytes(positions()) + copy_bytes(before);
   }
-  // Attention would spread a NaN to every later token.
+  // Whether all numbers are finite: a NaN would reach every later token.
   bool finite(std::span<const std::byte> bytes) const {
     if (!scheme_.coded() && scheme_.bits == 32) {
       return all_finite<float>(bytes, [](float x) { return x; });
@@ -113,7 +113,7 @@ void each_part(const KvShape& shape, const SavedParts& saved, Visit visit) {
   }
 }
 
-// Of `kv_heads` heads, which may be more than the shape's own.
+// Bytes of `kv_heads` heads, which may be more than the shape's own.
 inline std::uint64_t saved_bytes(const KvShape& shape, std::int64_t kv_heads,
                                  const SavedParts& saved) {
   std::uint64_t bytes = 0;

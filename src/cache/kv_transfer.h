@@ -1,6 +1,6 @@
-// A sequence's keys and values between pages and the order of saved sequences, where each of
-// several ranks has pages of some kv heads only: all of them call the same, and only the leader has
-// the bytes. One rank exchanges nothing.
+// Transfers between pages and saved sequences, where each of several ranks has pages of some KV
+// heads only: a collective call, of which the leader alone has the whole bytes. A single rank
+// exchanges nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace leq {
 
-// Which pages a sequence of `length` positions lies on.
+// The pages of a sequence of `length` positions.
 struct SequencePlace {
   std::int64_t length = 0;
   std::int64_t copies_from = 0;      // f16 copies of the positions from here on are saved
@@ -26,7 +26,7 @@ struct SequencePlace {
   std::vector<std::int32_t> copies;  // the f16 copy of each, below 0 for none
 };
 
-// What happens to pages beside steps: where ranks share a model, the others' pages follow.
+// A copy of a page outside of steps, which all ranks that share a model repeat.
 struct PageCopy {
   enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
   std::int32_t from = 0, to = 0;

@@ -1,8 +1,8 @@
-// What a model remembers of its sequences between steps, as one thing: pages of keys and values of
-// attention layers, and states of a fixed size of recurrent ones. Both kinds are appended to,
-// committed, restored, shared and saved together; a model without recurrent layers has pages only.
+// The state of sequences between steps: KV pages of attention layers and recurrent states of a
+// fixed size, appended to, committed, restored, shared and saved together. A model without
+// recurrent layers has pages only.
 //
-// A view of the two: it is copied freely, and they must outlive it.
+// A view of KvCache and FixedStates, which must outlive it.
 #pragma once
 
 #include <cstddef>
@@ -24,16 +24,16 @@ class SequenceState {
   FixedStates* fixed() const { return fixed_; }  // null: no layer has such a state
 
   std::int64_t length(std::int32_t sequence) const { return pages_->length(sequence); }
-  // Makes room for the next `count` positions of a sequence, which a step computes. Throws Error
-  // where there is none; nothing has changed then.
+  // Allocates the next `count` positions of a sequence, which a step computes. Throws Error where
+  // memory is short; nothing has changed then.
   void append(std::int32_t sequence, std::int64_t count) const;
-  // All that was appended has been computed: before the next step appends.
+  // Commits the appended positions, whose step has been computed; call before the next append().
   void commit() const;
 
-  // The sequence as it is now can be restored later, until memory is short. Costs nothing where
-  // there are pages only, which can be cut anywhere.
+  // Makes the current position restorable, until memory is short. Costs nothing for models that
+  // have pages only, which can be truncated anywhere.
   void checkpoint(std::int32_t sequence) const;
-  // The same, and the sequence's earlier checkpoints are no more: who needs the last one only.
+  // The same, and drops the sequence's earlier checkpoints.
   void only_checkpoint(std::int32_t sequence) const;
   // The sequence becomes what it was at `position`, or at the last position before it that can be
   // restored: a checkpoint where there are fixed states, 0 where pages have lost what the next
@@ -43,11 +43,11 @@ class SequenceState {
 
   // `to` becomes a copy of `from`; both share what they have until one of them appends.
   void fork(std::int32_t from, std::int32_t to) const;
-  // The sequence is empty.
+  // Empties the sequence.
   void drop(std::int32_t sequence) const;
 
-  // An empty sequence begins with what another one, or a prefix that is kept, had at `length`:
-  // pages, and where there are fixed states the one of that position.
+  // The state of another sequence or of a cached prefix at `length`, with which an empty sequence
+  // can begin: pages, and for recurrent layers the state after that position.
   struct Prefix {
     std::span<const std::int32_t> pages;
     std::int64_t length = 0;
@@ -59,8 +59,8 @@ class SequenceState {
   // those that are there (KvCache::repeat_pages) and the state as it is.
   void repeat(std::int32_t sequence, std::int64_t length) const;
 
-  // A sequence as bytes that no device's layout shows in (docs/kv-cache.md), and back: as
-  // KvCache::save and load, followed by the fixed state.
+  // A sequence as bytes, the same for every device (docs/kv-cache.md), and back: as KvCache::save
+  // and load, followed by the recurrent state.
   std::vector<std::byte> save(std::int32_t sequence) const;
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source) const;
 

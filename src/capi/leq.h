@@ -169,7 +169,7 @@ LEQ_API void leq_grammar_free(leq_grammar* grammar);
 
 typedef struct leq_session leq_session;
 
-enum { LEQ_NO_SPECULATION = 1 }; /* no drafted tokens; they change no reply, only its time */
+enum { LEQ_NO_SPECULATION = 1 }; /* as speculate "off" */
 
 typedef struct leq_session_options {
   uint32_t size;
@@ -183,6 +183,10 @@ typedef struct leq_session_options {
   const char* key_type;     /* "f32", "f16", "int8", ...; NULL: as the file was made for */
   const char* value_type;
   const char* device; /* NULL: "cpu" */
+  /* What guesses tokens, which changes no reply: "ngram" (what followed the same text earlier),
+   * "mtp" (the model's head of multi-token prediction), "auto" (both, as far as the model has a
+   * head) or "off"; NULL: auto */
+  const char* speculate;
 } leq_session_options;
 
 LEQ_API leq_status leq_session_new(leq_model* model, const leq_session_options* options,
@@ -194,6 +198,7 @@ typedef struct leq_memory_plan {
   uint32_t size;
   uint32_t reserved;
   int64_t context; /* as the options resolve to */
+  /* kv_bytes: with the states of Gated DeltaNet */
   uint64_t weight_bytes, kv_bytes, scratch_bytes, total_bytes;
   uint64_t available_bytes; /* on this machine now; 0: unknown */
 } leq_memory_plan;
@@ -415,7 +420,9 @@ typedef void (*leq_on_line)(void* user, const char* line);
 typedef struct leq_quantize_options {
   uint32_t size;
   int32_t threads;
-  const char* recipe;      /* "q8", "q4", "auto"; NULL: q8 where neither method nor type is given */
+  /* "q8", "q4", "auto". NULL, where neither method nor type is given: codes of a GGUF file or of a
+   * quantized checkpoint are kept, anything else is quantized by q8. */
+  const char* recipe;
   const char* method;      /* "absmax", "gptq+", ...; NULL: absmax */
   const char* type;        /* "int8", "int4-g128", ...; NULL: the method's */
   const char* calibration; /* text in UTF-8; NULL: the built-in one */

@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/text.h"
 #include "generate/settings.h"
 #include "runtime/run_limits.h"
 #include "server/api_model.h"
@@ -16,6 +17,18 @@ constexpr std::size_t kMostReplies = std::size_t{1} << 24;
 int whole(std::int64_t value, std::int64_t most, Setting setting) {
   require(value >= 0 && value <= most, setting, ' ', value, ": expected 0 (the default) to ", most);
   return static_cast<int>(value);
+}
+
+void choose_drafts(const leq_session_options& options, const Model& model,
+                   SessionRequest& request) {
+  const std::string_view how = options.speculate == nullptr ? "auto" : options.speculate;
+  const bool known = how == "auto" || how == "ngram" || how == "mtp" || how == "off";
+  require(known, Setting{"speculate"}, ' ', printable(how), ": expected auto, ngram, mtp or off");
+  require(how != "mtp" || model.mtp() != nullptr, Setting{"speculate"},
+          " mtp: ", model.file().name(), " has no head of multi-token prediction; use auto");
+  request.speculate = how != "off" && (options.flags & LEQ_NO_SPECULATION) == 0;
+  request.find_drafts = how != "mtp";
+  request.drafts_by_mtp = request.speculate && how != "ngram" && model.mtp() != nullptr;
 }
 
 }  // namespace
@@ -49,7 +62,7 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   request.device.threads = whole(options.threads, kMostThreads, Setting{"threads"});
   require((options.flags & ~std::uint32_t{LEQ_NO_SPECULATION}) == 0, ErrorKind::bad_setting,
           "flags ", options.flags, ": one that this version does not know");
-  request.speculate = (options.flags & LEQ_NO_SPECULATION) == 0;
+  choose_drafts(options, model, request);
   RunLimits& limits = request.limits;
   limits.context = whole(options.context, kMostContext, Setting{"context"});
   limits.sequences = std::max(1, whole(options.sequences, kMostSequences, Setting{"sequences"}));
@@ -59,7 +72,9 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
   require(options.logit_rows >= 0 && options.logit_rows <= kMostRows, ErrorKind::bad_setting,
           "logit_rows ", options.logit_rows, ": expected 0 to ", kMostRows);
   limits.output_tokens = std::max<std::int64_t>(
-      reply_rows(limits.sequences, request.speculate ? Drafting::from_text : Drafting::off),
+      reply_rows(limits.sequences, !request.speculate      ? Drafting::off
+                                   : request.drafts_by_mtp ? Drafting::by_model
+                                                           : Drafting::from_text),
       options.logit_rows);
   choose_kv_names(options.key_type, options.value_type, model, limits);
   return request;
@@ -67,10 +82,14 @@ SessionRequest session_request(const leq_session_options& options, const Model& 
 
 LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRequest& request)
     : model_(std::move(model)),
-      runtime_(open_runtime({.model = {model_, &model_->file()},
-                             .device = request.device,
-                             .limits = [&](const Model&) { return request.limits; }})),
-      options_({.speculate = request.speculate}) {
+      runtime_(
+          open_runtime({.model = {model_, &model_->file()},
+                        .device = request.device,
+                        .limits = [&](const Model&) { return request.limits; },
+                        .drafts_by_mtp = [&](const Model&) { return request.drafts_by_mtp; }})),
+      options_({.speculate = request.speculate,
+                .find_drafts = request.find_drafts,
+                .draft = runtime_.draft_session.get()}) {
   const int sequences = session().limits().sequences;
   require(session().transformer().online().empty() || sequences == 1, Setting{"sequences"}, ' ',
           sequences, ": this model's activations remember one sequence; use ", Setting{"sequences"},
@@ -80,13 +99,20 @@ LiveSession::LiveSession(std::shared_ptr<const OpenModel> model, const SessionRe
 EngineThread& LiveSession::enter_engine() {
   const std::lock_guard lock(mutex_);
   if (!engine_) {
-    session().state().drop(0);
+    empty_caches();
     fed_.clear();
     engine_ =
         std::make_unique<EngineThread>(session(), model().tokenizer(), options_, kMostReplies);
   }
   ++users_;
   return *engine_;
+}
+
+void LiveSession::empty_caches() {
+  for (Session* each : {runtime_.session.get(), runtime_.draft_session.get()}) {
+    if (each == nullptr) continue;
+    for (int i = 0; i < each->limits().sequences; ++i) each->state().drop(i);
+  }
 }
 
 void LiveSession::leave_engine() {
@@ -112,7 +138,7 @@ void LiveSession::with_tokens(const std::function<void(std::vector<Token>&)>& wo
               "your own");
   if (engine_) {
     engine_.reset();
-    for (int i = 0; i < session().limits().sequences; ++i) session().state().drop(i);
+    empty_caches();
   }
   work(fed_);
 }

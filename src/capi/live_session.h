@@ -40,6 +40,8 @@ struct SessionRequest {
   DeviceOptions device = {};
   RunLimits limits = {};
   bool speculate = true;
+  bool find_drafts = true;     // in the text
+  bool drafts_by_mtp = false;  // by the model's head
 };
 // With the limits that the options ask for. Throws Error naming what is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
@@ -64,6 +66,7 @@ class LiveSession {
 
  private:
   EngineThread& enter_engine();
+  void empty_caches();
   void leave_engine();
 
   std::shared_ptr<const OpenModel> model_;

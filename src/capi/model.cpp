@@ -1,6 +1,7 @@
 // Models, and what is asked of them alone: facts, tokens, conversations as text, memory.
 #include "base/version.h"
 #include "capi/handles.h"
+#include "engine/draft_model.h"
 #include "format/loaded_file.h"
 #include "model/model_report.h"
 #include "server/api_fields.h"
@@ -58,9 +59,11 @@ leq_memory_plan memory_plan(const char* path, const leq_session_options& options
   leq_memory_plan result = {};
   result.context = limits.context;
   result.weight_bytes = plan.weight_bytes;
-  result.kv_bytes = plan.kv_bytes;
-  result.scratch_bytes = plan.scratch_bytes;
-  result.total_bytes = plan.total();
+  MemoryPlan head;
+  if (request.drafts_by_mtp) head = plan_mtp(model, limits, *make_layout(request.device));
+  result.kv_bytes = plan.kv_bytes + plan.state_bytes + head.kv_bytes + head.state_bytes;
+  result.scratch_bytes = plan.scratch_bytes + head.scratch_bytes;
+  result.total_bytes = plan.total() + head.total();
   if (request.device.device == "cpu") result.available_bytes = available_memory().value_or(0);
   return result;
 }

@@ -23,6 +23,8 @@ void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
   require(!chosen || options.recipe == nullptr, ErrorKind::bad_setting, "recipe ",
           or_empty(options.recipe), ": says method and type already; leave these out");
   if (chosen) return;
+  job.keeps_types = options.recipe == nullptr && options.target_bpw == 0 && holds_codes(job.folder);
+  if (job.keeps_types) return;
   job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
                                                          : std::string_view(options.recipe));
   apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);

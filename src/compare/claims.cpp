@@ -63,20 +63,22 @@ Claim small_degradation(const Json& results) {
 
 Claim half_memory(const Json& results) {
   const Claim base = claim("8 bits halve the memory, 4 bits quarter it", "Table 2, section 4.4");
-  const double exact = *result_number(results, "file", "base", "bits_per_weight");
+  const double unquantized = *result_number(results, "file", "base", "bits_per_weight");
+  // The paper's baseline has 16 bits: beside more, these shares are no claim.
+  const double exact = std::min(16.0, unquantized);
   std::vector<std::string> lines;
   bool all = true;
   for (const std::string& spec : compared_specs(results, false)) {
     const double bits = *result_number(results, "file", spec, "bits_per_weight");
+    if (bits > 0.99 * unquantized) continue;  // a cache: no weight is quantized
     const double share = bits / exact;
-    if (share > 0.99) continue;  // a cache: no weight is quantized
     const double claimed = bits < 7.5 ? 0.25 : 0.5;
     if (share > claimed * 1.25) {
       all = false;
       lines.push_back(spec + " " + percent(share, 0));
     }
   }
-  const std::string unit = " of the unquantized " + fixed(exact, 2) + " bits a weight";
+  const std::string unit = " of " + fixed(exact, 2) + " bits a weight";
   if (all)
     return decided(base, ClaimVerdict::holds,
                    "No file is a quarter above these shares" + unit + ".");

@@ -17,6 +17,8 @@
 namespace leq {
 namespace {
 
+constexpr std::array<std::string_view, 4> kSpeedGroups = {"speed", "batches", "ranks", "fusion"};
+
 // One measurement, and where its result goes: results[group][name].
 struct Step {
   std::string group;  // "quality"
@@ -27,7 +29,7 @@ struct Step {
 
 class Comparison {
  public:
-  explicit Comparison(const CompareJob& job) : job_(job), bench_(job) {}
+  explicit Comparison(const CompareJob& job) : job_(job), tasks_(read_tasks(job)), bench_(job) {}
 
   Json run() {
     plan();
@@ -57,11 +59,24 @@ class Comparison {
 
  private:
   Json result_of(const Step& step) {
-    if (const std::optional<Json> kept = bench_.store().find(step.identity)) return *kept;
+    const bool again = is_asked_again(step);
+    const std::optional<Json> kept = bench_.store().find(step.identity);
+    if (kept && !again) return *kept;
     bench_.require_not_stopped();
+    if (again && step.group == "file") bench_.remove_file(step.candidate);
     const Json result = step.run();
     bench_.store().keep(step.identity, result);
     return result;
+  }
+
+  // Once in a run: two steps may share a file.
+  bool is_asked_again(const Step& step) {
+    const bool setup = step.group == "file";
+    const bool speed = std::ranges::find(kSpeedGroups, step.group) != kSpeedGroups.end();
+    if (!setup && !speed) return false;
+    const std::string_view part = setup ? "setup" : "speed";
+    return std::ranges::find(job_.again, part) != job_.again.end() &&
+           measured_again_.insert(identity_hash(step.identity)).second;
   }
 
   // A method that does not go with this model, or a measurement that does not, leaves the others
@@ -110,7 +125,7 @@ class Comparison {
     }
     if (wants("inside")) plan_inside(all);
     if (wants("curves")) plan_curves();
-    for (const std::filesystem::path& file : job_.choices) plan_choices(all, file);
+    for (const ChoiceTask& task : tasks_) plan_choices(all, task);
   }
 
   bool wants(std::string_view part) const {
@@ -122,13 +137,14 @@ class Comparison {
     for (const Candidate& candidate : all) {
       add("activations", candidate, measure_activations, {sizes.layer_tokens});
       add("weights", candidate, measure_weights);
-      add("hidden", candidate, measure_hidden, {sizes.layer_tokens});
+      add("hidden", candidate, measure_hidden, {sizes.layer_tokens, kFirstHidden});
       if (candidate.searches()) add("bits", candidate, measure_bits);
     }
   }
 
   void plan_curves() {
     const CompareSizes& sizes = job_.sizes;
+    if (wants("speed")) plan_speed_curves();
     for (const Candidate& candidate : calibration_candidates(sizes.calibration_windows)) {
       add("file", candidate, measure_file);
       add("calibration", candidate, measure_quality);
@@ -139,7 +155,6 @@ class Comparison {
     for (const Candidate& candidate : context_candidates()) {
       add("contexts", candidate, measure_contexts, {Json(sizes.contexts), sizes.context_tokens});
     }
-    if (wants("speed")) plan_speed_curves();
     add("cache_bound", parse_candidate("simquant:8"), measure_cache_bound, sizes.layer_tokens);
   }
 
@@ -154,8 +169,15 @@ class Comparison {
     add("fusion", parse_candidate("smoothquant:int8"), measure_fusion, job_.threads);
   }
 
-  void plan_choices(const std::vector<Candidate>& all, const std::filesystem::path& file) {
-    const ChoiceTask task = read_choice_file(file, job_.sizes.questions);
+  static std::vector<ChoiceTask> read_tasks(const CompareJob& job) {
+    std::vector<ChoiceTask> tasks;
+    for (const std::filesystem::path& file : job.choices) {
+      tasks.push_back(read_choice_file(file, job.sizes.questions));
+    }
+    return tasks;
+  }
+
+  void plan_choices(const std::vector<Candidate>& all, const ChoiceTask& task) {
     for (const Candidate& candidate : all) {
       Json identity = {{"step", "choices"},
                        {"file", bench_.file_identity(candidate)},
@@ -201,9 +223,11 @@ class Comparison {
   }
 
   const CompareJob& job_;
-  Workbench bench_;
+  std::vector<ChoiceTask> tasks_;
+  Workbench bench_;  // last of all that may be wrong: it makes the folder
   std::vector<Step> steps_;
-  std::set<std::string> impossible_;  // candidates without a file or a quality
+  std::set<std::string> measured_again_;  // identities
+  std::set<std::string> impossible_;      // candidates without a file or a quality
 };
 
 }  // namespace

@@ -32,6 +32,10 @@ CompareSizes quick_sizes();
 inline constexpr std::array<std::string_view, 4> kCompareParts = {"speed", "layers", "inside",
                                                                   "curves"};
 
+// What a clock measures, which another load of the machine changes: seconds of quantization;
+// speeds.
+inline constexpr std::array<std::string_view, 2> kAgainParts = {"setup", "speed"};
+
 struct CompareJob {
   std::filesystem::path checkpoint;  // folder, or GGUF file
   std::filesystem::path output;      // folder of the report
@@ -42,6 +46,8 @@ struct CompareJob {
   std::vector<std::filesystem::path> choices = {};  // files of questions
   CompareSizes sizes = {};
   std::vector<std::string> parts = {kCompareParts.begin(), kCompareParts.end()};
+  // Kept results of these that are measured again: kAgainParts.
+  std::vector<std::string> again = {};
   bool quick = false;
   bool keep_files = false;  // the quantized files stay in the folder
   int threads = 0;

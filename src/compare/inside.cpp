@@ -214,7 +214,9 @@ Json measure_hidden(Workbench& bench, const Candidate& candidate) {
   const Window& window = windows.windows.front();
   const auto states_of = [&](const Model& of, const Candidate& who) {
     Session session = bench.session(who, of, window.count, 1);
-    return walk_states(of, session, bench.tokens_of(window));
+    std::vector<float> states = walk_states(of, session, bench.tokens_of(window));
+    states.erase(states.begin(), states.begin() + kFirstHidden * of.config().width);
+    return states;
   };
   const std::vector<float> exact = states_of(*base, base_candidate);
   const PrincipalAxes axes = principal_axes(exact, base->config().width);

@@ -25,7 +25,9 @@ Json measure_bits(Workbench& bench, const Candidate& candidate);
 
 // The hidden states after the last layer of one window, on the two main axes of the unquantized
 // model's (PCA): {"points": [[x, y], ...], "explained": [share, share], "shift": mean distance as a
-// share of the spread}. Throws Error for a rotated candidate.
+// share of the spread}. From its second position on: the first has massive activations (Sun et al.
+// 2024), which would be the first axis. Throws Error for a rotated candidate.
+inline constexpr std::int64_t kFirstHidden = 1;
 Json measure_hidden(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

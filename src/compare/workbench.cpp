@@ -28,6 +28,11 @@ std::string hash_of_checkpoint(const ImportedModel& model) {
   return sha256_hex(facts.dump());
 }
 
+// What an interrupted quantization has finished.
+std::filesystem::path partial_of(const std::filesystem::path& file) {
+  return file.string() + ".partial";
+}
+
 constexpr double kComparedBits = 4.25;  // of a search: what int4 in groups of 64 takes
 
 std::filesystem::path made_folder(const std::filesystem::path& output) {
@@ -146,10 +151,21 @@ Json Workbench::identity(const Candidate& candidate, const std::string& step) co
           {"windows", std::ssize(windows_.windows)}};
 }
 
+std::filesystem::path Workbench::path_of(const Candidate& candidate) const {
+  return folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
+}
+
+void Workbench::remove_file(const Candidate& candidate) {
+  std::error_code ignored;  // where there is none
+  std::filesystem::remove(path_of(candidate), ignored);
+  std::filesystem::remove_all(partial_of(path_of(candidate)), ignored);
+}
+
 std::filesystem::path Workbench::file_of(const Candidate& candidate, Made* made) {
-  std::filesystem::path path = folder_.path() / (identity_hash(file_identity(candidate)) + ".leq");
+  std::filesystem::path path = path_of(candidate);
   if (file_exists(path)) return path;
   require_not_stopped();
+  const bool begun = std::filesystem::exists(partial_of(path));
   const Stopwatch watch;
   const auto progress = [&](auto, auto) { require_not_stopped(); };
   if (candidate.searches()) {
@@ -159,7 +175,7 @@ std::filesystem::path Workbench::file_of(const Candidate& candidate, Made* made)
   } else {
     quantize_imported(checkpoint_, path, options_of(candidate), progress);
   }
-  if (made != nullptr) *made = {true, watch.seconds()};
+  if (made != nullptr) *made = {!begun, watch.seconds()};
   return path;
 }
 

@@ -54,13 +54,14 @@ class Workbench {
   Json file_identity(const Candidate& candidate) const;
   Json identity(const Candidate& candidate, const std::string& step) const;
 
-  // The candidate's .leq file; made where it is not there. `fresh`, where given, becomes what the
-  // making took, if it was made now.
+  // The candidate's .leq file; made where it is not there. `made`, where given, becomes what the
+  // making took, if all of it was done now.
   struct Made {
     bool now = false;
     double seconds = 0;
   };
   std::filesystem::path file_of(const Candidate& candidate, Made* made = nullptr);
+  void remove_file(const Candidate& candidate);
   std::unique_ptr<Model> open(const Candidate& candidate);
   RunLimits limits(const Candidate& candidate, const ModelConfig& config, std::int64_t context,
                    std::int64_t output_tokens) const;
@@ -82,6 +83,7 @@ class Workbench {
 
  private:
   std::filesystem::path checked_folder() const;
+  std::filesystem::path path_of(const Candidate& candidate) const;
 
   const CompareJob& job_;
   Workers workers_;

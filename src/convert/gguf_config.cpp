@@ -23,7 +23,7 @@ struct Architecture {
   bool paired_rows = false;        // q and k in llama.cpp's order of rows
   std::string_view plain = {};     // model_type where RoPE is not scaled
 };
-constexpr std::array<Architecture, 9> kArchitectures = {{
+constexpr std::array<Architecture, 10> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
     {"mistral3", "ministral3", {}, {}, true, "mistral"},
     {"qwen2", "qwen2"},
@@ -32,6 +32,7 @@ constexpr std::array<Architecture, 9> kArchitectures = {{
     {"qwen3next", "qwen3_next", {}, "qwen3_next"},
     {"qwen35", "qwen3_5_text"},
     {"qwen35moe", "qwen3_5_moe_text", {}, "qwen3_5_moe_text"},
+    {"muse-glimmer", "muse_glimmer_text", "muse_glimmer_text", {}, true},
     {"gpt2", "gpt2"},
 }};
 
@@ -56,7 +57,7 @@ const Architecture& architecture_of(const GgufMetadata& metadata) {
 }
 
 // leq's tensors without ".weight" and ".bias".
-constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kTensorNames = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTensorNames = {{
     {"token_embedding", "token_embd"},
     {"position_embedding", "position_embd"},
     {"final_norm", "output_norm"},
@@ -66,11 +67,14 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kTensorN
     {"layers.{}.v", "blk.{}.attn_v"},
     {"layers.{}.q_norm", "blk.{}.attn_q_norm"},
     {"layers.{}.k_norm", "blk.{}.attn_k_norm"},
+    {"layers.{}.attention_gate", "blk.{}.attn_gate"},
     {"layers.{}.o", "blk.{}.attn_output"},
+    {"layers.{}.attention_post_norm", "blk.{}.post_attention_norm"},
     {"layers.{}.mlp_norm", "blk.{}.ffn_norm"},
     {"layers.{}.gate", "blk.{}.ffn_gate"},
     {"layers.{}.up", "blk.{}.ffn_up"},
     {"layers.{}.down", "blk.{}.ffn_down"},
+    {"layers.{}.mlp_post_norm", "blk.{}.post_ffw_norm"},
     {"head", "output"},
 }};
 
@@ -119,7 +123,8 @@ bool is_of_mtp(const TensorRule& rule) {
   return std::ranges::find(kNames, rule.leq) != kNames.end();
 }
 
-// The family with GGUF's names; its weights are never transposed.
+// The family with GGUF's names; its weights are never transposed, gains are whole, and what a
+// checkpoint leaves out as constant is a tensor.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
   std::erase_if(model.family.tensors, is_of_experts);
@@ -130,6 +135,7 @@ void name_tensors(const Family& family, GgufModel& model) {
   for (std::size_t i = 0; i < model.names.size(); ++i) {
     model.family.tensors[i].source = model.names[i];
     model.family.tensors[i].transposed = false;
+    model.family.tensors[i].added = model.family.tensors[i].constant = 0;
   }
   store_delta_as_gguf(model.family);
   if (family.experts) {
@@ -169,7 +175,7 @@ class Keys {
 };
 
 // What changes the function in ways that leq does not compute.
-void refuse_features(const Keys& keys, const Architecture& architecture) {
+void refuse_features(const Keys& keys, const Architecture& architecture, const Family& family) {
   const std::string& source = keys.metadata().source();
   const auto refuse = [&](std::string_view key, std::int64_t none, std::string_view what) {
     const auto value = keys.count_if_there(key);
@@ -182,9 +188,12 @@ void refuse_features(const Keys& keys, const Architecture& architecture) {
   for (const char* key : {"attention.clamp_kqv", "attention.max_alibi_bias",
                           "attn_logit_softcapping", "final_logit_softcapping", "logit_scale",
                           "residual_scale", "embedding_scale", "attention.scale"}) {
+    const std::string_view name = key;
+    const bool caps = name == "final_logit_softcapping" || name == "logit_scale";
+    if (caps && family.is_muse) continue;
     const auto value = keys.metadata().number(keys.prefix() + key);
-    require(!value || *value == 0 || (*value == 1 && std::string_view(key).ends_with("scale")),
-            source, ": ", keys.prefix(), key, " = ", value.value_or(0), " is not supported");
+    require(!value || *value == 0 || (*value == 1 && name.ends_with("scale")), source, ": ",
+            keys.prefix(), key, " = ", value.value_or(0), " is not supported");
   }
 }
 
@@ -255,6 +264,34 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
+// Of Muse Glimmer: layers with a window are those with RoPE. A number n as the pattern stands for
+// n - 1 of them, then one without.
+void read_muse(const Keys& keys, const Family& family, Json& config) {
+  if (!family.is_muse) return;
+  const GgufMetadata& metadata = keys.metadata();
+  config["output_multiplier"] = keys.number("logit_scale");
+  config["final_logit_softcapping"] = keys.number("final_logit_softcapping");
+  config["sliding_window"] = keys.count("attention.sliding_window");
+  const double theta = config["rope_theta"].get<double>();
+  const double windowed = metadata.number(keys.prefix() + "rope.freq_base_swa").value_or(theta);
+  require(windowed == theta, metadata.source(), ": ", keys.prefix(), "rope.freq_base_swa is ",
+          windowed, ", rope.freq_base ", theta, ": two tables of positions are not supported");
+  const std::string pattern = keys.prefix() + "attention.sliding_window_pattern";
+  const auto found = metadata.values().find(pattern);
+  const bool listed = found != metadata.values().end() && found->second.kind == GgufKind::array;
+  const std::vector<std::int64_t> flags =
+      listed ? metadata.integers(pattern) : std::vector<std::int64_t>();
+  const std::int64_t period = listed ? 0 : metadata.integer(pattern).value_or(4);
+  require(listed ? std::ssize(flags) == layer_count(keys) : period > 0, metadata.source(), ": key ",
+          pattern, ": expected a number above 0 or a flag for each of ", layer_count(keys),
+          " layers");
+  for (std::int64_t i = 0; i < layer_count(keys); ++i) {
+    const bool near = listed ? flags[static_cast<std::size_t>(i)] != 0 : (i + 1) % period != 0;
+    config["layer_types"].push_back(near ? "sliding_attention" : "full_attention");
+    config["layer_rope_theta"].push_back(near ? theta : 0);
+  }
+}
+
 Json config_of(const GgufSource& source, const Keys& keys, const Family& family) {
   const ConfigKeys& names = family.keys;
   const SourceTensor* table = source.find("token_embd.weight");
@@ -288,7 +325,6 @@ GgufModel read_gguf_model(const GgufSource& source) {
   const GgufMetadata& metadata = source.metadata();
   const Architecture& architecture = architecture_of(metadata);
   const Keys keys(metadata, architecture.name);
-  refuse_features(keys, architecture);
   const bool windowed = !architecture.windowed.empty() &&
                         keys.count_if_there("attention.sliding_window").value_or(0) > 0;
   const bool experts =
@@ -300,6 +336,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
                                      : plain    ? architecture.plain
                                                 : architecture.model_type);
   ensure(family != nullptr, "no family for architecture ", architecture.name);
+  refuse_features(keys, architecture, *family);
   GgufModel model;
   name_tensors(*family, model);
   for (std::int64_t i = 0; i < draft_layers(keys); ++i) {
@@ -307,6 +344,7 @@ GgufModel read_gguf_model(const GgufSource& source) {
   }
   Json config = config_of(source, keys, *family);
   if (family->rotary) read_gguf_rope(source, keys.prefix(), config);
+  read_muse(keys, *family, config);
   model.config_json = config.dump();
   if (architecture.paired_rows) {
     model.paired_heads = keys.count("attention.head_count");

@@ -80,6 +80,7 @@ class TensorImporter {
       : source_(source),
         family_(family),
         config_(config),
+        shared_config_(std::make_shared<const ModelConfig>(config)),
         place_(std::move(place)),
         left_out_(left_out) {
     find_names();
@@ -176,7 +177,7 @@ class TensorImporter {
     imported.name = spec.name;
     imported.shape = spec.shape;
     imported.role = spec.role;
-    RowReaders rows = row_readers({source_, tensor, rule, config_, spec.shape,
+    RowReaders rows = row_readers({source_, tensor, rule, shared_config_, spec.shape,
                                    (expert * rule.parts + rule.part) * spec.shape[0]});
     imported.read = std::move(rows.read);
     imported.read_codes = std::move(rows.read_codes);
@@ -219,6 +220,7 @@ class TensorImporter {
   const TensorSource& source_;
   const Family& family_;
   const ModelConfig& config_;
+  std::shared_ptr<const ModelConfig> shared_config_;  // of readers, which outlive `config_`
   std::string place_;
   std::span<const std::string> left_out_;
   TextNames names_;

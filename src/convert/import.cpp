@@ -13,7 +13,8 @@
 namespace leq {
 namespace {
 
-constexpr QuantScheme kNearest = {CodeKind::int_, 8, Scaling::group, 32};
+// Smaller than int8-g32, which has sums of codes.
+constexpr QuantScheme kNearest = {CodeKind::uint_, 8, Scaling::group, 32};
 
 bool is_matrix(const TensorInput& tensor) {
   return tensor.role != TensorRole::vector && tensor.role != TensorRole::position_embedding &&
@@ -40,7 +41,7 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
 // What the readers of one input are stored as, and so want of it.
 struct Readers {
   bool codes = false;               // some are stored in codes
-  bool offset = false;              // some want signed codes with sums (int4-g32, the k types)
+  bool offset = false;              // some want signed codes with sums (int4, uint8, k types)
   std::optional<QuantScheme> type;  // of floats: of all of them
 };
 
@@ -50,7 +51,8 @@ QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (!readers.codes) return *readers.type;
   QuantScheme own = tensor.own_scheme.value_or(kNearest);
   if (own.is_float()) own = kNearest;
-  if (readers.offset && !own.is_offset()) own.kind = CodeKind::uint_;
+  if (own.is_offset() != readers.offset)
+    own.kind = readers.offset ? CodeKind::uint_ : CodeKind::int_;
   return own;
 }
 

@@ -19,8 +19,8 @@ ModelConfig import_config(const std::filesystem::path& path);
 bool holds_codes(const std::filesystem::path& path);
 
 // Sets type and overrides so that each tensor is stored as the checkpoint has it where a scheme
-// holds that exactly, else in int8-g32, the nearest. Throws Error where `options` name a method, a
-// rewrite or statistics, which would choose other codes.
+// holds that exactly, else in the nearest (uint8-g32 where own_scheme has none). Throws Error where
+// `options` name a method, a rewrite or statistics, which would choose other codes.
 void keep_types(const ImportedModel& model, CheckpointOptions& options);
 
 }  // namespace leq

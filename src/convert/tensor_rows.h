@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "format/tensor_source.h"
@@ -10,14 +11,14 @@
 
 namespace leq {
 
-// Source, tensor and rule outlive what is read; the rule's `first_row` is where its rows begin.
+// Source and tensor outlive what is read.
 struct StoredRows {
   const TensorSource& source;
   const SourceTensor& tensor;
-  const TensorRule& rule;
-  const ModelConfig& config;
-  const Shape& shape;  // of leq's tensor
-  std::int64_t first_row = 0;
+  TensorRule rule;
+  std::shared_ptr<const ModelConfig> config;  // one for all tensors
+  Shape shape;                                // of leq's tensor
+  std::int64_t first_row = 0;                 // where the rule's rows begin
 };
 
 struct RowReaders {
@@ -25,7 +26,7 @@ struct RowReaders {
   decltype(TensorInput::read_codes) read_codes = {};  // empty where the numbers are computed
   std::optional<QuantScheme> own_scheme = {};
 };
-RowReaders row_readers(const StoredRows& rows);
+RowReaders row_readers(StoredRows stored);
 
 // [channels, 1, taps] of Gated DeltaNet's convolution.
 Shape conv_shape(const ModelConfig& config);

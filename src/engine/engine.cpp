@@ -62,7 +62,8 @@ RequestId Engine::submit(EngineRequest request) {
   active_[id] = std::make_unique<Active>(Active{id, std::move(request), std::move(reply)});
   active_[id]->report.id = id;
   if (session_.state().fixed() != nullptr && options_.reuse_prefixes) {
-    active_[id]->marks = state_marks(active_[id]->request.prompt, tokenizer_);
+    active_[id]->marks =
+        state_marks(active_[id]->request.prompt, tokenizer_, session_.limits().kept_states);
   }
   return id;
 }
@@ -169,14 +170,18 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // a long queue is not looked up in vain, step by step
-    job.fed = known_prefix(active, false).tokens;
+    const PrefixCache::Found found = known_prefix(active, false);
+    const bool misses =
+        session_.state().fixed() != nullptr && found.alike - found.tokens >= kPageTokens;
+    active.branch = misses ? found.alike : 0;
+    job.fed = found.tokens;
     job.pages = cache.pages_to_begin(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
-    job.mark = next_mark(active.marks, job.fed);
+    job.mark = active.next_mark(job.fed);
     return job;
   }
   job.fed = cache.length(active.sequence);
-  job.mark = next_mark(active.marks, job.fed);
+  job.mark = active.next_mark(job.fed);
   for (const std::int32_t page : cache.pages(active.sequence)) {
     if (page == KvCache::kNoPage) continue;
     ++job.pages;
@@ -264,7 +269,7 @@ void Engine::make_room(const std::vector<Feed>& parts) {
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
   const std::int64_t length = settled_length(active);
-  last_too = last_too || std::ranges::binary_search(active.marks, length);
+  last_too = last_too || active.is_mark(length);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
   prefixes_.keep(active.sequence, active.reply.context().first(static_cast<std::size_t>(length)),

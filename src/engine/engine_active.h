@@ -1,12 +1,14 @@
 // A request from its submission to its end: what the engine's own files know of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
 #include "base/stopwatch.h"
 #include "engine/engine.h"
 #include "engine/speculator.h"
+#include "engine/state_marks.h"
 #include "generate/reply.h"
 
 namespace leq {
@@ -21,6 +23,7 @@ struct Engine::Active {
   std::int64_t kept_pages = 0;  // whole ones that the prefix cache knows
   // Positions of the prompt, ascending, whose fixed state is kept for other texts (state_marks.h).
   std::vector<std::int64_t> marks = {};
+  std::int64_t branch = 0;  // one more, where an earlier text went on in another way; 0: none
   bool cancelled = false;
   bool one_by_one = false;  // no step of it is begun ahead
   EngineReply report;
@@ -28,6 +31,13 @@ struct Engine::Active {
 
   std::int64_t known() const { return std::ssize(reply.context()); }
   bool running() const { return sequence >= 0; }
+  bool is_mark(std::int64_t at) const {
+    return (at == branch && at > 0) || std::ranges::binary_search(marks, at);
+  }
+  std::int64_t next_mark(std::int64_t fed) const {
+    const std::int64_t next = leq::next_mark(marks, fed);
+    return branch > fed && (next == 0 || branch < next) ? branch : next;
+  }
 };
 
 }  // namespace leq

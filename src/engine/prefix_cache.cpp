@@ -64,8 +64,10 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     most = common;
     best = child;
   }
+  const std::int64_t alike = found.tokens + most;
   if (most > 0 && state_.fixed() == nullptr) take(best, most);
   if (state_.fixed() != nullptr) found = std::move(with_state);
+  found.alike = alike;
   cut(found, found.tokens);
   return found;
 }
@@ -85,7 +87,7 @@ std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const To
 void PrefixCache::cut(Found& found, std::int64_t tokens) const {
   const std::int64_t all = found.tokens;
   found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
-  if (state_.fixed() != nullptr && found.tokens != all) found = {};
+  if (state_.fixed() != nullptr && found.tokens != all) found = {.alike = found.alike};
   found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 

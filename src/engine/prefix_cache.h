@@ -25,6 +25,8 @@ class PrefixCache {
     std::vector<std::int32_t> pages;              // kNoPage for what no window sees any more
     std::int64_t tokens = 0;                      // the last page may be used in part
     FixedStates::Id state = FixedStates::kZeros;  // after the tokens, where layers have one
+    // Tokens that are there alike, whether or not a sequence can begin after them.
+    std::int64_t alike = 0;
 
     SequenceState::Prefix prefix() const { return {pages, tokens, state}; }
   };

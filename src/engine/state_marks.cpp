@@ -4,13 +4,51 @@
 
 namespace leq {
 
-std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer) {
+namespace {
+
+// Before the last special token of the prompt; 0 where it has none but at its start.
+std::int64_t last_special(std::span<const Token> prompt, const Tokenizer& tokenizer) {
   std::int64_t last = std::ssize(prompt) - 1;
   while (last > 0 && !tokenizer.token_bytes(prompt[static_cast<std::size_t>(last)]).empty()) --last;
-  if (last <= 0) last = std::ssize(prompt) - 1;
+  return last;
+}
+
+// The places of the token at `last` before it, the first left out: it begins the first message.
+std::vector<std::int64_t> message_ends(std::span<const Token> prompt, std::int64_t last) {
+  std::vector<std::int64_t> ends;
+  const Token begins = prompt[static_cast<std::size_t>(last)];
+  const auto before = prompt.first(static_cast<std::size_t>(last));
+  for (auto at = std::ranges::find(before, begins); at != before.end();) {
+    at = std::find(at + 1, before.end(), begins);
+    const std::int64_t end = at - before.begin();
+    if (end == last) break;
+    if (ends.empty() || end - ends.back() >= kMessageInterval) ends.push_back(end);
+  }
+  return ends;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer,
+                                      std::int64_t most) {
+  std::int64_t last = last_special(prompt, tokenizer), first = 0;
   std::vector<std::int64_t> marks;
+  if (last > 0) {
+    marks = message_ends(prompt, last);
+    if (!marks.empty()) first = marks[0];
+  } else {
+    last = std::ssize(prompt) - 1;
+  }
+  if (last <= 0) return {};
   for (std::int64_t at = kStateInterval; at < last; at += kStateInterval) marks.push_back(at);
-  if (last > 0) marks.push_back(last);
+  std::erase(marks, first);
+  std::ranges::sort(marks);
+  marks.erase(std::unique(marks.begin(), marks.end()), marks.end());
+  const auto others = static_cast<std::size_t>(std::max<std::int64_t>(0, most - 2));
+  if (marks.size() > others)
+    marks.erase(marks.begin(), marks.end() - static_cast<std::ptrdiff_t>(others));
+  if (first > 0) marks.insert(std::ranges::upper_bound(marks, first), first);
+  marks.push_back(last);
   return marks;
 }
 

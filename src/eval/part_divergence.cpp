@@ -33,20 +33,33 @@ std::vector<float> unpacked(const WeightView& view) {
   return values;
 }
 
-// A weight in both files, [N][K], and the factors of its rows in the quantized one.
+// A weight in both files, [N][K].
 struct WeightPair {
   std::string name;
   std::int64_t rows = 0;
   std::vector<float> exact, quantized;
-  std::vector<float> row_factors;  // [N]; of a producer of a later site's input, else 1
-  bool produces = false;
+  std::vector<float> row_factors;  // [N]: what its rows were divided by; 1 where nothing was
 };
 
-// The weights of a site, and the factors of its input's columns [K].
+// The weights of a site, and what `other` multiplies the site's inputs with, [K]: the inverse of
+// what its columns were multiplied by.
 struct SitePair {
   std::vector<WeightPair> weights;
   std::vector<float> factors;
 };
+
+WeightPair weight_pair(const Model& base, const Model& other, const std::string& name) {
+  WeightPair weight = {.name = name};
+  const WeightView exact = tensor_of(base, name).view;
+  const WeightView view = tensor_of(other, name).view;
+  require(exact.rows == view.rows && exact.columns == view.columns, name,
+          ": other shapes; take files of one checkpoint");
+  weight.rows = view.rows;
+  weight.exact = unpacked(exact);
+  weight.quantized = unpacked(view);
+  weight.row_factors.assign(static_cast<std::size_t>(view.rows), 1.0F);
+  return weight;
+}
 
 // Least squares of w = factor * w'; 1 where there is nothing to divide by.
 struct FactorSum {
@@ -61,77 +74,93 @@ struct FactorSum {
   double agreement() const { return exact * other > 0 ? common * common / (exact * other) : 1.0; }
 };
 
-// The factors of rows, or of columns, of one weight; those of the other side as they are.
-std::vector<FactorSum> factor_sums(const WeightPair& weight, std::span<const float> columns,
-                                   bool of_rows) {
-  std::vector<FactorSum> sums(of_rows ? weight.row_factors.size() : columns.size());
-  for (std::size_t i = 0; i < weight.exact.size(); ++i) {
-    const std::size_t n = i / columns.size(), k = i % columns.size();
-    const double other = static_cast<double>(weight.quantized[i]) *
-                         static_cast<double>(of_rows ? columns[k] : weight.row_factors[n]);
-    sums[of_rows ? n : k].add(static_cast<double>(weight.exact[i]), other);
-  }
-  return sums;
+// The row of a site's producer that makes its input k: the query heads of one kv head share v's.
+std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std::size_t k) {
+  if (site.axis != Axis::query_heads) return k;
+  const auto d = static_cast<std::size_t>(config.head_dim);
+  const auto shared = static_cast<std::size_t>(config.heads / config.kv_heads);
+  return k / d / shared * d + k % d;
 }
 
-void set_to_one_where_rounded(std::vector<float>& factors) {
+// A gain, or a vector that the engine multiplies inputs with; ones where there is none.
+std::vector<float> vector_of(const Model& model, const std::string& name, std::int64_t count) {
+  const StoredTensor* tensor = model.file().find(name);
+  if (tensor == nullptr) return std::vector<float>(static_cast<std::size_t>(count), 1.0F);
+  require(tensor->view.columns == count, name, ": other shapes; take files of one checkpoint");
+  const auto* first = reinterpret_cast<const float*>(tensor->view.codes);
+  return {first, first + count};
+}
+
+// What the rows of a site's producer were divided by is not stored: the factors between the
+// columns of the site's weights in both files, a kv head's together.
+std::vector<float> fitted_factors(const Model& base, const Model& other, std::int64_t layer,
+                                  const LinearSite& site) {
+  std::vector<FactorSum> sums(static_cast<std::size_t>(site.inputs));
+  const auto sum_of = [&](std::size_t k) -> FactorSum& {
+    return sums[producer_row(base.config(), site, k)];
+  };
+  for (const LinearSpec& spec : site.weights) {
+    const WeightPair weight = weight_pair(base, other, layer_tensor(layer, spec.name));
+    for (std::size_t i = 0; i < weight.exact.size(); ++i) {
+      sum_of(i % sums.size())
+          .add(static_cast<double>(weight.exact[i]), static_cast<double>(weight.quantized[i]));
+    }
+  }
+  std::vector<float> factors;
+  for (std::size_t k = 0; k < sums.size(); ++k) factors.push_back(sum_of(k).factor());
   const bool folded =
       std::ranges::any_of(factors, [](float f) { return std::abs(f - 1) > kNoFold; });
   if (!folded) std::ranges::fill(factors, 1.0F);
+  return factors;
 }
 
-// Columns by the weights whose rows have no factor, then rows, then both once more in turn.
-void fit_factors(SitePair& pair, const std::string& name) {
-  constexpr int kPasses = 4;
-  const bool any_plain = !std::ranges::all_of(pair.weights, &WeightPair::produces);
-  double agreement = 0;
-  for (int pass = 0; pass < kPasses; ++pass) {
-    std::vector<FactorSum> columns(pair.factors.size());
-    for (const WeightPair& weight : pair.weights) {
-      if (pass == 0 && any_plain && weight.produces) continue;
-      const std::vector<FactorSum> own = factor_sums(weight, pair.factors, false);
-      for (std::size_t k = 0; k < columns.size(); ++k) {
-        columns[k].exact += own[k].exact;
-        columns[k].common += own[k].common;
-        columns[k].other += own[k].other;
-      }
-    }
-    agreement = 0;
-    for (std::size_t k = 0; k < columns.size(); ++k) {
-      pair.factors[k] = columns[k].factor();
-      agreement += columns[k].agreement() / static_cast<double>(columns.size());
-    }
-    for (WeightPair& weight : pair.weights) {
-      if (!weight.produces) continue;
-      const std::vector<FactorSum> rows = factor_sums(weight, pair.factors, true);
-      for (std::size_t n = 0; n < rows.size(); ++n) weight.row_factors[n] = rows[n].factor();
+// What `other` multiplies the inputs of a site with, [K].
+std::vector<float> input_factors(const Model& base, const Model& other, std::int64_t layer,
+                                 const LinearSite& site) {
+  if (!site.producer.empty()) return fitted_factors(base, other, layer, site);
+  const std::string first = layer_tensor(layer, site.weights.front().name);
+  std::vector<float> factors = vector_of(other, inv_smooth_tensor(first), site.inputs);
+  if (!site.norm) return factors;
+  const std::string norm = layer_tensor(layer, site.norm->name);
+  const std::vector<float> exact = vector_of(base, norm, site.inputs);
+  const std::vector<float> folded = vector_of(other, norm, site.inputs);
+  for (std::size_t k = 0; k < factors.size(); ++k) {
+    if (folded[k] != exact[k]) factors[k] *= folded[k] / exact[k];
+  }
+  return factors;
+}
+
+void require_one_checkpoint(const SitePair& pair, const std::string& name) {
+  std::vector<FactorSum> columns(pair.factors.size());
+  for (const WeightPair& weight : pair.weights) {
+    for (std::size_t i = 0; i < weight.exact.size(); ++i) {
+      const std::size_t n = i / columns.size(), k = i % columns.size();
+      columns[k].add(static_cast<double>(weight.exact[i]),
+                     static_cast<double>(weight.quantized[i] * weight.row_factors[n]));
     }
   }
-  require(agreement >= kLeastAgreement, name,
+  double agreement = 0;
+  for (const FactorSum& column : columns) agreement += column.agreement();
+  require(agreement >= kLeastAgreement * static_cast<double>(columns.size()), name,
           ": other columns than in the unquantized model; take files of one checkpoint without "
           "rotations");
-  set_to_one_where_rounded(pair.factors);
-  for (WeightPair& weight : pair.weights) set_to_one_where_rounded(weight.row_factors);
 }
 
 SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
                    const std::vector<LinearSite>& sites, const LinearSite& site) {
-  SitePair pair;
-  pair.factors.assign(static_cast<std::size_t>(site.inputs), 1.0F);
+  SitePair pair = {.factors = input_factors(base, other, layer, site)};
   for (const LinearSpec& spec : site.weights) {
-    WeightPair weight = {.name = layer_tensor(layer, spec.name)};
-    const WeightView exact = tensor_of(base, weight.name).view;
-    const WeightView view = tensor_of(other, weight.name).view;
-    require(exact.rows == view.rows && exact.columns == view.columns, weight.name,
-            ": other shapes; take files of one checkpoint");
-    weight.rows = view.rows;
-    weight.exact = unpacked(exact);
-    weight.quantized = unpacked(view);
-    weight.row_factors.assign(static_cast<std::size_t>(view.rows), 1.0F);
-    weight.produces = std::ranges::find(sites, spec.name, &LinearSite::producer) != sites.end();
+    WeightPair weight = weight_pair(base, other, layer_tensor(layer, spec.name));
+    const auto consumer = std::ranges::find(sites, spec.name, &LinearSite::producer);
+    if (consumer != sites.end()) {
+      const std::vector<float> columns = input_factors(base, other, layer, *consumer);
+      for (std::size_t k = 0; k < columns.size(); ++k) {
+        weight.row_factors[producer_row(base.config(), *consumer, k)] = 1 / columns[k];
+      }
+    }
     pair.weights.push_back(std::move(weight));
   }
-  fit_factors(pair, layer_tensor(layer, site.name));
+  require_one_checkpoint(pair, layer_tensor(layer, site.name));
   return pair;
 }
 
@@ -163,6 +192,12 @@ class ReplacedTensors {
   std::deque<PackedWeight> packed_;
   std::map<std::string, StoredTensor, std::less<>> tensors_;
 };
+
+constexpr std::string_view kTables[] = {"token_embedding", "position_embedding", "head"};
+
+bool is_table(std::string_view name) {
+  return std::ranges::find(kTables, name) != std::end(kTables);
+}
 
 // Rounds the inputs of some linears of a session before they are multiplied.
 class InputRounder : public Observer {
@@ -272,6 +307,32 @@ void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Ba
   };
   Weights weights = bind_weights(find, "one layer of another model", config, backend.memory());
   Session session(config, std::move(weights), base.file().file_bytes(), backend, limits);
+  use(session);
+}
+
+bool has_quantized_tables(const Model& model) {
+  return std::ranges::any_of(kTables, [&](std::string_view name) {
+    const StoredTensor* tensor = model.file().find(name);
+    return tensor != nullptr && !tensor->view.scheme.is_float();
+  });
+}
+
+void with_tables_of(const Model& base, const Model& other, PartSide side, Backend& backend,
+                    const RunLimits& limits, const SessionUse& use) {
+  ensure(side != PartSide::inputs, "tables: inputs of the head alone are not rounded");
+  ReplacedTensors weights_alone;
+  for (const std::string_view name : kTables) {
+    if (base.file().find(name) == nullptr || side == PartSide::both) continue;
+    WeightPair pair = weight_pair(base, other, std::string(name));
+    const std::size_t columns = pair.exact.size() / static_cast<std::size_t>(pair.rows);
+    weights_alone.add({.weights = {std::move(pair)}, .factors = std::vector<float>(columns, 1.0F)});
+  }
+  const TensorFinder find = [&](std::string_view name) {
+    if (!is_table(name)) return base.file().find(name);
+    return side == PartSide::both ? other.file().find(name) : weights_alone.find(name);
+  };
+  Weights weights = bind_weights(find, "tables of another model", base.config(), backend.memory());
+  Session session(base.config(), std::move(weights), base.file().file_bytes(), backend, limits);
   use(session);
 }
 

@@ -31,11 +31,17 @@ using SessionUse = std::function<void(Session& session)>;
 void with_layer_of(const Model& base, const Model& other, std::int64_t layer, Backend& backend,
                    const RunLimits& limits, const SessionUse& use);
 
+// The same with the embeddings and the head of `other`, whose numbers the logits are made of: as it
+// runs there (both), or their weights alone.
+bool has_quantized_tables(const Model& model);
+void with_tables_of(const Model& base, const Model& other, PartSide side, Backend& backend,
+                    const RunLimits& limits, const SessionUse& use);
+
 // The same with weights, inputs or both of a part rounded as in `other` and computed with floats.
-// Scales that `other` has folded between neighbours are taken out again: for each column, and for
-// the rows of v and up, the factor between both files' weights, by least squares. On the CPU.
-// Throws Error naming the place where the two are not of one checkpoint, for inputs with a moving
-// scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
+// Scales that `other` has folded between neighbours are taken out again: those of a norm by its
+// gain in both files, those of v and up by the columns of o and down in both, by least squares. On
+// the CPU. Throws Error naming the place where the two are not of one checkpoint, for inputs with a
+// moving scale, for a rotated residual stream or rotated inputs, and for inputs of experts.
 void with_rounded_part(const Model& base, const Model& other, const ModelPart& part, PartSide side,
                        Backend& backend, const RunLimits& limits, const SessionUse& use);
 

@@ -55,7 +55,7 @@ class GgufMetadata {
   std::optional<double> number(std::string_view key) const;
   std::optional<bool> flag(std::string_view key) const;
   std::optional<std::string_view> text(std::string_view key) const;  // any bytes
-  std::vector<std::int64_t> integers(std::string_view key) const;
+  std::vector<std::int64_t> integers(std::string_view key) const;  // bools too, as 0 and 1
   std::vector<float> floats(std::string_view key) const;
   std::vector<std::string_view> texts(std::string_view key) const;
   // As integer(), also for a list of equal integers (one for each layer).

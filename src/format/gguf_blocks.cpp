@@ -258,23 +258,17 @@ bool codes_q5_0(const std::byte* block, std::int16_t* codes, float* scales) {
 
 bool codes_q8_0(const std::byte* block, std::int16_t* codes, float* scales) {
   scales[0] = half_at(block, 0);
-  bool in_range = finite_half(scales[0]);
-  for (int e = 0; e < kBlock; ++e) {
-    codes[e] = static_cast<std::int8_t>(block[2 + e]);
-    in_range = in_range && codes[e] != -128;
-  }
-  return in_range;
+  for (int e = 0; e < kBlock; ++e) codes[e] = static_cast<std::int8_t>(block[2 + e]);
+  return finite_half(scales[0]);
 }
 
-// Scale times code is a byte: at most 32 * 4.
+// Scale [-32, 31] times code [-4, 3] is in [-124, 128]: both signs are turned.
 bool codes_q3_k(const std::byte* block, std::int16_t* codes, float* scales) {
-  for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = half_at(block, 108);
-  bool in_range = finite_half(scales[0]);
+  for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = -half_at(block, 108);
   for (int e = 0; e < kSuperBlock; ++e) {
-    codes[e] = static_cast<std::int16_t>(q3_scale(block + 96, e / 16) * q3_code(block, e));
-    in_range = in_range && codes[e] <= 127;
+    codes[e] = static_cast<std::int16_t>(-q3_scale(block + 96, e / 16) * q3_code(block, e));
   }
-  return in_range;
+  return finite_half(scales[0]);
 }
 
 bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales) {

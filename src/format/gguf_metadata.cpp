@@ -125,8 +125,9 @@ std::vector<std::int64_t> GgufMetadata::integers(std::string_view key) const {
   const GgufValue* list = find_list(key);
   std::vector<std::int64_t> all;
   if (list == nullptr) return all;
+  const GgufKind item = list->item == GgufKind::boolean ? GgufKind::u8 : list->item;
   for (std::size_t i = 0; i < list->count; ++i) {
-    const auto number = integer_of(list->item, list->bytes.data() + i * item_bytes(*list));
+    const auto number = integer_of(item, list->bytes.data() + i * item_bytes(*list));
     if (!number) fail_kind(key, *list, "an array of integers");
     all.push_back(*number);
   }

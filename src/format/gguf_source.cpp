@@ -145,7 +145,7 @@ void GgufSource::drop(const SourceTensor& tensor) const {
 }
 
 std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) const {
-  return exact_scheme(type(tensor));
+  return kept_scheme(type(tensor));
 }
 
 // Numbers in the file's order, from any element on.
@@ -194,7 +194,7 @@ void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<
 bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                             ChosenCodes& out) const {
   const GgufType& of = type(tensor);
-  const SuperLayout layout = super_layout(exact_scheme(of)->kind);
+  const SuperLayout layout = super_layout(kept_scheme(of)->kind);
   const std::int64_t columns = columns_of(tensor), blocks = columns / of.elements;
   const std::int64_t subs = layout.sub_blocks(of.elements) * layout.subs;
   out.codes.resize(static_cast<std::size_t>(rows * columns));
@@ -220,11 +220,10 @@ bool GgufSource::read_codes(const SourceTensor& tensor, const QuantScheme& schem
                             std::int64_t first, std::int64_t rows, ChosenCodes& out) const {
   const GgufType& of = type(tensor);
   const bool is_uint8 = scheme == QuantScheme{CodeKind::uint_, 8, Scaling::group, kGgufGroup};
-  const bool fits =
-      is_uint8 || (scheme.kind == CodeKind::int_ && scheme.bits >= of.code_bits &&
-                   (scheme.bits == 4 || scheme.bits == 8) && scheme.group == kGgufGroup);
-  const bool own_super = of.super != nullptr && scheme == *exact_scheme(of);
-  if (tensor.shape.size() < 2 || !(own_super || (of.codes != nullptr && fits))) return false;
+  const bool own = scheme == kept_scheme(of);
+  const bool coded = of.codes != nullptr && (own || is_uint8);
+  const bool own_super = of.super != nullptr && own;
+  if (tensor.shape.size() < 2 || !(own_super || coded)) return false;
   const std::int64_t columns = columns_of(tensor), all = elements_of(tensor) / columns;
   ensure(first >= 0 && rows >= 0 && first <= all && rows <= all - first, tensor.place, ": rows ",
          first, " + ", rows, " of ", all);

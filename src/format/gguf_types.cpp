@@ -14,17 +14,17 @@ constexpr std::array<GgufType, 21> kTypes = {{
     {.id = 1, .name = "F16", .bytes = 2, .floats = DType::f16},
     {.id = 30, .name = "BF16", .bytes = 2, .floats = DType::bf16},
     {2, "Q4_0", 32, 18, {}, decode_q4_0, codes_q4_0, 4},
-    {3, "Q4_1", 32, 20, {}, decode_q4_1},
+    {3, "Q4_1", 32, 20, {}, decode_q4_1, nullptr, 4},
     {6, "Q5_0", 32, 22, {}, decode_q5_0, codes_q5_0, 8},
-    {7, "Q5_1", 32, 24, {}, decode_q5_1},
+    {7, "Q5_1", 32, 24, {}, decode_q5_1, nullptr, 5},
     {8, "Q8_0", 32, 34, {}, decode_q8_0, codes_q8_0, 8},
-    {10, "Q2_K", 256, 84, {}, decode_q2_k},
+    {10, "Q2_K", 256, 84, {}, decode_q2_k, nullptr, 8},
     {11, "Q3_K", 256, 110, {}, decode_q3_k, codes_q3_k, 8},
     {12, "Q4_K", 256, 144, {}, decode_q4_k, nullptr, 4, super_q4_k},
     {13, "Q5_K", 256, 176, {}, decode_q5_k, nullptr, 5, super_q5_k},
     {14, "Q6_K", 256, 210, {}, decode_q6_k, nullptr, 6, super_q6_k},
     {20, "IQ4_NL", 32, 18, {}, decode_iq4_nl, codes_iq4_nl, 8},
-    {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs},
+    {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, 8},
     {39, "MXFP4", 32, 17, {}, decode_mxfp4, codes_mxfp4, 8},
     // no weights: listed, so that a file that carries one can be opened
     {.id = 24, .name = "I8", .bytes = 1},
@@ -73,7 +73,7 @@ std::span<const GgufType> gguf_types() {
   return {kTypes.begin(), end};
 }
 
-std::optional<QuantScheme> exact_scheme(const GgufType& type) {
+std::optional<QuantScheme> kept_scheme(const GgufType& type) {
   if (type.floats) {
     const bool whole = *type.floats == DType::f32;
     return QuantScheme{whole                        ? CodeKind::f32
@@ -81,14 +81,13 @@ std::optional<QuantScheme> exact_scheme(const GgufType& type) {
                                                     : CodeKind::bf16,
                        whole ? 32 : 16, Scaling::none, 0};
   }
-  if (type.super != nullptr) {
-    const CodeKind kind = type.code_bits == 4   ? CodeKind::q4_k
-                          : type.code_bits == 5 ? CodeKind::q5_k
+  if (type.code_bits == 0) return std::nullopt;
+  const CodeKind kind = type.code_bits == 8     ? CodeKind::uint_
+                        : type.codes != nullptr ? CodeKind::int_
+                        : type.code_bits == 4   ? CodeKind::q4_k
+                        : type.code_bits == 5   ? CodeKind::q5_k
                                                 : CodeKind::q6_k;
-    return QuantScheme{kind, type.code_bits, Scaling::group, kGgufGroup};
-  }
-  if (type.codes == nullptr) return std::nullopt;
-  return QuantScheme{CodeKind::int_, type.code_bits, Scaling::group, kGgufGroup};
+  return QuantScheme{kind, type.code_bits, Scaling::group, kGgufGroup};
 }
 
 }  // namespace leq

@@ -26,9 +26,10 @@ struct GgufType {
   // plain numbers, and for types that hold no weights.
   void (*decode)(const std::byte* block, float* out) = nullptr;
   // Codes [elements] and scales [elements / 32] with value = scale * code, each scale a finite f16,
-  // each code in [-127, 127]; false where this block has no such. nullptr: the type has none.
+  // each code in [-2^(code_bits - 1), 2^(code_bits - 1) - 1]; false where this block has no such.
+  // nullptr: the type has none.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
-  int code_bits = 0;  // of `codes`: 4 or 8
+  int code_bits = 0;  // of kept_scheme; 0 for plain numbers
   // The k types that are schemes of leq: their codes, f16 numbers (d, dmin) and bytes, as
   // ChosenCodes of q4_k, q5_k and q6_k has them (tensor/super_blocks.h).
   void (*super)(const std::byte* block, std::int16_t* codes, float* supers,
@@ -42,8 +43,9 @@ const GgufType& require_gguf_type(std::uint32_t id, std::string_view where);
 // All types that can be read.
 std::span<const GgufType> gguf_types();
 
-// The scheme that holds a type's numbers exactly (where its codes are in range): f32, f16, bf16,
-// int4-g32, int8-g32, q4_k, q5_k, q6_k; nullopt where there is none.
-std::optional<QuantScheme> exact_scheme(const GgufType& type);
+// The scheme that a type's numbers are kept in: exactly where they are plain numbers or the type
+// has `codes` or `super`, else nearly. f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k;
+// nullopt where the type holds no weights.
+std::optional<QuantScheme> kept_scheme(const GgufType& type);
 
 }  // namespace leq

@@ -42,8 +42,8 @@ class TensorSource {
   virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
   // Whether tensors are of many types, which a file made of them should tell of each.
   virtual bool tells_types() const { return false; }
-  // The scheme that holds a tensor's numbers as its file has them, where there is one; nullopt:
-  // they are quantized again.
+  // The scheme that holds a tensor's numbers as its file has them, or nearly (read_codes tells);
+  // nullopt: there is none.
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
   // The codes of rows [first, first + rows) of a tensor in an integer scheme, where that holds
   // every number of them exactly: scale * code is what `read` gives, and scales are f16 times a

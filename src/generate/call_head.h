@@ -1,4 +1,4 @@
-// A tool call as a JSON object of which only the beginning is there.
+// The name and arguments of a tool call whose JSON object is still incomplete.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// Where a text stands in a JSON value that comes in pieces.
+// The nesting depth within a JSON value that is streamed.
 class JsonDepth {
  public:
   // Of the bytes from the value's first bracket on, those up to the one that closes it; all where
@@ -24,7 +24,7 @@ class JsonDepth {
   bool in_string_ = false, escaped_ = false, closed_ = false;
 };
 
-// What is known of {"name": ..., "arguments": {...}} from its beginning.
+// The members that the beginning of {"name": ..., "arguments": {...}} has shown so far.
 struct CallHead {
   enum class State : std::uint8_t {
     open,     // its name or its arguments are still to come

@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// What a conversation is made of; enough to go on with it elsewhere.
+// The state of a conversation, enough to continue it in another process.
 struct ChatState {
   std::vector<ChatMessage> messages;  // the system prompt first, where there is one
   std::uint32_t replies = 0;          // written so far, the ones written again included

@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// What stands around a message. {bos}, {eos} and {date} are replaced.
+// The text before and after a message. {bos}, {eos} and {date} are replaced.
 struct MessageMarks {
   std::string_view before;
   std::string_view after;

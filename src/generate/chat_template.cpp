@@ -51,7 +51,7 @@ JsonTree tree_of(std::span<const ChatMessage> messages) {
   return parse_json_tree(list.dump_any(), "the conversation");
 }
 
-// What a named format can write of a conversation.
+// The messages that a named format can write; throws Error on tools and the like.
 std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view format) {
   std::vector<ChatMessage> plain;
   for (JsonNode message = messages.first(); message; message = message.next()) {
@@ -117,7 +117,7 @@ std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput inpu
   throw *first;
 }
 
-// The special token that comes after a reply in its history; nullopt where it cannot be told.
+// The special token that the template writes after a past reply; nullopt where there is none.
 std::optional<Token> token_behind_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kReply = "leq";
   const std::vector<ChatMessage> probe = {{"user", "?"}, {"assistant", std::string(kReply)}};

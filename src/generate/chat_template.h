@@ -64,8 +64,8 @@ class ChatTemplate {
   // is asked for tools.
   std::vector<TextPart> render(const ChatRequest& request, const ChatOptions& options) const;
 
-  // Adds what ends a reply: the special token that the template writes after one, or the named
-  // format's, as text where the tokenizer has no such token.
+  // Adds the end of a reply to `rules`: the special token that the template or the named format
+  // writes after a reply, as a stop string where the tokenizer has no such token.
   void add_stops(const Tokenizer& tokenizer, StopRules& rules) const;
 
  private:
@@ -75,8 +75,8 @@ class ChatTemplate {
   std::shared_ptr<const JinjaTemplate> jinja_;  // one of both
 };
 
-// Leaves out what a template has written after the text of the last message, which a reply goes on
-// from then. false where the parts do not end with that text: some templates drop or change it.
+// Removes what the template wrote after the text of the last message, so that the reply continues
+// that text. false where the parts do not end with it: some templates drop or change it.
 bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages);
 
 // The parts as one text, to be read by people.

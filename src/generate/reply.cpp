@@ -77,7 +77,7 @@ std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
   return watch.forced();
 }
 
-// Fails closed: a grammar that cannot say allows nothing.
+// Fails closed: no token is allowed where the grammar reports an error.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (const auto only = forced(drafts)) {
     const auto id = static_cast<std::size_t>(*only);

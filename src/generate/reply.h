@@ -1,6 +1,6 @@
-// One reply while it is written, token by token, as a value that knows no device, no KV cache and
-// no clock: how its next token is drawn, what a drawn token adds to the text, and what ends it.
-// Who has the logits drives it, as the room engine does with many at once:
+// One reply while it is generated: how the next token is sampled, what a token adds to the text,
+// and when the reply ends. It is independent of devices, the KV cache and time; the owner of the
+// logits drives it, as src/engine does with many replies at once:
 //
 //   while (reply.stopped() == StopReason::none) {
 //     ... feed what the KV cache lacks of reply.context() ...
@@ -48,7 +48,7 @@ struct ReplyRules {
   std::shared_ptr<const ThoughtBudget> thoughts = nullptr;
 };
 
-// What became of a request.
+// The result of a request.
 struct FinishedReply {
   std::vector<Token> tokens;  // without the end token
   std::string text;           // what on_text got, in one piece
@@ -90,7 +90,7 @@ class Reply {
 
   // Nothing could be drawn; `error` says why.
   void fail(std::string error);
-  // Somebody wants it to end here, which counts more than a limit that it has just reached.
+  // Ends the reply on request; takes precedence over a limit that it has just reached.
   void interrupt();
 
   // The rest of the text, once the reply has stopped: what was held back. It may complete a stop

@@ -1,7 +1,7 @@
-// What a user says about sampling, made into what a backend needs to draw a token
-// (backend/sample.h): the penalised and the banned tokens, and a random number that is a pure
-// function of the seed and of where in which reply the token stands. So the same logits give the
-// same token on every device, at every batch size and in every order of work.
+// Turns sampling settings into a SampleRequest for the backend (backend/sample.h): penalised and
+// banned tokens, and a random number that is a pure function of the seed, the reply's number and
+// the token's index. So the same logits give the same token on every device, at every batch size
+// and in every order of work.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ class Sampler {
   // penalised. Valid until the next call, and as long as the sampler is. Not thread-safe: a sampler
   // for each sequence.
   SampleRequest request(std::span<const Token> context, const SamplePoint& point);
-  // The token drawn by the last request is the reply's: Mirostat follows its surprise. Its mu is a
+  // Confirms the token that the last request drew, whose surprise updates Mirostat's mu. mu is a
   // function of the reply's tokens so far and of their logits.
   void took();
 

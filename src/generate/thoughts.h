@@ -25,7 +25,7 @@ ThoughtState thinking_after(const ReplyStyle& style, std::string_view prompt);
 GrammarBuilder::Expr after_thoughts(GrammarBuilder& builder, const ReplyStyle& style,
                                     std::string_view prompt, GrammarBuilder::Expr answer);
 
-// After so many tokens of thoughts the reply is made to say `closing`, which ends them.
+// The limit of tokens for thoughts, after which the reply is forced to continue with `closing`.
 struct ThoughtBudget {
   std::string begin, end;  // the marks around thoughts
   bool begun = false;      // by the prompt

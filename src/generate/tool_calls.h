@@ -1,6 +1,6 @@
-// What a model's reply says in its own way, taken apart: what it thought, what it says, and which
-// tools it calls. Text comes in pieces and goes out in pieces; how it is cut changes nothing but
-// where the pieces end.
+// Parses a model's reply into reasoning, content and tool calls, incrementally: text comes in
+// pieces and results go out in pieces. How the input is cut changes only where the output
+// is cut, never its text.
 #pragma once
 
 #include <cstddef>

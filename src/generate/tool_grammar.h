@@ -1,6 +1,6 @@
-// What a reply may be whose model may call tools: anything until a call begins in the way of the
-// model's template; from there a call of one of the tools, with arguments by its schema; then
-// anything again.
+// Grammars of replies that may call tools: free text until a call begins in the notation of the
+// model's template; then a call of one of the tools, with arguments by its schema; then free text
+// again.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The texts that calls of tools are made of in the ways of models' templates.
+// The literal texts of tool calls in the notations of models' templates.
 #pragma once
 
 #include <string_view>

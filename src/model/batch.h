@@ -1,4 +1,4 @@
-// What one forward pass works on: prefill, decode, evaluation and any mix of them.
+// The input of one forward pass: prefill, decode, evaluation and any mix of them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What ranks that share a model do together within a step (docs/ranks.md): rows of which each makes
-// some columns are gathered, and an error of one ends all. With one rank every block is its own and
+// Collective operations of ranks within a step (docs/ranks.md): columns that each rank computed are
+// gathered, and an error of one rank ends the step on all. With one rank every block is its own:
 // nothing is exchanged.
 #pragma once
 
@@ -24,9 +24,9 @@ class Collectives {
   bool alone() const { return place_.alone(); }
   Communicator& ranks() { return ranks_; }
 
-  // Rows of which every rank has made its columns become whole. Does nothing on one rank.
+  // Gathers rows of which every rank has computed its columns. Does nothing on one rank.
   void gather(const SharedBlock& block, std::int64_t tokens, Receivers to, std::string_view site);
-  // What ranks began together has ended on all of them, or all throw.
+  // Returns when the step has ended on all ranks; throws on all where it failed on one.
   void finish_step();
   // Calls `work`, one step; where it throws on one of several ranks, all end.
   void abort_on_error(const std::function<void()>& work);

@@ -1,6 +1,6 @@
-// The forward pass of all families: what happens to the rows of a step between their token ids and
-// their logits. Straight-line code over a device's operations; what ranks exchange is in
-// collectives.h, positions, sequences and errors are the caller's (transformer.h).
+// The forward pass of all families, from the token ids of a step to its logits: straight-line code
+// over a device's operations. Communication of ranks is in collectives.h; the caller
+// (transformer.h) handles positions, sequences and errors.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ class Decoder {
   // Workspace::last [outputs, W] = final_norm(rows of x).
   void final_norm(std::span<const std::int32_t> outputs);
 
-  // One sublayer over x as it is. Returns false where the observer wanted no more; x is unchanged
-  // then.
+  // Runs one sublayer on the current x. Returns false where the observer ended it early; x is
+  // unchanged then.
   bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
   // `observer` sees the inputs of all linears of the layers from now on; nullptr: none.
   void observe(Observer* observer) { observer_ = observer; }

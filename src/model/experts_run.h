@@ -18,7 +18,7 @@ struct ExpertsRun {
   Collectives& ranks;
   const ExpertsMlpWeights& weights;
 
-  // Which experts each of the normed rows [T, W] goes to.
+  // Chooses the experts of each of the normed rows [T, W].
   void route(const Rows& normed, std::int64_t tokens);
   // The products [T k, F] of all groups, and [T, F'] of a shared expert.
   void gate(const Rows& normed);

@@ -27,22 +27,22 @@ std::vector<std::complex<double>> mean_rotations(const ModelConfig& config,
   return rotations;
 }
 
-// How far a unit that rotations by `angle` in all comes to lie from its mean, of that size.
+// The largest distance of a unit vector rotated by up to `angle` from its mean, of length `size`.
 float distance_from_mean(double angle, double size) {
   constexpr double kPi = 3.14159265358979323846;
   if (angle > 2 * kPi) return static_cast<float>(1 + size);
   return static_cast<float>(std::abs(1.0 - std::polar(size, angle / 2)));
 }
 
-// What codes have to span of the bias of each channel: along tokens what turning leaves of it
-// around the centre, along channels how far it rotations within a block. [kv_heads d]
+// The range of each channel's bias that codes have to cover: along tokens what RoPE leaves of it
+// around the centre, along channels how far RoPE rotates it within a block. [kv_heads d]
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
-  // Channels that do not turn stay where they are.
+  // Channels that RoPE does not rotate keep their bias.
   const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
   std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
   const auto rotations = mean_rotations(config, frequencies);

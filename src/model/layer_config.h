@@ -93,7 +93,7 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// Layers that are alike but for their windows: all that a file of version 1.0 can say.
+// Layers that differ in their windows only, as files of version 1.0 can express.
 struct UniformLayers {
   std::int64_t count = 0;
   AttentionConfig attention = {};  // its window counts where `windows` is empty

@@ -15,7 +15,7 @@
 
 namespace leq {
 
-// What the rows of a weight, or the columns of an input, belong to: ranks divide a model by these
+// The axis along which ranks divide the rows of a weight, or the columns of an input
 // (sharding.h).
 enum class Axis : std::uint8_t {
   stream,          // W
@@ -65,8 +65,8 @@ struct LinearSite {
   std::string producer;
   std::vector<NormSpec> head_norms;      // of the outputs, over each head: "q_norm", "k_norm"
   std::vector<VectorSpec> vectors = {};  // that the operation after the linears computes with
-  // What the sites of one block of activations share, "experts.down": they are next to each other,
-  // none reads what another made, and their inputs have one format. Empty: the site is alone.
+  // The name that sites with one block of activations share, "experts.down": they are adjacent,
+  // none reads another's output, and their inputs have one format. Empty: the site is alone.
   std::string block = {};
 
   const std::string& block_name() const { return block.empty() ? name : block; }

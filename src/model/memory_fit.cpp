@@ -18,7 +18,7 @@ std::string free_text(const DeviceMemoryInfo& memory) {
 }
 
 std::string advice(const RunLimits& limits) {
-  // What every device reads.
+  // The KV type that every device supports.
   const KvScheme& least = kv_scheme(KvType::int8);
   const auto small = [&](KvType type) { return kv_scheme(type).bits <= least.bits; };
   const bool small_cache = small(limits.key_type) && small(limits.value_type);

@@ -26,7 +26,7 @@ std::int64_t largest_context(const ModelConfig& config) {
   return config.context;
 }
 
-// What every layer sees at most; 0 where some layer sees all.
+// The widest window of all layers; 0 where some layer sees all positions.
 std::int64_t widest_window(const ModelConfig& config) {
   std::int32_t widest = 0;
   for (const std::int64_t layer : config.attention_layers()) {

@@ -54,7 +54,7 @@ KvType default_kv_type(std::string_view model_type);
 // Error naming the setting, its value and the range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
-// What a layer's keys and values are to be stored as, and what stays in f16 beside codes.
+// The KV types of a layer, and the positions that stay in f16 beside codes.
 KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part);
 KvResidual kv_residual(const RunLimits& limits);
 

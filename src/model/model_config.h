@@ -1,5 +1,5 @@
-// Everything that tells one decoder from another, as plain named fields. A .leq file carries it by
-// name; the runtime never asks which family it runs.
+// The configuration of a decoder as plain named fields, which a .leq file stores by name; the
+// runtime has no other notion of a model's family.
 #pragma once
 
 #include <cstdint>
@@ -97,8 +97,8 @@ struct ModelConfig {
   QueryTemperature temperature() const;
   bool has_experts() const;         // in some layer
   std::int64_t widest_mlp() const;  // the largest F of all layers
-  // A rotated stream carries no mean and no two channels that gains could tell apart: the norms of
-  // its layers are plain RMS norms, whatever the final norm is.
+  // A rotation folds means and gains into weights: the norms of a rotated stream's layers are plain
+  // RMS norms, whatever the final norm is.
   NormKind block_norm() const { return rotation.block > 0 ? NormKind::rms : norm; }
   bool operator==(const ModelConfig&) const = default;
 };

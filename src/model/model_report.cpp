@@ -56,7 +56,7 @@ std::string plain(const Json& value) {
   return printable(value.is_string() ? value.get<std::string>() : value.dump(), 400);
 }
 
-// JSON for a terminal: what would give it orders as \u009b, which JSON itself leaves as it is.
+// JSON for a terminal: control characters that JSON allows, such as \u009b, are escaped.
 std::string terminal_json(std::string_view json) {
   std::string out;
   for (std::size_t i = 0; i < json.size();) {

@@ -1,4 +1,4 @@
-// Sees what the linears of a layer read; handed in by the caller (calibration).
+// Receives the inputs of a layer's linears; passed by the caller (calibration).
 #pragma once
 
 #include <cstdint>

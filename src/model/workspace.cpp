@@ -247,7 +247,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                    allocate_rows(memory, layout, capacity, linear->inputs, format)};
     if (!linear->reads_norm()) {
       input.columns = slices(
-          place, [&](const RankShare& share) { return share.of(linear->axis, linear->inputs); });
+          place, [&of = *linear](const RankShare& share) { return share.of(of.axis, of.inputs); });
       input.own = slice_columns(input.rows, input.columns[rank_]);
     }
     inputs_.push_back(std::move(input));

@@ -1,4 +1,4 @@
-// What a build may lack: the GPU backend and its emulation. CMake chooses the files in
+// The optional backends, CUDA and its emulation. CMake chooses the implementation in
 // devices/.
 #pragma once
 

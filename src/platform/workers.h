@@ -1,5 +1,5 @@
-// What work beside generation computes with: a CPU backend for forward passes, and threads for
-// loops over weights.
+// The resources of quantization and evaluation: a CPU backend for forward passes, and a thread pool
+// for loops over weights.
 #pragma once
 
 #include <memory>

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "model/linear_sites.h"
 #include "platform/workers.h"
 #include "quantize/pipeline/block_pass.h"
 #include "quantize/pipeline/calibration_memory.h"
@@ -18,6 +19,25 @@ std::int64_t windows_within(double seconds, double seconds_of_window, WindowBoun
     windows /= 2;
   }
   return windows;
+}
+
+double choosing_seconds(const ModelConfig& config, const ChoosingWork& work,
+                        double seconds_of_window, std::int64_t length) {
+  double choosing = 0, window = 0;  // multiply-adds
+  for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
+    for (const LinearSite& site : linear_sites(config, layer)) {
+      const auto columns = static_cast<double>(site.inputs);
+      for (const LinearSpec& weight : site.coded_weights()) {
+        const auto rows = static_cast<double>(weight.outputs);
+        const double searched = static_cast<double>(std::min(weight.outputs, work.searched_rows));
+        window += rows * columns * static_cast<double>(length);
+        choosing += work.squares * rows * columns * columns +
+                    work.searched_squares * searched * columns * columns +
+                    work.searched_tokens * searched * columns;
+      }
+    }
+  }
+  return window > 0 ? std::max(seconds_of_window, 0.0) * choosing / window : 0;
 }
 
 double measure_window_seconds(const ImportedModel& model, const CalibrationData& data,

@@ -28,6 +28,17 @@ CalibrationData timed_windows(const ImportedModel& model, CalibrationRequest req
   return calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
 }
 
+TimePlan plan_time(const QuantizeJob& job, const ModelConfig& config, std::int64_t length,
+                   double seconds_of_window) {
+  TimePlan plan = {.length = length, .seconds_of_window = seconds_of_window};
+  const ChoosingWork work = job.recipe == nullptr ? ChoosingWork() : job.recipe->work;
+  plan.choosing_seconds = choosing_seconds(config, work, seconds_of_window, length);
+  plan.budget = job.seconds.value_or(kCalibrationSeconds + plan.choosing_seconds);
+  plan.windows = windows_within(plan.budget - plan.choosing_seconds, seconds_of_window,
+                                job.seconds ? kToldCalibrationWindows : kCalibrationWindows);
+  return plan;
+}
+
 // Sets how many windows to calibrate on; returns how many to judge by.
 std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
                          CheckpointOptions& checkpoint) {
@@ -38,9 +49,9 @@ std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
   if (kept) {
     checkpoint.calibration.samples = *kept;
   } else {
-    const std::int64_t windows = windows_within(kCalibrationSeconds, seconds, kCalibrationWindows);
-    checkpoint.calibration.samples = windows;
-    checkpoint.say(windows_report(windows, data.length, seconds));
+    const TimePlan plan = plan_time(job, model.config, data.length, seconds);
+    checkpoint.calibration.samples = plan.windows;
+    checkpoint.say(time_report(plan));
   }
   return windows_within(kGateSeconds, comparison_seconds(seconds, 1, 0), kFittedGateWindows);
 }
@@ -137,10 +148,15 @@ void check_job(const QuantizeJob& job, const ImportedModel& model) {
 
 }  // namespace
 
-std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window) {
-  return "calibration " + std::to_string(windows) + " windows of " + std::to_string(length) +
-         " tokens (" + fixed(seconds_of_window, 2) + " s each, about " +
-         fixed(static_cast<double>(windows) * seconds_of_window, 0) + " s in total)";
+std::string time_report(const TimePlan& plan) {
+  const std::string windows = std::to_string(plan.windows);
+  const double seconds =
+      static_cast<double>(plan.windows) * plan.seconds_of_window + plan.choosing_seconds;
+  return "calibration " + windows + " windows of " + std::to_string(plan.length) + " tokens (" +
+         fixed(plan.seconds_of_window, 2) + " s each), then folds and codes: about " +
+         fixed(seconds, 0) + " s of " + fixed(plan.budget, 0) + " s" +
+         (seconds > plan.budget ? ", the least that it takes" : "") + "; " +
+         Setting{"samples"}.marked() + ' ' + windows + " makes the same file on any machine";
 }
 
 namespace {

@@ -32,6 +32,9 @@ struct QuantizeJob {
   const Recipe* recipe = nullptr;  // whose limit the gate holds
   // checkpoint.calibration.samples and the gate's windows by measured speed
   bool fit_windows = false;
+  // With fit_windows: seconds that calibration and the choice of folds and codes may take; else
+  // kCalibrationSeconds for the calibration alone.
+  std::optional<double> seconds = {};
   std::optional<SearchedBits> search = {};
   GateMode gate_mode = GateMode::none;
   GateText judged_by = {};
@@ -55,7 +58,13 @@ void require_divisible(const QuantizeJob& job, int ranks);
 // ranks (job.checkpoint.ranks) all call it; the leader alone writes and judges.
 std::optional<GateResult> run_job(const QuantizeJob& job);
 
-// "calibration 64 windows of 512 tokens (2.10 s each, about 134 s in total)"
-std::string windows_report(std::int64_t windows, std::int64_t length, double seconds_of_window);
+struct TimePlan {
+  std::int64_t windows = 0, length = 0;  // of calibration text
+  double seconds_of_window = 0, choosing_seconds = 0;
+  double budget = 0;  // seconds
+};
+// "calibration 32 windows of 512 tokens (2.10 s each), then folds and codes: about 134 s of 240 s;
+//              and so many samples make the same file on any machine"
+std::string time_report(const TimePlan& plan);
 
 }  // namespace leq

@@ -2,6 +2,7 @@
 // divergence from the unquantized model that it is expected to keep.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,15 @@
 #include "convert/quantize_checkpoint.h"
 
 namespace leq {
+
+// What choosing folds and codes costs beside calibration's forward passes: multiply-adds (and what
+// takes as long) for each weight [N][K], fitted to measured times.
+struct ChoosingWork {
+  double squares = 0;           // times N K^2
+  double searched_squares = 0;  // times min(N, searched_rows) K^2
+  double searched_tokens = 0;   // times min(N, searched_rows) K
+  std::int64_t searched_rows = 0;
+};
 
 struct Recipe {
   std::string name;
@@ -19,6 +29,7 @@ struct Recipe {
   void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
   bool searches = false;        // bits for each unit
   bool few_windows_do = false;  // of calibration text: as many as fit into a few minutes
+  ChoosingWork work = {};       // where few windows do
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";

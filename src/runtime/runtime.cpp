@@ -37,22 +37,22 @@ MemoryPlan plan_of(const Model& model, const RunLimits& limits, const Layout& la
 }
 
 // Of a draft model beside a model with these limits; null: of the model's own head.
-std::uint64_t draft_bytes(const Model& model, const Model* draft, const RunLimits& limits,
-                          const Layout& layout) {
+std::uint64_t bytes_of_draft(const Model& model, const Model* draft, const RunLimits& limits,
+                             const Layout& layout) {
   if (draft == nullptr) return plan_mtp(model, limits, layout).total();
   return plan_of(*draft, draft_limits(limits, draft->config()), layout).total();
 }
 
-// As fit_limits, with room for the draft model.
+// As fit_limits, with room for the draft model, which the first of several ranks runs alone.
 FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
-                      Backend& backend) {
+                      Backend& backend, const RankPlace& place) {
   const RunLimits whole = resolve_limits(wanted, model.config());
   std::optional<DeviceMemoryInfo> memory = backend.memory().info();
   if (!memory) return {whole, ""};
-  const std::uint64_t taken = draft_bytes(model, draft, whole, backend.layout());
+  const std::uint64_t taken = bytes_of_draft(model, draft, whole, backend.layout());
   memory->bytes -= std::min(memory->bytes, taken);
   try {
-    return MemoryPlanner(model, backend.layout()).fit(wanted, *memory, backend.name());
+    return MemoryPlanner(model, backend.layout(), place).fit(wanted, *memory, backend.name());
   } catch (const Error& error) {
     const std::string bytes = human_bytes(taken);
     if (draft == nullptr) {
@@ -86,13 +86,13 @@ FittedLimits fitted(const RuntimeOptions& options, const Runtime& runtime,
                     const Backends& followers) {
   const Model& model = *runtime.model;
   const RunLimits wanted = options.limits(model);
+  const Communicator* const own = runtime.processes.get();
+  const RankPlace place = own != nullptr ? place_of(model.config(), own->rank(), own->size())
+                                         : place_of(model.config(), 0, options.ranks);
   if (runtime.draft_model || (options.ranks == 1 && options.drafts_by_mtp(model))) {
-    return fit_both(wanted, model, runtime.draft_model.get(), *runtime.backend);
+    return fit_both(wanted, model, runtime.draft_model.get(), *runtime.backend, place);
   }
-  if (const Communicator* own = runtime.processes.get()) {
-    return fit_limits(wanted, model, *runtime.backend,
-                      place_of(model.config(), own->rank(), own->size()));
-  }
+  if (own != nullptr) return fit_limits(wanted, model, *runtime.backend, place);
   std::vector<Backend*> all = {runtime.backend.get()};
   for (const auto& follower : followers) all.push_back(follower.get());
   return fit_limits(wanted, model, all);

@@ -1,5 +1,5 @@
-// How the inputs of a linear are quantized. All but the names' readers and writers ask what a kind
-// means, by the questions below: a kind is a row of answers here (docs/quantization.md).
+// How the inputs of a linear are quantized. Code asks for the properties below, not for the kind
+// itself, so a new kind is one more row of answers (docs/quantization.md).
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ constexpr bool has_stored_scale(ActKind act) { return act == ActKind::tensor; }
 // The scale of a step's rows depends on all of them and on the steps before (online_scale.h).
 constexpr bool has_moving_scale(ActKind act) { return act == ActKind::online; }
 
-// When the scale of act online learns of a step: before its numbers are quantized (no clipping), or
-// after (they could be quantized as they come; a few may be clipped).
+// When the scale of act online is updated by a step: before its inputs are quantized (no clipping),
+// or after (inputs need one pass only; a few may be clipped).
 enum class OnlineMode : std::uint8_t { safe, streaming };
 std::string_view online_mode_name(OnlineMode mode);  // "safe", "streaming"
 std::optional<OnlineMode> parse_online_mode(std::string_view name);

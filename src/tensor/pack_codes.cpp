@@ -55,7 +55,7 @@ void check(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& sc
   }
 }
 
-// What stands for 0 in a column after the last.
+// The code that stands for 0, for padding columns.
 std::uint8_t pad_code(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& scheme,
                       std::int64_t row, std::int64_t column) {
   if (const CodeFormat* format = code_format(scheme.kind)) return format->zero;

@@ -1,5 +1,5 @@
-// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale. Never
-// who chose the codes (that is a method). The names are those of settings and of the .leq file.
+// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale; not how
+// the codes were chosen (a method). The names are those of settings and of the .leq file.
 #pragma once
 
 #include <cstdint>

@@ -29,7 +29,7 @@ WeightView slice_rows(const WeightView& weight, const Slice& rows) {
   WeightView slice = weight;
   slice.rows = rows.count();
   if (rows.empty()) return slice;
-  // What the rows before take of each plane.
+  // Bytes of each plane that the rows before take.
   const PlaneBytes before = plane_bytes(weight.scheme, weight.act, rows.first, weight.columns);
   const CodePlanes planes = code_planes(weight);
   if (planes.high_bits > 0) {

@@ -91,8 +91,8 @@ void Merger::merge_long(const MergeTable& table, std::vector<std::uint32_t>& sym
     const std::uint64_t top = heap_.back();
     heap_.pop_back();
     const auto at = static_cast<std::uint32_t>(top);
-    // A candidate is stale once the pair there is another, of another rank: that one was pushed
-    // too.
+    // A candidate is stale if the pair at its place has changed since; the new pair has an entry of
+    // its own.
     if (rank_at(table, symbols, at, result) != top >> 32) continue;
     const std::uint32_t right = next_[at];
     symbols[at] = result;

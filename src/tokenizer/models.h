@@ -12,7 +12,7 @@
 
 namespace leq {
 
-// What a tokenizer knows of single bytes and characters, made once when it opens.
+// Tables of single bytes and characters, computed once when the tokenizer opens.
 struct Alphabet {
   std::array<std::uint32_t, 256> bytes;           // byte_bpe: the piece of a byte
   std::array<std::uint32_t, 128> ascii;           // sentencepiece: the piece of a character

@@ -36,7 +36,7 @@ bool is_inert(char32_t c) {
                      [c](const Range& range) { return range.first <= c && c <= range.last; });
 }
 
-// The first character from `at` on that is not inert, and the character before it.
+// The first character from `at` on that is not inert, and the start of the character before it.
 struct Troubled {
   std::size_t before = 0;
   std::size_t at = 0;

@@ -18,7 +18,7 @@ std::uint32_t character_symbol(const Model& model, std::string_view character) {
 
 void encode_word(const Model& model, std::string_view word, ModelScratch& scratch,
                  std::vector<Token>& out) {
-  // Characters without a symbol part the word; nothing merges across them.
+  // Characters without a symbol split the word; no merge crosses them.
   auto& symbols = scratch.symbols;
   symbols.clear();
   const std::size_t first = out.size();

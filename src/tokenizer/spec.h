@@ -63,7 +63,7 @@ struct PreTokenizer {
     metaspace,     // spaces become U+2581; cut before each if `cut_words`
     prefix_space,  // a space in front of a piece that has none (byte-level add_prefix_space)
   };
-  // What becomes of the matches of `pattern`; the names are Hugging Face's.
+  // How the matches of `pattern` split the text; the names are Hugging Face's.
   enum class Behavior : std::uint8_t {
     isolated,
     removed,
@@ -124,8 +124,8 @@ inline constexpr std::size_t kMaxAddedTokens = 1u << 15;
 inline constexpr std::size_t kMaxTextSteps = 64;                // normalizers, pre-tokenizers
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581
 
-// The spec as named binary tables that are used in place from a mapped file (the format room stores
-// them; it does not know what they mean), and back. Names begin with "tokenizer.".
+// The spec as named binary tables, opaque to src/format, which are used in place from a mapped
+// file; and back. Names begin with "tokenizer.".
 struct NamedBlob {
   std::string name;
   std::vector<std::byte> bytes;

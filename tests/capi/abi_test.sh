@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compares the ABI of libleq.so, its symbols and what a C program sees of leq.h's structs and constants, with
-# the stored abi_N.txt. A line that is new may be added to it (--write); one that changes or goes needs another
-# LEQ_ABI_VERSION.
+# the stored abi_N.txt. A line that is new, and the size of a struct that grew at its end, may be stored (--write);
+# any other that changes or goes needs another LEQ_ABI_VERSION.
 #   abi_test.sh BUILD_FOLDER SOURCE_FOLDER [--write]
 set -euo pipefail
 build=$1

@@ -88,6 +88,30 @@ TEST_F(Comparison, AFinishedRunMeasuresNothingAgain) {
   EXPECT_EQ(written("report.json"), before);
 }
 
+// Numbers of one group that are not those of the other.
+bool differs(const Json& one, const Json& other, const std::string& group) {
+  return one[group] != other[group];
+}
+
+TEST_F(Comparison, MeasuresAgainWhatIsAskedForAndKeepsTheRest) {
+  const TemporaryFolder folder;
+  const std::filesystem::path report = folder / "report";
+  std::filesystem::copy(*folder_ / "report", report, std::filesystem::copy_options::recursive);
+  CompareJob job = small_job(report);
+  job.again = {"speed"};
+  const Json speeds = run_comparison(job);
+  EXPECT_EQ(without_times(speeds), without_times(*results_));
+  EXPECT_EQ(speeds["file"], (*results_)["file"]);
+  for (const std::string& group : kTimedGroups) {
+    EXPECT_TRUE(differs(speeds, *results_, group)) << group;
+  }
+  job.again = {"setup"};
+  const Json setup = run_comparison(job);
+  EXPECT_EQ(without_times(setup), without_times(*results_));
+  EXPECT_TRUE(differs(setup, speeds, "file"));
+  EXPECT_EQ(setup["speed"], speeds["speed"]);
+}
+
 // Every number below `json`, as its own text.
 void collect_numbers(const Json& json, std::set<std::string>& numbers) {
   if (json.is_number()) numbers.insert(json.dump());
@@ -237,6 +261,10 @@ TEST(ComparisonErrors, LeaveNoFolder) {
   const TemporaryFolder folder;
   CompareJob job = small_part(folder / "report", "absmax:int8");
   job.text = folder.write("short.txt", "Once upon a time.");
+  EXPECT_THROW(run_comparison(job), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report"));
+  job = small_part(folder / "report", "absmax:int8");
+  job.choices = {folder.write("questions.jsonl", "{\"a\": 1}\n")};
   EXPECT_THROW(run_comparison(job), Error);
   EXPECT_FALSE(std::filesystem::exists(folder / "report"));
 }

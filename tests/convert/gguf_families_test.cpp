@@ -2,13 +2,17 @@
 // writes them compute what transformers computes with the checkpoint.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "base/random.h"
 #include "convert/gguf_import.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "format/gguf_source.h"
 #include "reference/family_golden.h"
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 
 namespace leq {
 namespace {
@@ -22,34 +26,40 @@ struct Written {
   bool joined = false;      // b and a in one tensor
   bool pairs = false;       // q and k in rotary pairs
   std::int64_t drafts = 0;  // layers that guess ahead
+  bool listed = true;       // Muse Glimmer's windows: a flag for each layer, else every how many
+  bool k_out = false;       // delta_out in blocks of Q4_K with numbers of their own
   test::WriteAs as = test::WriteAs::f32;
 };
 
 // llama.cpp's names of what leq's layers hold, written by hand.
-const std::map<std::string, std::string> kNames = {{"attention_norm", "attn_norm.weight"},
-                                                   {"delta_in_norm", "attn_norm.weight"},
-                                                   {"k", "attn_k.weight"},
-                                                   {"v", "attn_v.weight"},
-                                                   {"q_norm", "attn_q_norm.weight"},
-                                                   {"k_norm", "attn_k_norm.weight"},
-                                                   {"o", "attn_output.weight"},
-                                                   {"delta_qkv", "attn_qkv.weight"},
-                                                   {"delta_z", "attn_gate.weight"},
-                                                   {"delta_b", "ssm_beta.weight"},
-                                                   {"delta_a", "ssm_alpha.weight"},
-                                                   {"delta_conv", "ssm_conv1d.weight"},
-                                                   {"delta_a_log", "ssm_a"},
-                                                   {"delta_dt_bias", "ssm_dt.bias"},
-                                                   {"delta_norm", "ssm_norm.weight"},
-                                                   {"delta_out", "ssm_out.weight"},
-                                                   {"router", "ffn_gate_inp.weight"},
-                                                   {"shared_gate", "ffn_gate_inp_shexp.weight"},
-                                                   {"shared.gate", "ffn_gate_shexp.weight"},
-                                                   {"shared.up", "ffn_up_shexp.weight"},
-                                                   {"shared.down", "ffn_down_shexp.weight"},
-                                                   {"gate", "ffn_gate.weight"},
-                                                   {"up", "ffn_up.weight"},
-                                                   {"down", "ffn_down.weight"}};
+const std::map<std::string, std::string> kNames = {
+    {"attention_norm", "attn_norm.weight"},
+    {"delta_in_norm", "attn_norm.weight"},
+    {"k", "attn_k.weight"},
+    {"v", "attn_v.weight"},
+    {"q_norm", "attn_q_norm.weight"},
+    {"k_norm", "attn_k_norm.weight"},
+    {"o", "attn_output.weight"},
+    {"attention_gate", "attn_gate.weight"},
+    {"attention_post_norm", "post_attention_norm.weight"},
+    {"mlp_post_norm", "post_ffw_norm.weight"},
+    {"delta_qkv", "attn_qkv.weight"},
+    {"delta_z", "attn_gate.weight"},
+    {"delta_b", "ssm_beta.weight"},
+    {"delta_a", "ssm_alpha.weight"},
+    {"delta_conv", "ssm_conv1d.weight"},
+    {"delta_a_log", "ssm_a"},
+    {"delta_dt_bias", "ssm_dt.bias"},
+    {"delta_norm", "ssm_norm.weight"},
+    {"delta_out", "ssm_out.weight"},
+    {"router", "ffn_gate_inp.weight"},
+    {"shared_gate", "ffn_gate_inp_shexp.weight"},
+    {"shared.gate", "ffn_gate_shexp.weight"},
+    {"shared.up", "ffn_up_shexp.weight"},
+    {"shared.down", "ffn_down_shexp.weight"},
+    {"gate", "ffn_gate.weight"},
+    {"up", "ffn_up.weight"},
+    {"down", "ffn_down.weight"}};
 
 class Converter {
  public:
@@ -96,6 +106,7 @@ class Converter {
       u32("ssm.inner_size", delta->values());
       u32("full_attention_interval", 4);
     }
+    if (config.logit_cap.cap > 0) add_muse_keys();
     if (config.rope_scaling.kind != RopeScalingKind::yarn) return;
     const std::string rope = how_.arch + ".rope.scaling.";
     writer_.text(rope + "type", "yarn");
@@ -109,6 +120,20 @@ class Converter {
                 static_cast<float>(config.temperature().beta));
   }
 
+  void add_muse_keys() {
+    const ModelConfig& config = model_.config;
+    const std::string pattern = how_.arch + ".attention.sliding_window_pattern";
+    writer_.f32(how_.arch + ".logit_scale", static_cast<float>(config.logit_cap.scale));
+    writer_.f32(how_.arch + ".final_logit_softcapping", static_cast<float>(config.logit_cap.cap));
+    std::vector<std::uint8_t> near;
+    for (std::int64_t i = 0; i < config.layer_count(); ++i) near.push_back(config.window(i) > 0);
+    if (how_.listed) {
+      writer_.list(pattern, test::kBool, near);
+    } else {
+      writer_.u32(pattern, 4);
+    }
+  }
+
   void put(const std::string& name, const test::Rows& rows) {
     std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(rows.columns),
                                        static_cast<std::uint64_t>(rows.rows)};
@@ -118,6 +143,9 @@ class Converter {
   }
   void put(const std::string& name, const std::vector<std::uint64_t>& dims,
            const std::vector<float>& values) {
+    if (how_.k_out && name.find("ssm_out") != std::string::npos) {
+      return writer_.tensor(name, dims, 12, any_q4_k_blocks(values.size() / 256));
+    }
     const bool coded = how_.as == test::WriteAs::q8_0 && dims.size() >= 2 && dims[0] % 32 == 0 &&
                        name.find("ssm_conv1d") == std::string::npos;
     if (coded) {
@@ -125,6 +153,16 @@ class Converter {
     } else {
       writer_.tensor(name, dims, 0, test::f32_bytes(values));
     }
+  }
+
+  static std::string any_q4_k_blocks(std::size_t count) {
+    std::string bytes(count * 144, '\0');
+    Random random(9);
+    for (char& byte : bytes) byte = static_cast<char>(random.bits());
+    for (std::size_t block = 0; block < count; ++block) {  // the two f16 numbers of each below 1
+      for (const std::size_t at : {1, 3}) bytes[block * 144 + at] &= '\x37';
+    }
+    return bytes;
   }
 
   // Rows of value heads in turns: j-th of each key head, one key head after the other.
@@ -190,16 +228,18 @@ class Converter {
             rows);
       } else if (how_.joined && (part == "delta_b" || part == "delta_a")) {
         if (part == "delta_b") put(to + "ssm_ba.weight", joined_gates(from));
-      } else if (part != "attention_gate") {
+      } else if (part != "attention_gate" || !joins_gate()) {
         put(to + kNames.at(part), stored(part, rows));
       }
     }
     if (!experts.empty()) add_experts(to, experts);
   }
 
+  bool joins_gate() const { return model_.config.delta_net() != nullptr; }
+
   // Of each head the rows of the query, then those of the gate.
   test::Rows joined_query(const std::string& from, const test::Rows& query) const {
-    if (!tensors_.contains(from + "attention_gate")) {
+    if (!tensors_.contains(from + "attention_gate") || !joins_gate()) {
       return how_.pairs ? test::paired(query, model_.config.heads) : query;
     }
     const test::Rows& gate = tensors_.at(from + "attention_gate");
@@ -272,6 +312,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
                                {"qwen3.5-moe", {.arch = "qwen35moe", .tiled = true, .fused = true}},
                                {"qwen3-next", {.arch = "qwen3next", .joined = true}},
                                {"ministral-3", {.arch = "mistral3", .pairs = true}},
+                               {"muse-glimmer", {.arch = "muse-glimmer", .pairs = true}},
                                {"mixtral", {.arch = "llama", .pairs = true}}}) {
     SCOPED_TRACE(one.golden);
     const ImportedModel want = import_hf(test::family_folder(one.golden));
@@ -289,20 +330,7 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
 // projection too.
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
-  Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
-  for (const auto& [key, value] :
-       std::map<std::string, int>{{"num_hidden_layers", 4},
-                                  {"head_dim", 32},
-                                  {"linear_num_key_heads", 2},
-                                  {"linear_num_value_heads", 6},
-                                  {"linear_key_head_dim", 16},
-                                  {"linear_value_head_dim", 32},
-                                  {"num_local_experts", 3},
-                                  {"num_experts_per_tok", 2},
-                                  {"moe_intermediate_size", 64},
-                                  {"shared_expert_intermediate_size", 64}}) {
-    config[key] = value;
-  }
+  const Json config = test::small_hybrid_config({.value_heads = 6, .value_dim = 32}, 3, 64, 64);
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
   const ImportedModel want = import_hf(checkpoint.write(config));
@@ -321,12 +349,60 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
     if (!tensor.own_scheme || tensor.own_scheme->is_float()) continue;
     ASSERT_TRUE(tensor.read_codes(*tensor.own_scheme, 0, tensor.shape[0], codes)) << tensor.name;
     for (std::size_t k = 0; k < values.size(); ++k) {
-      ASSERT_EQ(codes.scales[k / 32] * static_cast<float>(codes.codes[k]), values[k])
+      ASSERT_EQ(codes.scales[k / 32] * static_cast<float>(codes.codes[k] - codes.zeros[k / 32]),
+                values[k])
           << tensor.name << " " << k;
     }
     carried += tensor.name.find("delta_out") != std::string::npos ? 1 : 0;
   }
   EXPECT_EQ(carried, 3);
+}
+
+// Files have a flag for each layer, or a number: every fourth layer sees all, counted from the
+// first.
+TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
+  const ImportedModel want = import_hf(test::family_folder("muse-glimmer"));
+  const test::TemporaryFolder folder;
+  const auto windows = [&](bool listed) {
+    const Written how = {.arch = "muse-glimmer", .pairs = true, .listed = listed};
+    const ModelConfig config =
+        import_gguf_config(folder.write("m.gguf", Converter(want, how).bytes()));
+    std::vector<std::int32_t> all;
+    for (std::int64_t i = 0; i < config.layer_count(); ++i) {
+      all.push_back(config.window(i));
+      EXPECT_EQ(config.layer(i).attention()->rotary, config.window(i) > 0) << i;
+    }
+    return all;
+  };
+  EXPECT_EQ(windows(true), (std::vector<std::int32_t>{8, 0, 8, 8, 8, 0}));
+  EXPECT_EQ(windows(false), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
+}
+
+// A superblock of 256 columns holds two heads that move apart: its codes cannot be kept.
+TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
+  const test::TemporaryFolder folder;
+  const Json config = test::small_hybrid_config({.value_dim = 128});
+  test::RandomCheckpoint checkpoint(folder.path() / "hf");
+  checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
+  const ImportedModel want = import_hf(checkpoint.write(config));
+  const Written how = {.arch = "qwen35", .tiled = true, .k_out = true};
+  const std::string path = folder.write("m.gguf", Converter(want, how).bytes());
+  const ImportedModel got = import_gguf(path);
+  const auto out = std::ranges::find(got.tensors, "layers.0.delta_out", &TensorInput::name);
+  ASSERT_NE(out, got.tensors.end());
+  EXPECT_FALSE(out->own_scheme.has_value());
+  const GgufSource source(path);
+  const SourceTensor* stored = source.find("blk.0.ssm_out.weight");
+  ASSERT_NE(stored, nullptr);
+  std::vector<float> raw(static_cast<std::size_t>(out->shape[0] * 512));
+  source.read(*stored, 0, raw);
+  const std::vector<float> values = test::rows_of(*out).values;
+  ASSERT_EQ(values.size(), raw.size());
+  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // of the value heads
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t row = i / 512, head = i % 512 / 128;
+    ASSERT_EQ(values[i], raw[row * 512 + kPlaces[head] * 128 + i % 128]) << i;
+  }
 }
 
 // block_count counts the layers that guess ahead, which are left out with a line.

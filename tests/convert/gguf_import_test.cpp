@@ -128,7 +128,8 @@ TEST(GgufImport, ExpertsOneByOneAndInCodes) {
     const std::vector<float> values = test::rows_of(tensor).values;
     const auto columns = static_cast<std::size_t>(tensor.shape[1]);
     for (std::size_t i = 0; i < 3 * columns; ++i) {
-      const float got = codes.scales[i / 32] * codes.scale_mul * static_cast<float>(codes.codes[i]);
+      const float got = codes.scales[i / 32] * codes.scale_mul *
+                        static_cast<float>(codes.codes[i] - codes.zeros[i / 32]);
       EXPECT_EQ(got, values[columns + i]) << tensor.name << " " << i;
     }
   }

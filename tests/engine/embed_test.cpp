@@ -22,6 +22,55 @@ std::unique_ptr<Session> session_of(const Model& model, Backend& backend, std::i
   return std::make_unique<Session>(model, backend, resolve_limits(limits, model.config()));
 }
 
+// Of all positions, with the checkpoint's own head.
+void expect_what_the_head_reads(const std::filesystem::path& folder) {
+  const Model model(test::quantized(folder, "f32"), {});
+  const auto backend = make_backend({.device = "cpu", .threads = 2});
+  const auto ids =
+      model.tokenizer().encode("Once upon a time a fox met a crow.", {.add_bos = true});
+  const test::ModelTensors tensors = test::read_tensors(import_hf(folder));
+  const test::Logits expected = test::naive_logits(tensors, ids);
+  const Matrix* table = tensors.find(model.config().tied ? "token_embedding" : "head");
+  ASSERT_NE(table, nullptr);
+  const auto session = session_of(model, *backend, 64);
+  Batch batch;
+  batch.add(0, ids.data(), std::ssize(ids), Batch::Want::all);
+  const auto width = static_cast<std::size_t>(model.config().width);
+  std::vector<float> rows(ids.size() * width);
+  backend->download(session->transformer().hidden(batch, session->state()), std::ssize(ids), rows);
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    for (std::size_t v = 0; v < expected[t].size(); v += 7) {
+      double logit = 0;
+      for (std::size_t k = 0; k < width; ++k) {
+        logit += double{rows[t * width + k]} * double{table->values[v * width + k]};
+      }
+      ASSERT_NEAR(logit, expected[t][v], kTolerance) << "position " << t << ", token " << v;
+    }
+  }
+  Engine engine(*session, model.tokenizer(), {});
+  session->state().drop(0);
+  const std::vector<float> mean = engine.embed(ids);
+  for (std::size_t k = 0; k < width; ++k) {
+    double sum = 0;
+    for (std::size_t t = 0; t < ids.size(); ++t) sum += double{rows[t * width + k]};
+    EXPECT_NEAR(mean[k], sum / static_cast<double>(ids.size()), 1e-5) << k;
+  }
+  const auto chunks = session_of(model, *backend, 3);
+  EXPECT_EQ(Engine(*chunks, model.tokenizer(), {}).embed(ids), mean);
+}
+
+TEST(EmbeddingsOfModels, AreWhatTheHeadReads) {
+  expect_what_the_head_reads(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller");
+}
+
+TEST(EmbeddingsOfModels, AreWhatTheHeadReadsOfHybridsAndExperts) {
+  for (const std::string name : {"qwen35-tiny", "qwen3moe-tiny"}) {
+    SCOPED_TRACE(name);
+    LEQ_SHARED_OR_SKIP(folder, "models/" + name);
+    expect_what_the_head_reads(folder);
+  }
+}
+
 class Embeddings : public testing::Test {
  protected:
   Embeddings()
@@ -35,29 +84,6 @@ class Embeddings : public testing::Test {
   std::unique_ptr<Backend> backend_;
   std::vector<Token> ids_;
 };
-
-TEST_F(Embeddings, AreWhatTheHeadReads) {
-  const test::ModelTensors tensors = test::read_tensors(import_hf(folder_));
-  const test::Logits expected = test::naive_logits(tensors, ids_);
-  const Matrix* table = tensors.find("token_embedding");
-  ASSERT_NE(table, nullptr);
-  const auto session = session_of(model_, *backend_, 64);
-  Batch batch;
-  batch.add(0, ids_.data(), std::ssize(ids_), Batch::Want::all);
-  const auto width = static_cast<std::size_t>(model_.config().width);
-  std::vector<float> rows(ids_.size() * width);
-  backend_->download(session->transformer().hidden(batch, session->cache()), std::ssize(ids_),
-                     rows);
-  for (std::size_t t = 0; t < ids_.size(); ++t) {
-    for (std::size_t v = 0; v < expected[t].size(); v += 7) {
-      double logit = 0;
-      for (std::size_t k = 0; k < width; ++k) {
-        logit += double{rows[t * width + k]} * double{table->values[v * width + k]};
-      }
-      ASSERT_NEAR(logit, expected[t][v], kTolerance) << "position " << t << ", token " << v;
-    }
-  }
-}
 
 TEST_F(Embeddings, DoNotDependOnChunksOrOnWhatElseIsWritten) {
   const auto whole = session_of(model_, *backend_, 64);

@@ -2,6 +2,7 @@
 // kept, in memory or in a file, and no token of a reply depends on it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -96,6 +97,46 @@ TEST_F(Hybrid, ASecondTurnFeedsWhatIsNew) {
   EXPECT_EQ(reply(engine, first, 20).tokens, answer.tokens);
 }
 
+std::string system(const std::string& text) {
+  return "<|im_start|>system\n" + text + "<|im_end|>\n";
+}
+
+TEST_F(Hybrid, AnotherChatBeginsAfterTheSystemMessage) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder, 4);
+  const auto first_session = session(), second_session = session();
+  Engine engine(*first_session, model_->tokenizer(), {});
+  Engine fresh(*second_session, model_->tokenizer(), {.reuse_prefixes = false});
+  const auto shared = std::ssize(tokens_of(system(kStory)));
+  EXPECT_NE(shared % kPageTokens, 0);
+  int chat = 0;
+  for (const char* question : {"Who?", "When was that?", "Why did she?", "And where?", "Who?"}) {
+    const auto prompt = tokens_of(system(kStory) + user(question) + kAnswers);
+    const EngineReply got = reply(engine, prompt, 12);
+    // The last one is the first again, whose own state has gone for those of the others.
+    EXPECT_EQ(got.cached_tokens, chat++ == 0 ? 0 : shared) << question;
+    EXPECT_EQ(got.tokens, reply(fresh, prompt, 12).tokens);
+  }
+}
+
+TEST_F(Hybrid, ABeginningThatTwoTextsShareIsKeptForTheThird) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  open(folder);
+  const auto first_session = session(), second_session = session();
+  Engine engine(*first_session, model_->tokenizer(), {});
+  Engine fresh(*second_session, model_->tokenizer(), {.reuse_prefixes = false});
+  std::vector<std::vector<Token>> prompts;
+  std::vector<std::int64_t> cached;
+  for (const char* end : {" One came.", " She wept.", " He ran.", " They sang."}) {
+    prompts.push_back(tokens_of(kStory + kStory + end));
+    const EngineReply got = reply(engine, prompts.back(), 12);
+    cached.push_back(got.cached_tokens);
+    EXPECT_EQ(got.tokens, reply(fresh, prompts.back(), 12).tokens);
+  }
+  const std::int64_t alike = std::ranges::mismatch(prompts[0], prompts[1]).in1 - prompts[0].begin();
+  EXPECT_EQ(cached, (std::vector<std::int64_t>{0, 0, alike, alike}));
+}
+
 TEST_F(Hybrid, RejectedDraftsLeaveNoTrace) {
   LEQ_SHARED_OR_SKIP(folder, kModel);
   for (const std::int64_t kept : {0, 8}) {
@@ -152,19 +193,42 @@ TEST(StateMarks, LieAtIntervalsAndBeforeTheReply) {
   LEQ_SHARED_OR_SKIP(folder, kModel);
   const Model model(test::quantized(folder, "int8"), {});
   const auto marks = [&](const std::string& text) {
-    return state_marks(model.tokenizer().encode(text, {}), model.tokenizer());
+    return state_marks(model.tokenizer().encode(text, {}), model.tokenizer(), 8);
   };
   const auto begun = model.tokenizer().encode("<|im_start|>user\nA fox.<|im_end|>\n", {});
   EXPECT_EQ(marks("<|im_start|>user\nA fox.<|im_end|>\n<|im_start|>assistant\n"),
             std::vector<std::int64_t>{std::ssize(begun)});
   const auto plain = model.tokenizer().encode("A fox and a hen", {});
-  EXPECT_EQ(state_marks(plain, model.tokenizer()),
+  EXPECT_EQ(state_marks(plain, model.tokenizer(), 8),
             std::vector<std::int64_t>{std::ssize(plain) - 1});
   const std::vector<Token> longer(10000, plain[0]);
-  EXPECT_EQ(state_marks(longer, model.tokenizer()), (std::vector<std::int64_t>{4096, 8192, 9999}));
+  EXPECT_EQ(state_marks(longer, model.tokenizer(), 8),
+            (std::vector<std::int64_t>{4096, 8192, 9999}));
   EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 5), 9);
   EXPECT_EQ(next_mark(std::vector<std::int64_t>{5, 9}, 9), 0);
-  EXPECT_TRUE(state_marks(std::vector<Token>{3}, model.tokenizer()).empty());
+  EXPECT_TRUE(state_marks(std::vector<Token>{3}, model.tokenizer(), 8).empty());
+}
+
+TEST(StateMarks, LieAtEndsOfMessagesAndTheSystemMessageStays) {
+  LEQ_SHARED_OR_SKIP(folder, kModel);
+  const Model model(test::quantized(folder, "int8"), {});
+  const Token begins = model.tokenizer().encode("<|im_start|>", {}).at(0);
+  const Token word = model.tokenizer().encode("fox", {}).at(0);
+  std::vector<Token> prompt;
+  std::vector<std::int64_t> ends;
+  for (const std::size_t length : {100, 30, 900, 600, 3000, 20}) {
+    prompt.push_back(begins);
+    prompt.insert(prompt.end(), length - 1, word);
+    ends.push_back(std::ssize(prompt));
+  }
+  prompt.push_back(begins);
+  const auto marks = [&](std::int64_t most) {
+    return state_marks(prompt, model.tokenizer(), most);
+  };
+  // Without the ends of the messages of 30 and 20 tokens, which lie near others; the last counts.
+  EXPECT_EQ(marks(8), (std::vector<std::int64_t>{100, 1030, 1630, 4096, 4630, 4650}));
+  EXPECT_EQ(marks(4), (std::vector<std::int64_t>{100, 4096, 4630, 4650}));
+  EXPECT_EQ(marks(0), (std::vector<std::int64_t>{100, 4650}));
 }
 
 }  // namespace

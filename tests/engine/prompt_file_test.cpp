@@ -126,10 +126,15 @@ TEST(PromptFile, SeveralInARowAreToldApart) {
   }
 }
 
-class SavedPrompts : public testing::TestWithParam<KvType> {
+struct SavedCase {
+  const char* model;
+  KvType kv;
+};
+
+class SavedPrompts : public testing::TestWithParam<SavedCase> {
  protected:
   void SetUp() override {
-    LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
+    LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
     model_.emplace(test::quantized(folder, "int8"), LoadOptions{});
     backend_ = make_backend({.device = "cpu", .threads = 2});
     for (int i = 0; i < 150; ++i) prompt_.push_back(static_cast<Token>(300 + i * 31 % 700));
@@ -137,7 +142,7 @@ class SavedPrompts : public testing::TestWithParam<KvType> {
   std::unique_ptr<Session> session(std::int64_t context) const {
     RunLimits limits;
     limits.context = context;
-    limits.key_type = limits.value_type = GetParam();
+    limits.key_type = limits.value_type = GetParam().kv;
     limits.output_tokens = 1 + kMaxDraftTokens;
     return std::make_unique<Session>(*model_, *backend_, resolve_limits(limits, model_->config()));
   }
@@ -212,7 +217,11 @@ TEST_P(SavedPrompts, WhatIsNotOfThisModelIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kv, SavedPrompts,
-                         testing::Values(KvType::f16, KvType::int8, KvType::simq4));
+                         testing::Values(SavedCase{"storyteller", KvType::f16},
+                                         SavedCase{"storyteller", KvType::int8},
+                                         SavedCase{"storyteller", KvType::simq4},
+                                         SavedCase{"qwen3moe-tiny", KvType::f16},
+                                         SavedCase{"qwen3moe-tiny", KvType::simq4}));
 
 }  // namespace
 }  // namespace leq

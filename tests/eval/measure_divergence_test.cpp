@@ -104,6 +104,40 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   EXPECT_LT(kv.kl_mean.value, 1e-3);
 }
 
+// Hybrids and experts are measured as others are.
+TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
+  LEQ_SHARED_OR_SKIP(text, "models/storyteller");
+  const test::TemporaryFolder temporary;
+  ThreadPool pool(2);
+  for (const std::string name : {"qwen35-tiny", "qwen3moe-tiny"}) {
+    SCOPED_TRACE(name);
+    LEQ_SHARED_OR_SKIP(folder, "models/" + name);
+    const auto path = temporary.path() / name;
+    Runner f32(folder, "f32", KvType::f32, text);
+    write_divergence_base(f32.session(), pool, f32.run(), path, f32.key());
+    const DivergenceBaseReader base(path);
+    double before = 1e-6;
+    for (const std::string type : {"f32", "int8", "int4-g64"}) {
+      Runner other(folder, type, KvType::f32, text);
+      const DivergenceResult exact =
+          measure_divergence(f32.session(), other.session(), pool, f32.run())
+              .summarize(Protocol::hf);
+      const DivergenceResult found =
+          measure_divergence(other.session(), pool, other.run(), base, other.key())
+              .summarize(Protocol::hf);
+      EXPECT_NEAR(found.kl_mean.value, exact.kl_mean.value, 1e-6) << type;
+      EXPECT_EQ(found.ppl.value, exact.ppl.value);
+      if (type == "f32") {
+        EXPECT_EQ(exact.kl_mean.value, 0);
+      } else {
+        EXPECT_GT(exact.kl_mean.value, 5 * before) << type;
+        before = exact.kl_mean.value;
+      }
+    }
+    EXPECT_LT(before, 0.1);
+  }
+}
+
 // Keys of this model have biases that are far larger than themselves. Codes of four bits along
 // tokens would have to span them: a KL above 0.1 (docs/kv-cache.md).
 TEST(MeasureDivergence, LargeKeyBiasesSpoilNoType) {

@@ -11,7 +11,7 @@
 #include "model/session.h"
 #include "platform/make_backend.h"
 #include "reference/naive_transformer.h"
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 
 namespace leq {
 namespace {
@@ -221,17 +221,7 @@ TEST(Families, Qwen3MoeWithExpertsInEverySecondLayer) {
 
 TEST(Families, Qwen35WithExpertsAndASharedOne) {
   for (const Experts spelling : {Experts::stacked, Experts::single}) {
-    Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
-    config["num_hidden_layers"] = 4;
-    config["head_dim"] = 32;
-    config["linear_num_key_heads"] = 2;
-    config["linear_num_value_heads"] = 4;
-    config["linear_key_head_dim"] = 16;
-    config["linear_value_head_dim"] = 24;
-    config["num_local_experts"] = 5;
-    config["num_experts_per_tok"] = 2;
-    config["moe_intermediate_size"] = 40;
-    config["shared_expert_intermediate_size"] = 56;
+    const Json config = test::small_hybrid_config({.value_dim = 24}, 5, 40, 56);
     test::RandomCheckpoint checkpoint(scratch_folder());
     checkpoint.add_qwen3_5(config, spelling);
     expect_same_function(checkpoint.write(config), 40);

@@ -26,7 +26,7 @@ TEST(KvLayers, ALargeBiasStandsOutOfItsLayer) {
   EXPECT_FALSE(large_key_bias(bias, whole)) << "keys are as large";
   bias[7] = -64.0f;
   EXPECT_TRUE(large_key_bias(bias, whole));
-  EXPECT_FALSE(large_key_bias(bias, still)) << "it hardly rotations within a block";
+  EXPECT_FALSE(large_key_bias(bias, still)) << "it hardly rotates within a block";
   for (float& b : bias) b = 60.0f;
   EXPECT_FALSE(large_key_bias(bias, whole)) << "all are alike";
 }
@@ -40,7 +40,7 @@ std::vector<KvType> types_of(const std::filesystem::path& folder, KvType wanted)
   return session.cache().shape().layer_key_types;
 }
 
-// Its biases are in the pair that rotations slowest: their centre takes them out of codes along
+// Its biases are in the pair that rotates slowest: their centre takes them out of codes along
 // tokens.
 TEST(KvLayers, SlowBiasesOfTheBiasedModelNeedNoWiderKeys) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
@@ -61,7 +61,7 @@ ModelConfig turning(std::int64_t context) {
   return config;
 }
 
-// A large bias in one pair of channels of the first head: pair 0 rotations by 1 a position.
+// A large bias in one pair of channels of the first head: pair 0 rotates by 1 a position.
 Weights with_bias(const ModelConfig& config, std::size_t pair, float size) {
   Weights weights;
   weights.layers.resize(2);

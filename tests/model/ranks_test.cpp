@@ -12,7 +12,7 @@
 #include "format/leq_writer.h"
 #include "models_fixture.h"
 #include "ranks_fixture.h"
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 #include "same_bits.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
@@ -209,23 +209,30 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
+// Each rank would need the largest input of all experts that a step routes to.
+TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
+  LEQ_SHARED_OR_SKIP(folder, "models/qwen3moe-tiny");
+  const Model model(test::quantized(folder, "int8", ActChoice::online), {});
+  const RunLimits limits = limits_of(model, KvType::f16, 1);
+  EXPECT_NO_THROW(test::RankedModel(model, 1, 1, limits));
+  try {
+    const test::RankedModel ranked(model, 2, 1, limits);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("act tensor and act online of experts"), std::string::npos) << text;
+  }
+}
+
 // Gated DeltaNet with `group` value heads for each of `key_heads`, all of `dims` numbers.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
                 const CheckpointOptions& options, int dims = 64) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
+  Json config = test::small_hybrid_config({key_heads, key_heads * group, dims, dims});
   config["hidden_size"] = 192;
   config["intermediate_size"] = 300;
-  config["num_hidden_layers"] = 4;
   config["head_dim"] = 64;
   config["max_position_embeddings"] = 192;
-  config["rms_norm_eps"] = 1e-6;
-  config["linear_num_key_heads"] = key_heads;
-  config["linear_num_value_heads"] = key_heads * group;
-  config["linear_key_head_dim"] = config["linear_value_head_dim"] = dims;
-  config["linear_conv_kernel_dim"] = 4;
-  config["rope_parameters"] = {
-      {"rope_type", "default"}, {"rope_theta", 1e6}, {"partial_rotary_factor", 0.25}};
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::none);
   const auto path = folder.path() / "hybrid.leq";
   quantize_checkpoint(checkpoint.write(config), path, options, [](auto, auto) {});

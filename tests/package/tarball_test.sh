@@ -4,10 +4,10 @@
 set -euo pipefail
 source=$2
 . "$source/tests/package/clean_root.sh"
-tarball=$source/dist/leq-$(uname -m).tar.gz
+tarball=$source/dist/leq-$(uname -m).tar.xz
 [ -f "$tarball" ] || { echo "tarball: NOT RUN: there is none in dist; make tarball"; exit 77; }
 clean_root tarball "${LEQ_OLD_DEBIAN:-bullseye}"
-tar -C "$root" -xzf "$tarball"
+tar -C "$root" -xJf "$tarball"
 for tool in "$root"/leq/bin/leq-*; do
   in_root "/leq/bin/$(basename "$tool")" --version > /dev/null || { echo "tarball: $tool does not start"; exit 1; }
 done

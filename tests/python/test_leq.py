@@ -181,6 +181,13 @@ class Numbers(unittest.TestCase):
 
 
 class Files(unittest.TestCase):
+    def test_guessed_tokens_change_no_reply(self):
+        texts = set()
+        for how in (True, False, "auto", "ngram", "off"):
+            with open_model(speculate=how) as model:
+                texts.add(model.generate(PROMPT, max_tokens=48, seed=3).text)
+        self.assertEqual(len(texts), 1)
+
     def test_bytes_are_a_model(self):
         with leq.Model(PATH.read_bytes(), context=512) as model, open_model() as other:
             self.assertEqual(model.generate(PROMPT, max_tokens=8, temperature=0).text,
@@ -205,6 +212,8 @@ class Refusals(unittest.TestCase):
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, key_type="int7")),
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, context=2**40)),
                     (leq.SettingError, ValueError, lambda: leq.Model(PATH, load="slowly")),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, speculate="mtp")),
+                    (leq.SettingError, ValueError, lambda: leq.Model(PATH, speculate="magic")),
                     (leq.ContextFullError, ValueError, lambda: model.generate("dog " * 100)),
                     (leq.SettingError, ValueError, lambda: model.generate("a", temperature=-1)),
                     (leq.SettingError, ValueError, lambda: model.generate("a", temprature=1)),
@@ -264,7 +273,9 @@ class Refusals(unittest.TestCase):
             self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 7)
 
     def test_nothing_is_printed_and_interrupts_end_a_reply(self):
-        script = ("import leq, sys\n"
+        # A shell starts what is in the background with interrupts ignored, which Python keeps.
+        script = ("import leq, signal, sys\n"
+                  "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
                   "model = leq.Model(sys.argv[1], context=1024)\n"
                   "open(sys.argv[2], 'w').close()\n"
                   "try:\n"

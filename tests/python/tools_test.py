@@ -73,6 +73,28 @@ class SameAsTheTools(unittest.TestCase):
         self.assertEqual(result["file_bytes"], made.stat().st_size)
         self.assertIsNone(result["kl"])
 
+    def test_recipe_auto_of_leq_quantize(self):
+        text = (STORY / "heldout.txt").read_text()[:2500]
+        folder = pathlib.Path(WORK.name)
+        # A file says where its calibration text is from.
+        (folder / "a text of the caller").write_text(text)
+        subprocess.run([TOOLS / "leq-quantize", STORY, "-o", "tool.leq", "--recipe", "auto", "--target-bpw", "3.5",
+                        "--samples", "2", "--length", "64", "--calibration", "a text of the caller", "--no-gate"],
+                       check=True, capture_output=True, cwd=folder)
+        leq.quantize(STORY, folder / "python.leq", recipe="auto", target_bpw=3.5, samples=2, length=64,
+                     calibration=text)
+        self.assertEqual((folder / "python.leq").read_bytes(), (folder / "tool.leq").read_bytes())
+
+    def test_codes_of_a_quantized_checkpoint_are_kept(self):
+        folder = pathlib.Path(WORK.name)
+        tool("leq-export", PATH, "-o", folder / "packed", "--compressed-tensors", "--inputs", "f32")
+        tool("leq-quantize", folder / "packed", "-o", folder / "tool.leq")
+        leq.quantize(folder / "packed", folder / "python.leq")
+        self.assertEqual((folder / "python.leq").read_bytes(), (folder / "tool.leq").read_bytes())
+        with open_model() as model, leq.Model(folder / "python.leq", context=64) as kept:
+            self.assertEqual(kept.generate(PROMPT, max_tokens=8, temperature=0).text,
+                             model.generate(PROMPT, max_tokens=8, temperature=0).text)
+
     def test_inspect_of_leq_inspect(self):
         self.assertEqual(leq.inspect(PATH), json.loads(tool("leq-inspect", PATH, "--json")))
 

@@ -118,6 +118,59 @@ TEST(Awq, WorksWithTheDiagonalAlone) {
   EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
 }
 
+// Columns whose inputs differ in size, which invites scaling.
+std::vector<float> uneven_inputs(std::uint64_t seed, std::int64_t tokens) {
+  auto x = normals(seed, tokens * kColumns);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kColumns % 8 == 0 ? 6.0f : 1.0f;
+  return x;
+}
+
+// As decoded from a GGUF file of type Q4_1: a scale and a minimum for 32 columns, codes from 0
+// to 15.
+std::vector<float> decoded_q4_1(std::int64_t rows) {
+  const auto noise = normals(90, rows * kColumns);
+  std::vector<float> weight(noise.size());
+  for (std::size_t i = 0; i < weight.size(); ++i) {
+    const float scale = 0.01f * (1 + 0.2f * static_cast<float>(i / 32 % 7));
+    const float any = std::clamp(std::round(7.5f + 3 * noise[i]), 0.0f, 15.0f);
+    const float code = i % 32 == 0 ? 0.0f : i % 32 == 1 ? 15.0f : any;
+    weight[i] = scale * (code - 7.3f);
+  }
+  return weight;
+}
+
+TEST(Awq, LeavesAWeightThatLiesOnItsGridAlready) {
+  const SyntheticSite site = synthetic_site({decoded_q4_1(64)}, uneven_inputs(91, 256), kColumns);
+  const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
+  EXPECT_EQ(found.scales, std::vector<float>(kColumns, 1.0f));
+  EXPECT_LT(found.plain_error, 1e-4);
+}
+
+TEST(Awq, ScalesForScalesOfScales) {
+  const auto x = uneven_inputs(92, 256);
+  const SyntheticSite site = synthetic_site({normals(93, 64 * kColumns)}, x, kColumns);
+  const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
+  EXPECT_LT(found.error, found.plain_error);
+  // The plain error is that of rtn's codes on the inputs themselves.
+  MethodInput input = method_input(site.weights[0], kColumns, "q4_k");
+  input.statistics = &site.statistics;
+  const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kColumns);
+  EXPECT_NEAR(found.plain_error, plain, 1e-3 * plain);
+}
+
+// v has 8 bits and loses nothing: what is left are q's errors, a hundred times as large.
+TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
+  const auto x = uneven_inputs(94, 128);
+  SyntheticSite site =
+      synthetic_site({normals(95, 32 * kColumns), normals(96, 32 * kColumns)}, x, kColumns);
+  AwqOptions options = with_scheme("q4_k");
+  const double both = search_awq_scales(site.view(), options).plain_error;
+  options.of_consumers = {*parse_scheme("q4_k"), *parse_scheme("int8-g32")};
+  const double one = search_awq_scales(site.view(), options).plain_error;
+  EXPECT_GT(one, 0.4 * both);
+  EXPECT_LT(one, 0.6 * both);
+}
+
 TEST(Awq, TiedChannelsShareAScale) {
   const auto x = correlated_inputs(76, 128, kColumns);
   SyntheticSite site = synthetic_site({normals(77, 32 * kColumns)}, x, kColumns);

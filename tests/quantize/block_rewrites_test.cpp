@@ -15,7 +15,7 @@
 #include "quantize/pipeline/rotation_search.h"
 #include "quantize/pipeline/statistics_file.h"
 #include "reference/naive_transformer.h"
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 #include "temporary_folder.h"
 #include "tokenizer/tokenizer.h"
 
@@ -173,14 +173,7 @@ double loss_in_file(const std::filesystem::path& path) {
 // Layers of both mixers, with a router and the gate of a shared expert, which are a row each way.
 TEST(BlockRewrites, HybridsWithASharedExpertAreCalibrated) {
   const test::TemporaryFolder folder;
-  Json config = test::small_config("qwen3_5_moe_text", "Qwen3_5MoeForCausalLM", 4, 2);
-  const std::pair<const char*, int> sizes[] = {
-      {"num_hidden_layers", 4},      {"head_dim", 32},
-      {"linear_num_key_heads", 2},   {"linear_num_value_heads", 4},
-      {"linear_key_head_dim", 16},   {"linear_value_head_dim", 24},
-      {"num_local_experts", 5},      {"num_experts_per_tok", 2},
-      {"moe_intermediate_size", 40}, {"shared_expert_intermediate_size", 56}};
-  for (const auto& [key, size] : sizes) config[key] = size;
+  const Json config = test::small_hybrid_config({.value_dim = 24}, 5, 40, 56);
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
   checkpoint.add_qwen3_5(config, test::RandomCheckpoint::Experts::stacked);
   const auto source = checkpoint.write(config);

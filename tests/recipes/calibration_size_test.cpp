@@ -35,6 +35,24 @@ TEST(CalibrationSize, WhatCannotBeMeasuredIsFast) {
   EXPECT_EQ(windows_within(180, -1, kFittedGateWindows), 16);
 }
 
+TEST(ChoosingSeconds, CountsEachWeightBesideAWindow) {
+  const ModelConfig config = import_hf_config(*test::shared_path("models/storyteller"));
+  const double w = double(config.width), q = double(config.heads * config.head_dim);
+  const double kv = double(config.kv_heads * config.head_dim);
+  const double f = double(config.layer(0).dense_mlp()->hidden);
+  const double window = ((q + 2 * kv) * w + w * q + 3 * f * w) * 100;  // of 100 tokens
+  const double squares = (q + 2 * kv) * w * w + w * q * q + 2 * f * w * w + w * f * f;
+  EXPECT_NEAR(choosing_seconds(config, {.squares = 3}, 2, 100), 2 * 3 * squares / window, 1e-9);
+  // Ten rows of each of the seven weights.
+  const double searched = 10 * (3 * w * w + q * q + 2 * w * w + f * f);
+  EXPECT_NEAR(choosing_seconds(config, {.searched_squares = 5, .searched_rows = 10}, 2, 100),
+              2 * 5 * searched / window, 1e-9);
+  const double tokens = 10 * (3 * w + q + 2 * w + f);
+  EXPECT_NEAR(choosing_seconds(config, {.searched_tokens = 7, .searched_rows = 10}, 2, 100),
+              2 * 7 * tokens / window, 1e-9);
+  EXPECT_EQ(choosing_seconds(config, {.squares = 3}, -1, 100), 0);
+}
+
 class WindowSeconds : public testing::Test {
  protected:
   WindowSeconds() : model_(import_hf(*test::shared_path("models/storyteller"))) {}

@@ -91,6 +91,27 @@ TEST_F(Job, TheDefaultRecipeFitsItsTextAndKeepsItsGate) {
   expect_tidy();
 }
 
+TEST_F(Job, ATimeSaysHowManyWindowsAreRead) {
+  for (const auto& [seconds, windows] : {std::pair(1e6, 128), std::pair(1e-6, 2)}) {
+    QuantizeJob job = recipe_job(64);
+    job.seconds = seconds;
+    job.gate_mode = GateMode::none;
+    said_.clear();
+    run_job(job);
+    EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), windows) << said_;
+    EXPECT_EQ(said(", the least that it takes"), windows == 2) << said_;
+    // The file is that of its number of windows.
+    const std::string timed = bytes_of(job.output);
+    fs::remove(job.output);
+    job.fit_windows = false;
+    job.seconds = std::nullopt;
+    job.checkpoint.calibration.samples = windows;
+    run_job(job);
+    EXPECT_TRUE(bytes_of(job.output) == timed);
+    fs::remove(job.output);
+  }
+}
+
 TEST_F(Job, ADistanceIsALineAndNotKept) {
   QuantizeJob job = job_of(64);
   job.gate_mode = GateMode::distance;
@@ -167,7 +188,7 @@ TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   job.checkpoint.calibration.samples = 32;
   run_job(job);
   EXPECT_TRUE(said("resume      2 of 3 blocks are done")) << said_;
-  EXPECT_FALSE(said("s in total")) << said_;
+  EXPECT_FALSE(said(" s each)")) << said_;
   EXPECT_TRUE(bytes_of(job.output) == whole);
   expect_tidy();
 }

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "reference/random_checkpoint.h"
+#include "reference/small_hybrid.h"
 
 namespace leq::test {
 
@@ -13,17 +13,11 @@ inline constexpr std::int64_t kMtpWidth = 64;
 
 // Qwen 3.5 with a head: hybrid, or all its layers attend.
 inline Json mtp_config_of(bool hybrid) {
-  Json config = test::small_config("qwen3_5_text", "Qwen3_5ForCausalLM", 4, 2);
+  Json config = small_hybrid_config({});
   config["hidden_size"] = kMtpWidth;
   config["intermediate_size"] = 96;
-  config["num_hidden_layers"] = 4;
-  config["head_dim"] = 32;
   config["max_position_embeddings"] = 512;
   config["rms_norm_eps"] = 1e-6;
-  config["linear_num_key_heads"] = 2;
-  config["linear_num_value_heads"] = 4;
-  config["linear_key_head_dim"] = config["linear_value_head_dim"] = 16;
-  config["linear_conv_kernel_dim"] = 4;
   config["full_attention_interval"] = hybrid ? 4 : 1;
   config["rope_parameters"] = {
       {"rope_type", "default"}, {"rope_theta", 1e4}, {"partial_rotary_factor", 0.25}};

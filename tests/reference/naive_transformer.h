@@ -42,8 +42,9 @@ class NaiveTransformer {
 
   using Matrix = std::vector<std::vector<double>>;
 
-  // Called with every row that the linears of a block read: "layers.0.qkv", "o", "gate_up", "down".
-  std::function<void(const std::string& input, const std::vector<double>& row)> on_input;
+  // Called with every row that the linears of a block read, before they do: "layers.0.qkv", "o",
+  // "gate_up", "down".
+  std::function<void(const std::string& input, std::vector<double>& row)> on_input;
 
   // Logits of every position of one sequence.
   Matrix forward(const std::vector<std::int32_t>& ids) const {
@@ -199,7 +200,7 @@ class NaiveTransformer {
     const std::int64_t d = c_.head_dim;
     Matrix q, k, v, gates;
     for (std::size_t t = 0; t < x.size(); ++t) {
-      const auto h = norm(x[t], at + "attention_norm");
+      auto h = norm(x[t], at + "attention_norm");
       if (on_input) on_input(at + "qkv", h);
       q.push_back(linear(h, at + "q", c_.heads * d));
       k.push_back(linear(h, at + "k", c_.kv_heads * d));
@@ -237,7 +238,7 @@ class NaiveTransformer {
                std::vector<double>(static_cast<std::size_t>(delta.value_dim))));
     Matrix seen;  // inputs of the convolution
     for (auto& stream : x) {
-      const auto h = norm(stream, at + "delta_in_norm");
+      auto h = norm(stream, at + "delta_in_norm");
       if (on_input) on_input(at + "delta_in", h);
       seen.push_back(linear(h, at + "delta_qkv", channels));
       const auto z = linear(h, at + "delta_z", delta.values());
@@ -311,7 +312,7 @@ class NaiveTransformer {
 
   void mlp_sublayer(const LayerConfig& layer, const std::string& at, Matrix& x) const {
     for (auto& state : x) {
-      const auto h = norm(state, at + "mlp_norm");
+      auto h = norm(state, at + "mlp_norm");
       if (layer.experts_mlp() != nullptr) {
         experts(*layer.experts_mlp(), at, h, state);
         continue;
@@ -348,7 +349,7 @@ class NaiveTransformer {
     for (std::size_t i = 0; i < y.size(); ++i) state[i] += weight * y[i];
   }
 
-  void experts(const ExpertsMlpConfig& mlp, const std::string& at, const std::vector<double>& h,
+  void experts(const ExpertsMlpConfig& mlp, const std::string& at, std::vector<double>& h,
                std::vector<double>& state) const {
     if (on_input) on_input(at + "experts", h);
     auto p = linear(h, at + "router", mlp.experts);

@@ -1,8 +1,10 @@
-// Chats with a model that has recurrent layers: the next turn continues from the state that the
-// last reply left, in every API.
+// Chats with hybrids and mixtures of experts: the next turn continues where the last reply ended,
+// and another chat of a model with recurrent layers at the end of the system message, in every API.
 #include <gtest/gtest.h>
 
 #include <string>
+#include <thread>
+#include <vector>
 
 #include "server/served_model.h"
 #include "shared_data.h"
@@ -61,9 +63,14 @@ Turn responses_turn(const ServedModel& served, const Json& messages) {
           number(usage["output_tokens"]), answer.json["output"][0]["content"][0]["text"].text()};
 }
 
-TEST(HybridChat, ANextTurnFeedsWhatIsNewInEveryApi) {
-  LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
+class ChatsOf : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Models, ChatsOf, testing::Values("qwen35-tiny", "qwen3moe-tiny"));
+
+TEST_P(ChatsOf, TheNextTurnFeedsWhatIsNewInEveryApi) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   const Model model(quantized(folder, "int8"), {});
+  const auto shared =
+      std::ssize(model.tokenizer().encode("<|im_start|>system\n" + kSystem + "<|im_end|>\n", {}));
   int subject = 0;
   for (const auto& turn_of : {chat_turn, messages_turn, responses_turn}) {
     const ServedModel served(2, story_options(), model);
@@ -79,8 +86,40 @@ TEST(HybridChat, ANextTurnFeedsWhatIsNewInEveryApi) {
       messages.push_back(message("assistant", turn.text));
       last = turn;
     }
+    // Another chat begins after the system message that both have; without states to the token.
+    const Turn other = turn_of(served, Json::array({message("user", "Sing of the owl")}));
+    if (model.config().delta_net() != nullptr) {
+      EXPECT_EQ(other.cached, shared);
+    } else {
+      EXPECT_GE(other.cached, shared);
+    }
     ++subject;
   }
+}
+
+// Four clients at once are answered as each alone, and so are texts that become vectors.
+TEST_P(ChatsOf, ClientsAtOnceGetWhatEachGetsAlone) {
+  LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
+  const Model model(quantized(folder, "int8"), {});
+  const auto ask = [](const ServedModel& served, int i) {
+    const std::string text = "Tale " + std::to_string(i) + " begins where the fox";
+    const auto reply =
+        served.post("/completion", {{"prompt", text}, {"n_predict", 16}, {"temperature", 0}});
+    const auto vector = served.post("/v1/embeddings", Json{{"input", text}});
+    EXPECT_EQ(vector.status, 200) << vector.body;
+    EXPECT_EQ(std::ssize(vector.json["data"][0]["embedding"]), 128);
+    return reply.json["content"].text() + vector.json["data"].dump();
+  };
+  std::vector<std::string> alone(4), together(4);
+  {
+    const ServedModel served(1, story_options(), model);
+    for (int i = 0; i < 4; ++i) alone[i] = ask(served, i);
+  }
+  const ServedModel served(4, story_options(), model);
+  std::vector<std::jthread> clients;
+  for (int i = 0; i < 4; ++i) clients.emplace_back([&, i] { together[i] = ask(served, i); });
+  clients.clear();
+  EXPECT_EQ(together, alone);
 }
 
 }  // namespace

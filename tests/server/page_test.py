@@ -187,6 +187,8 @@ def marks(browser):
     check(browser.run("return inline('\\\\*no\\\\* &amp; &lt;').join('')") == "*no* & <", "escapes and entities")
     check(browser.run("return cells('| a \\\\| b | `x\\\\|y` |')") == ["a | b", "`x|y`"], "pipes within cells")
     check(browser.run("return markdown('- [x] done')[0].textContent") == "☑ done", "lists of tasks")
+    sides = browser.run("return [...markdown('|a|b|c|\\n|--:|:-:|:--|\\n|1|2|3|')[0].querySelectorAll('td')].map(c => c.className)")
+    check(sides == ["right", "center", ""], f"columns have their sides: {sides}")
     for text in ("**a ", "`a ``b ", "[", "_a ", "*a* ", "https://"):
         check(browser.run("return markdown(arguments[0].repeat(16000)).length", text) >= 1, f"16,000 times {text!r}")
 
@@ -300,6 +302,16 @@ def look(browser, shots):
     hidden = "getComputedStyle(document.getElementById('sidebar')).visibility == 'hidden'"
     browser.wait(hidden, "no sidebar on a phone")
     browser.shoot(shots, "phone")
+    broken = browser.run("""
+        fill(document.querySelector('#messages'), markdown('|quantization|of weights|and of activations|\\n|-|-|-|\\n|a|b|c|'));
+        return [...document.querySelectorAll('#messages th')].map(c => [c.firstChild, document.createRange()])
+            .map(([text, range]) => { range.setStart(text, 0); range.setEnd(text, text.data.search(/ |$/)); return range.getClientRects().length; })""")
+    check(set(broken[-3:]) == {1}, f"tables scroll and break no word: {broken}")
+    browser.click("#settings-button")
+    save = browser.run("const b = document.querySelector('#settings .primary').getBoundingClientRect(); return [b.top, b.bottom, innerHeight]")
+    check(0 < save[0] and save[1] <= save[2], f"Save is on the screen: {save}")
+    browser.shoot(shots, "phone-settings")
+    browser.press(ESCAPE)
     browser.click("#menu")
     browser.wait("!(" + hidden + ")", "a menu in its place")
     browser.shoot(shots, "phone-menu")

@@ -38,7 +38,7 @@ class RawClient {
     return true;
   }
   // What comes until `end` is in it, the other side closes, or so many seconds have passed.
-  std::string read_until(std::string_view end, double seconds = 20) {
+  std::string read_until(std::string_view end, double seconds = 120) {
     using Clock = std::chrono::steady_clock;
     const auto last = Clock::now() + std::chrono::duration<double>(seconds);
     while (received_.find(end) == std::string::npos && Clock::now() < last) {
@@ -51,7 +51,7 @@ class RawClient {
     }
     return received_;
   }
-  std::string read_all(double seconds = 20) { return read_until("\x01never", seconds); }
+  std::string read_all(double seconds = 120) { return read_until("\x01never", seconds); }
   void forget() { received_.clear(); }
   // Whether the other side has closed, after at most so many seconds.
   bool is_closed_within(double seconds) {

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "server/served_model.h"
+#include "shared_data.h"
 #include "temporary_folder.h"
 
 namespace leq::test {
@@ -69,6 +70,34 @@ TEST_F(Slots, AreSavedRestoredAndErased) {
   const auto again = complete(other);
   EXPECT_EQ(again.json["tokens_cached"].get<std::int64_t>(), tokens - 1);
   EXPECT_EQ(again.json["content"], first.json["content"]);
+}
+
+TEST_F(Slots, OfHybridsAndExpertsGoOnInAnotherServer) {
+  for (const std::string name : {"qwen35-tiny", "qwen3moe-tiny"}) {
+    SCOPED_TRACE(name);
+    LEQ_SHARED_OR_SKIP(checkpoint, "models/" + name);
+    const Model model(quantized(checkpoint, "int8"), {});
+    const ServedModel served(2, options(), model), other(2, options(), model);
+    const auto first = complete(served, 1);
+    ASSERT_EQ(first.status, 200) << first.body;
+    const auto tokens = first.json["tokens_evaluated"].get<std::int64_t>();
+    const auto saved = act(served, "1", "save", name);
+    ASSERT_EQ(saved.status, 200) << saved.body;
+    EXPECT_EQ(saved.json["n_saved"].get<std::int64_t>(), tokens + 19);
+    const auto restored = act(other, "0", "restore", name);
+    ASSERT_EQ(restored.status, 200) << restored.body;
+    EXPECT_EQ(restored.json["n_restored"], saved.json["n_saved"]);
+    // What comes after the reply: all that was saved is there, and the answers are equal.
+    const auto next = [&](const ServedModel& one) {
+      return one.post("/completion", {{"prompt", kStory + first.json["content"].text() + " Then"},
+                                      {"n_predict", 12},
+                                      {"seed", 4}});
+    };
+    const auto here = next(served), there = next(other);
+    EXPECT_GE(there.json["tokens_cached"].get<std::int64_t>(), tokens);
+    EXPECT_EQ(there.json["content"], here.json["content"]);
+    EXPECT_EQ(complete(other).json["content"], first.json["content"]);
+  }
 }
 
 TEST_F(Slots, OfSeveralRanksAreThoseOfOne) {

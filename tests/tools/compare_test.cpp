@@ -152,6 +152,7 @@ TEST_F(LeqCompare, WhatIsWrongIsToldInALine) {
   expect_error(words("r", {"--methods", "smothquant"}), "--methods: unknown method smothquant");
   expect_error(words("r", {"--methods", "gptq:f32"}), "gptq:f32: type f32 has no codes to choose");
   expect_error(words("r", {"--parts", "heads"}), "--parts: unknown part heads");
+  expect_error(words("r", {"--again", "quality"}), "--again: unknown part quality");
   expect_error(words("r", {"--window", "9999"}), "--window");
   const std::string tiny = folder_.write("tiny.txt", "Once upon a time.");
   expect_error(words("r", {"-f", tiny}), tiny);

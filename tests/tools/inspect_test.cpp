@@ -107,6 +107,36 @@ TEST(Inspect, TotalsAddUp) {
   EXPECT_TRUE(report.at("totals").contains("f32"));
 }
 
+TEST(Inspect, CountsExperts) {
+  const TemporaryFolder folder;
+  Json config = small_config("qwen3_moe", "Qwen3MoeForCausalLM");
+  config["head_dim"] = 32;
+  config["num_local_experts"] = 5;
+  config["num_experts_per_tok"] = 2;
+  config["moe_intermediate_size"] = 72;
+  config["tokenizer_class"] = "GPT2Tokenizer";
+  RandomCheckpoint checkpoint(folder / "moe");
+  checkpoint.add_llama(config, {.qk_norm = true, .experts = RandomCheckpoint::Experts::stacked});
+  const std::string path = (folder / "moe.leq").string();
+  const ToolRun made = run_program(
+      "leq-quantize", {checkpoint.write(config).string(), "-o", path, "--type", "int8"});
+  ASSERT_EQ(made.status, 0) << made.err;
+  const Json report = inspect(path);
+  // By hand: embedding and head; 2 layers of q and o (6 x 32 rows), k and v (2 x 32), 5 experts of
+  // 3 x 72, a router of 5, norms of 96, 96, 32 and 32; the final norm.
+  EXPECT_EQ(report.at("parameters"),
+            2 * 131 * 96 + 2 * ((2 * 192 + 2 * 64 + 5 * 3 * 72 + 5 + 2) * 96 + 64) + 96);
+  std::int64_t experts = 0;
+  for (const Json& tensor : report.at("tensors")) {
+    const std::string name = tensor.at("name").text();
+    experts += name.find(".experts.") != std::string::npos ? 1 : 0;
+    if (name.ends_with(".router")) EXPECT_EQ(tensor.at("scheme").text(), "f32") << name;
+  }
+  EXPECT_EQ(experts, 2 * 5 * 3);
+  const ToolRun people = run_program("leq-inspect", {path});
+  EXPECT_NE(people.out.find("5 experts of 72, 2 a token, on 2 layers"), std::string::npos) << people.out;
+}
+
 TEST(Inspect, TellsPeopleConfigurationTokenizerAndProvenance) {
   const TemporaryFolder folder;
   const ToolRun run = run_program("leq-inspect", {make_small_model(folder, "llama", "int4-g128")});

@@ -56,7 +56,7 @@ class Quantize : public testing::Test {
 };
 
 TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
-  for (const char* recipe : {"q8", "q4", "zeroquant-w48"}) {
+  for (const char* recipe : {"q8", "q4", "q4-small", "zeroquant-w48"}) {
     const ToolRun run = quantize({"--recipe", recipe});
     ASSERT_EQ(run.status, 0) << run.err;
     EXPECT_NE(run.err.find("passed"), std::string::npos) << run.err;
@@ -327,6 +327,11 @@ TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
 TEST_F(Quantize, RefusesFlagsThatContradictEachOther) {
   expect_error({"--recipe", "q8", "--type", "int4-g64"}, "--recipe q8 and --type");
   expect_error({"--recipe", "q5"}, "q8");
+  expect_error({"--recipe", "q4", "--time", "soon"},
+               "--time soon: expected a time as 90s, 3m or 2h");
+  expect_error({"--recipe", "q4", "--time", "3m", "--samples", "8"}, "--time and --samples");
+  expect_error({"--type", "int8", "--time", "3m"},
+               "--time belongs to the recipes q8, q4 and q4-small");
   expect_error({"--type", "int8", "--bits", "4"}, "--bits");
   expect_error({"--hadamard-seeds", "4"}, "needs --hadamard");
   expect_error({"--fold-biases"}, "no biases of q, k and v");

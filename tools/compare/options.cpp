@@ -62,6 +62,10 @@ std::vector<Option> how_flags() {
   integers("calibration-windows",
            "calibration windows of the curve over calibration text (default 1 to 128, "
            "--quick 1,4,16)");
+  rows.push_back(text_row("again", "LIST",
+                          "kept results that are measured again, as after a run beside other "
+                          "programs: speed, setup (seconds of quantization)",
+                          group));
   rows.push_back(
       {.name = "quick", .help = "few windows, short tests, fewer methods", .group = group});
   rows.push_back(number_row(OptionKind::integer, "threads", "N", "0",
@@ -83,15 +87,18 @@ void set_text_windows(const Options& options, CompareJob& job) {
                                                 : kWindows;
 }
 
-void set_parts(const Options& options, CompareJob& job) {
-  if (!options.given("parts")) return;
-  job.parts.clear();
-  for (const std::string_view word : split(options.text("parts"), ",")) {
+// The words of a list, each one of `known`.
+std::vector<std::string> words_of(const Options& options, const std::string& flag,
+                                  std::span<const std::string_view> known) {
+  std::vector<std::string> words;
+  for (const std::string_view word : split(options.text(flag), ",")) {
     if (word == "none" || word.empty()) continue;
-    require(std::ranges::find(kCompareParts, word) != kCompareParts.end(), "--parts: unknown part ",
-            printable(word), "; use speed, layers, inside, curves or none");
-    job.parts.emplace_back(word);
+    require(std::ranges::find(known, word) != known.end(), "--", flag, ": unknown part ",
+            printable(word), "; use ", join(std::vector<std::string>(known.begin(), known.end())),
+            " or none");
+    words.emplace_back(word);
   }
+  return words;
 }
 
 void set_calibration_text(const Options& options, CompareJob& job) {
@@ -147,7 +154,8 @@ CompareJob compare_job(const Options& options) {
   if (options.given("contexts")) job.sizes.contexts = options.integers("contexts");
   if (options.given("calibration-windows"))
     job.sizes.calibration_windows = options.integers("calibration-windows");
-  set_parts(options, job);
+  if (options.given("parts")) job.parts = words_of(options, "parts", kCompareParts);
+  if (options.given("again")) job.again = words_of(options, "again", kAgainParts);
   set_text_windows(options, job);
   set_calibration_text(options, job);
   job.keep_files = options.flag("keep-files");

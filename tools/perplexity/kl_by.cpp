@@ -16,7 +16,8 @@ namespace {
 struct PartRow {
   std::string part;
   Estimate both;
-  double weights = 0, inputs = 0;  // nats
+  double weights = 0;  // nats
+  std::optional<double> inputs;
 };
 
 Row table_row(const PartRow& part) {
@@ -24,7 +25,7 @@ Row table_row(const PartRow& part) {
           {"kl", Cell(part.both.value, 6)},
           {"kl_stderr", Cell(part.both.error, 6)},
           {"kl_weights", Cell(part.weights, 6)},
-          {"kl_inputs", Cell(part.inputs, 6)}};
+          {"kl_inputs", part.inputs ? Cell(*part.inputs, 6) : Cell()}};
 }
 
 }  // namespace
@@ -39,18 +40,22 @@ void print_kl_by(const Options& options, const Runtime& setup, const PerplexityR
   const std::vector<ModelPart> parts = by_site ? site_parts(model) : layer_parts(model);
   ThreadPool pool(setup.threads);
   Progress progress("KL by " + options.text("kl-by"), std::ssize(parts), "parts");
+  Backend& backend = *setup.backend;
+  const RunLimits& limits = setup.session->limits();
+  Estimate kl;
+  const SessionUse measure = [&](Session& session) {
+    kl = measure_divergence(session, pool, run, base, key).summarize(run.protocol).kl_mean;
+  };
   const auto kl_of = [&](const ModelPart& part, PartSide side) {
-    Estimate kl;
-    const SessionUse measure = [&](Session& session) {
-      kl = measure_divergence(session, pool, run, base, key).summarize(run.protocol).kl_mean;
-    };
-    Backend& backend = *setup.backend;
-    const RunLimits& limits = setup.session->limits();
     if (side == PartSide::both && !part.site) {
       with_layer_of(unquantized, model, part.layer, backend, limits, measure);
     } else {
       with_rounded_part(unquantized, model, part, side, backend, limits, measure);
     }
+    return kl;
+  };
+  const auto kl_of_tables = [&](PartSide side) {
+    with_tables_of(unquantized, model, side, backend, limits, measure);
     return kl;
   };
   std::vector<PartRow> rows;
@@ -60,6 +65,10 @@ void print_kl_by(const Options& options, const Runtime& setup, const PerplexityR
     progress.update(std::ssize(rows), part.name);
   }
   progress.clear();
+  if (has_quantized_tables(model)) {
+    rows.push_back({"embedding and head", kl_of_tables(PartSide::both),
+                    kl_of_tables(PartSide::weights).value, std::nullopt});
+  }
   std::ranges::sort(rows, std::greater(), [](const PartRow& row) { return row.both.value; });
   Table table;
   for (const PartRow& row : rows) table.add(table_row(row));

@@ -169,11 +169,18 @@ std::vector<Option> calibration_flags() {
        .kind = OptionKind::integer,
        .value_name = "N",
        .fallback = "128",
-       .help = "windows of the text, at random places; recipe q8 takes as many, from 8 on, as "
-               "this machine reads in 3 minutes",
+       .help = "windows of the text, at random places; recipes q8, q4 and q4-small take as many, 8 "
+               "to 32, as this machine reads in 3 minutes",
        .group = "Calibration",
        .minimum = 1,
        .maximum = 1 << 20},
+      {.name = "time",
+       .kind = OptionKind::text,
+       .value_name = "TIME",
+       .help = "recipes q8, q4 and q4-small: how long calibration and the choice of codes may "
+               "take, as 90s, 3m or 2h: of 2 to 128 windows the most for which it is enough. The "
+               "file depends on their number alone, which is printed",
+       .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,
        .value_name = "L",
@@ -375,6 +382,27 @@ void set_recipe(const Options& options, QuantizeJob& job) {
                     !options.given("samples") && !options.given("length");
 }
 
+// "90s", "3m", "2h"; of a number alone the unit is seconds.
+double parse_time(const std::string& text) {
+  const bool has_unit = !text.empty() && std::string_view("smh").find(text.back()) != text.npos;
+  const double unit = !has_unit || text.back() == 's' ? 1 : text.back() == 'm' ? 60 : 3600;
+  const auto number = parse_double(text.substr(0, text.size() - (has_unit ? 1 : 0)));
+  require(number && *number > 0 && *number * unit <= 1e9, "--time ", printable(text),
+          ": expected a time as 90s, 3m or 2h");
+  return *number * unit;
+}
+
+void set_time(const Options& options, QuantizeJob& job) {
+  if (!options.given("time")) return;
+  job.seconds = parse_time(options.text("time"));
+  for (const char* flag : {"samples", "length", "load-stats"}) {
+    require(!options.given(flag), "--time and --", flag, ": --time says how much text to read");
+  }
+  require(job.fit_windows,
+          "--time belongs to the recipes q8, q4 and q4-small, whose calibration text it "
+          "measures; a search takes --search-evals");
+}
+
 // A recipe's result is judged, and that of --smooth o3, which some models do not bear; anything
 // else where it is asked for. Float types lose next to nothing, and a search has measured.
 GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
@@ -457,6 +485,7 @@ QuantizeJob quantize_job(const Options& options) {
   job.checkpoint = checkpoint_options(options);
   job.fix_mistral_regex = options.flag("fix-mistral-regex");
   set_recipe(options, job);
+  set_time(options, job);
   const CheckpointOptions& checkpoint = job.checkpoint;
   const bool floats = require_scheme(checkpoint.type, "--type").is_float();
   require(!floats || checkpoint.method == "absmax" || !checkpoint.overrides.empty(), "--type ",

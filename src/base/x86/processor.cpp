@@ -33,8 +33,8 @@ bool has_v4() {
 
 bool has_avx512vnni() { return has_v4() && __builtin_cpu_supports("avx512vnni"); }
 
-// Asks Linux to let this process use AMX's tiles, for all its threads; it answers the same however
-// often it is asked. Refused where the kernel is too old or a signal stack is too small for them.
+// Asks Linux for permission to use AMX tiles in all threads of this process (idempotent). Refused
+// where the kernel is too old or a signal stack is too small for them.
 bool tiles_are_permitted() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // bit of the state in XCR0

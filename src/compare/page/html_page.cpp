@@ -55,10 +55,10 @@ class PageWriter {
                           "in the CSV files and in "
                           "report.json."));
     section("curves", "Over calibration, context and batch",
-            figures_html(curve_figures(results_)) +
-                folded({"calibration", "inputs", "contexts", "batches", "ranks"}));
+            or_not_measured(figures_html(curve_figures(results_)) +
+                            folded({"calibration", "inputs", "contexts", "batches", "ranks"})));
     section("latency", "Latency by part",
-            figures_html(latency_figures(results_)) + folded({"parts", "fusion"}));
+            or_not_measured(figures_html(latency_figures(results_)) + folded({"parts", "fusion"})));
     section("claims", "The paper's claims, tried here", claims());
     section("answers", "The paper's tables and figures, answered here", answers());
     section("reported", "Reported by the paper", reported());
@@ -67,6 +67,11 @@ class PageWriter {
   }
 
  private:
+  // Charts and tables of a part, or that there are none.
+  static std::string or_not_measured(const std::string& parts) {
+    return parts.empty() ? paragraph("Not measured.") : parts;
+  }
+
   void section(const std::string& id, const std::string& title, const std::string& body) {
     navigation_ += "<a href=\"#s-" + id + "\">" + escaped(title) + "</a>\n";
     body_ +=
@@ -159,7 +164,8 @@ class PageWriter {
                "its proof ends with L e C^L, C the largest gain of a layer. Both stand beside "
                "what is measured, and beside the proof's own sum with the gains that were "
                "measured.") +
-           figures_html(layer_figures(results_)) + folded({"layers", "bits", "cache_bound"});
+           or_not_measured(figures_html(layer_figures(results_)) +
+                           folded({"layers", "bits", "cache_bound"}));
   }
 
   std::string claims() const {

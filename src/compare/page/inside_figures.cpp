@@ -141,8 +141,8 @@ Figure outlier_figure(const Json& sites) {
     }
   }
   return {chart.title, heat_chart(chart),
-          "Rows are the inputs of each layer's linears. Dark stripes that go down the map are "
-          "channels that stand out in every layer."};
+          "Rows are the inputs of each layer's linears. Stripes that go down the map are channels "
+          "that stand out in every layer."};
 }
 
 struct CurveStyle {
@@ -326,10 +326,12 @@ std::vector<Figure> hidden_figures(const Json& results) {
     chart.series.push_back(std::move(series));
   }
   if (chart.series.empty()) return {};
-  return {{chart.title, cloud_chart(chart),
-           "A point for each token. Both axes are those of the unquantized model; \"moved\" is the "
-           "mean distance from its points as a share of their spread. Unlike the paper's t-SNE, "
-           "distances mean something."}};
+  return {
+      {chart.title, cloud_chart(chart),
+       "A point for each token but the first, whose states are many times larger than all others "
+       "in many models (massive activations) and would be an axis of their own. Both axes are "
+       "those of the unquantized model; \"moved\" is the mean distance from its points as a "
+       "share of their spread. Unlike the paper's t-SNE, distances mean something."}};
 }
 
 std::vector<Figure> curve_figures(const Json& results) {

@@ -53,7 +53,8 @@ pre{background:color-mix(in srgb,var(--grid) 45%,transparent);padding:10px 14px;
 dl.facts{grid-template-columns:1fr}dl.facts dt{margin-top:6px}
 .wrap table,.wrap tbody,.wrap tr,.wrap td{display:block}.wrap thead{display:none}
 .wrap tr{border-bottom:1px solid var(--grid);padding:8px 0}.wrap td{border:0;padding:2px 0}}
-@media print{main{max-width:none;padding:0}nav,summary{display:none}.table,figure .scroll{overflow:visible}
+@page{margin:14mm 12mm}
+@media print{main{max-width:none;padding:0}figure .scroll svg{max-height:205mm}nav,summary{display:none}.table,figure .scroll{overflow:visible}
 table{font-size:7.5pt}th,td{padding:2px 4px}
 #head_to_head table{font-size:6pt}#head_to_head th,#head_to_head td{padding:2px 3px}.figures{grid-template-columns:1fr 1fr}figure.fixed .scroll svg{width:100%}h2{break-after:avoid}tr{break-inside:avoid}}
 )";

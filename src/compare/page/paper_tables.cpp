@@ -180,6 +180,23 @@ std::string latency_answer(const Json& results) {
   return text + ".";
 }
 
+// KL at the longest context that was measured, of the caches and methods of the curve.
+std::string context_answer(const Json& results) {
+  if (!results.contains("contexts")) return "Not measured.";
+  std::string text;
+  for (const auto& [spec, rows] : results["contexts"].items()) {
+    if (spec == "base" || rows.empty()) continue;
+    const Json& last = rows[rows.size() - 1];
+    if (text.empty()) {
+      text = "KL at " + with_commas(last["context"].get<std::int64_t>()) + " positions: ";
+    } else {
+      text += ", ";
+    }
+    text += spec + " " + fixed(last["kl_mean"].get<double>(), 5);
+  }
+  return text + ". Calibration text and sequences at once too; model size is another page.";
+}
+
 std::string significance_answer(const Json& results) {
   const std::vector<PairOutcome> outcomes = pair_outcomes(results, "window_kl");
   const auto differ = std::ranges::count_if(
@@ -195,8 +212,11 @@ struct Answer {
   std::function<std::string(const Json&)> found;
 };
 
-std::function<std::string(const Json&)> always(const char* text) {
-  return [text](const Json&) { return std::string(text); };
+// The text where the group was measured.
+std::function<std::string(const Json&)> where_measured(const char* group, const char* text) {
+  return [=](const Json& results) {
+    return std::string(results.contains(group) ? text : "Not measured.");
+  };
 }
 
 const std::vector<Answer>& answers() {
@@ -208,17 +228,21 @@ const std::vector<Answer>& answers() {
       {"Table 4", "perplexity of methods of 8 bits", "The paper's Table 4", eight_bits_answer},
       {"Table 5, Figure 3", "latency by part", "Latency by part", latency_answer},
       {"Figure 1", "histograms of quantized weights", "Weights, activations, hidden states",
-       always("Of the middle layer; activations too.")},
+       where_measured("weights", "Of the middle layer; activations too.")},
       {"Figures 2 and 6", "perplexity, speed, memory side by side", "Head to head, spindles",
-       always("Bars around a middle line show the same numbers as the table.")},
+       where_measured("speed", "Bars around a middle line show the same numbers as the table.")},
       {"Figure 4", "radar of six measures", "Head to head",
-       always("A radar chart, with a note on why its areas mislead, beside size against KL.")},
+       where_measured(
+           "speed",
+           "A radar chart, with a note on why its areas mislead, beside size against KL.")},
       {"Figure 5", "throughput over model size and method", "Head to head",
-       always("A page is about one model: its column of the map is the table of speeds.")},
+       where_measured("speed",
+                      "A page is about one model: its column of the map is the table of speeds.")},
       {"Figure 7", "t-SNE of weight distributions", "Weights, activations, hidden states",
-       always("Hidden states on their two main axes (PCA) instead: distances mean something.")},
-      {"Figure 8", "quality over context", "Over calibration, context and batch",
-       always("Context, calibration text and sequences at once; model size is another page.")},
+       where_measured("hidden",
+                      "Hidden states on their two main axes (PCA) instead: distances mean "
+                      "something.")},
+      {"Figure 8", "quality over context", "Over calibration, context and batch", context_answer},
       {"Appendix A.4", "significance of the differences", "Which differences are real",
        significance_answer}};
   return rows;

@@ -18,7 +18,7 @@ constexpr std::size_t kMostKept = 20'000'000;  // tops and transitions of all st
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
   const auto& places = grammar_->places();
-  // Places from which nothing but the rule's end is reached.
+  // Places from which only the end of the rule is reached.
   only_ends_.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     only_ends_[i] = places[i].ends && places[i].edges.empty() && places[i].calls.empty() &&

@@ -1,6 +1,6 @@
-// A grammar at work on bytes. What has been read is a state: the set of all stacks of places that
-// a reader may be at. Stacks share their lower parts and equal ones are one, so are states, and
-// what follows a state by a byte is looked up once.
+// A pushdown automaton over bytes, simulated lazily. A state is the set of all stacks of places
+// that the bytes read so far may lead to. Stacks share their lower parts; equal stacks and equal
+// states are stored once, and so is each transition.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class GrammarAutomaton {
   std::int32_t place_of(Stack stack) const { return node(stack).place; }
   // What is below: the state after the stack's top rule has ended.
   State below(Stack stack);
-  // A state that knows this place of a rule and nothing of what is below it.
+  // The state at this place of a rule with an unknown stack below it.
   State local_start(std::int32_t place);
 
  private:
@@ -62,7 +62,7 @@ class GrammarAutomaton {
   const Info& info(State state) const { return states_[static_cast<std::size_t>(state)]; }
   Stack stack_of(std::int32_t place, Stack below);
   State find_next(State state, std::uint8_t byte);
-  // The state of all that is reached from open_ without reading.
+  // The state of all stacks that are reached from open_ without reading a byte (the closure).
   State close();
   State state_of(Info info);
   bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }

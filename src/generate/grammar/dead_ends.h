@@ -1,5 +1,5 @@
-// What leads nowhere in an automaton of places is no way: without it, after any text that is
-// allowed there is one that ends.
+// Removes dead ends from an automaton, so that every text that is allowed can be continued to a
+// complete one.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Takes out all edges, calls and skips that no end can be reached by. `starts` by rule. False where
-// no text of the rule `root` is left.
+// Removes all edges, calls and skips from which no end can be reached. `starts` by rule. False
+// where the rule `root` matches no text any more.
 bool drop_dead_ends(std::vector<Grammar::Place>& places, std::span<const std::int32_t> starts,
                     std::int32_t root);
 

@@ -1,5 +1,5 @@
-// A grammar: which texts a reply may be. Compiled once from GBNF or from a JSON schema into an
-// automaton on bytes with a stack (docs/grammars.md); immutable, and shared by any number of
+// A grammar: the set of texts that a reply may be. Compiled once from GBNF or from a JSON schema
+// into a pushdown automaton over bytes (docs/grammars.md); immutable, and shared by any number of
 // replies and threads.
 #pragma once
 

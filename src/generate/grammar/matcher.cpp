@@ -23,7 +23,7 @@ constexpr const char* kUnwritable =
     "grammar: this model's tokens can write no text that it allows; try another grammar or schema, "
     "or another model";
 
-// Few vocabularies lack a byte; where one does, a way that needs it is none.
+// The grammar without texts that need a byte that no token of the vocabulary has.
 std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
                                         const TokenTrie& tokens,
                                         std::span<const ShownToken> shown) {

@@ -21,7 +21,7 @@ class TokenTrie;
 std::shared_ptr<const TokenTrie> make_token_trie(const Tokenizer& tokenizer,
                                                  std::size_t vocabulary);
 
-// What has been written so far: any value of one matcher may be given to it again at any time.
+// A state of the matcher after some text: a value that stays valid as long as the matcher.
 using GrammarState = std::int32_t;
 inline constexpr GrammarState kOutOfGrammar = -1;  // no text of the grammar begins so
 
@@ -54,7 +54,7 @@ class GrammarMatcher {
   bool may_end(GrammarState state) const;   // a whole text
   bool must_end(GrammarState state) const;  // ... that nothing can follow
 
-  // Whether every token with a text may come, and the text may end: there is nothing to hold.
+  // Whether the grammar restricts nothing: every token with a text is allowed, and the end.
   bool allows_all(GrammarState state);
   // Sets the bits, [ceil(V / 64)], of exactly the tokens that may come next and clears all others.
   // Tokens without text, end tokens among them, are never set; nor those after which only bytes

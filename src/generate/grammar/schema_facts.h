@@ -1,4 +1,4 @@
-// What can be seen of a JSON schema without its grammar.
+// Properties of a JSON schema that need no grammar.
 #pragma once
 
 #include <cstdint>

@@ -43,13 +43,13 @@ class SchemaReader {
     JsonNode schema;  // nothing: any value
     bool required = false;
   };
-  // What the schema says cannot be held by a grammar, although it is no mistake.
+  // Thrown for a valid schema that a grammar cannot express.
   struct Unsupported {
     std::string what;
   };
   enum class Others { refused, allowed };  // properties that are not named
 
-  // Holds a step further down in the schema for as long as it is there.
+  // Extends the path within the schema by one step for its lifetime.
   class Step {
    public:
     Step(SchemaReader& reader, std::string_view name)
@@ -70,10 +70,10 @@ class SchemaReader {
   [[noreturn]] void wrong(const Parts&... parts) const {
     fail(source_, ": ", place_, ": ", parts...);
   }
-  // Loosely: the value is held without what `what` names. Strict: throws Error.
+  // Loose: notes that `what` is not enforced. Strict: throws Error.
   void let_go(std::string_view what);
   void note(std::string_view text);
-  // Loosely: the value is held by its type alone. Strict: throws Error.
+  // Loose: the caller enforces the type alone. Strict: throws Error.
   [[noreturn]] void unsupported(const std::string& what) const;
 
   std::int32_t rule_of(JsonNode schema, const std::string& place);

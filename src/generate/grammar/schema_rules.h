@@ -1,4 +1,4 @@
-// The values that a JSON schema accepts as rules of a grammar that holds more than them.
+// Adds the values that a JSON schema accepts to a grammar, as rules.
 #pragma once
 
 #include <cstdint>

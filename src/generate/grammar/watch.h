@@ -1,6 +1,6 @@
-// Free text that is watched: anything may be written until a mark appears, and a rule says what
-// may follow it. Modes are what a reply goes through (thoughts, content, between calls); in each
-// other marks count.
+// Free text with triggers: anything is allowed until a mark appears, whose rule restricts what
+// follows. Modes are the phases of a reply (thoughts, content, between calls), each with its own
+// marks.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ inline constexpr char kAnyBlanks = '\0';
 
 struct WatchMark {
   std::string text;  // not empty, and not ending in kAnyBlanks
-  // What the text goes on with after the mark; nullopt: nothing is held.
+  // The rule that restricts the text after the mark; nullopt: none.
   std::optional<std::int32_t> rule = {};
   std::size_t next = 0;  // the mode after that
 };

@@ -1,5 +1,5 @@
-// One rendering in work: its values, its limits, and the line that errors name; and what filters,
-// tests, methods and operators do, each in a file of its own.
+// The context of one rendering: values, limits, and the line for errors; and the functions of
+// filters, tests, methods and operators, which have files of their own.
 #pragma once
 
 #include <cstdint>

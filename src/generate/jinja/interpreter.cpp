@@ -9,7 +9,7 @@
 
 namespace leq::jinja {
 
-// Where names live. Branches have none of their own, loops, macros and `with` have.
+// A scope of names. Loops, macros and `with` have scopes of their own, branches do not.
 struct Scope {
   std::vector<std::pair<std::string_view, Value>> names;
   Scope* parent = nullptr;
@@ -24,7 +24,7 @@ namespace {
 
 enum class Flow { on, leaves, again };
 
-// No template of a model comes near; the stack holds far more.
+// Templates of models stay far below it, and the stack has space for far more.
 constexpr int kMostEvalDepth = 1500;
 
 class Interpreter {

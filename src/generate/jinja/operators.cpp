@@ -1,4 +1,4 @@
-// What signs, dots and brackets do to values, as in Python.
+// Operators, attributes and subscripts of values, as in Python.
 #include <algorithm>
 #include <cmath>
 #include <limits>

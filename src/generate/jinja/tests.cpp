@@ -1,4 +1,4 @@
-// What comes after `is`.
+// Tests: `x is NAME`.
 #include <algorithm>
 #include <array>
 

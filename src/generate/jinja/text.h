@@ -1,6 +1,6 @@
-// A text that knows which of its bytes a template's author wrote, and which came with the
-// conversation: only the former may form special tokens. Whatever is cut out of a text, or put
-// together of texts, keeps this; what is made anew of one (upper case, JSON) is the conversation's.
+// A text that records for each byte whether the template or the conversation wrote it: only bytes
+// of the template may form special tokens. Slices and concatenations keep the origin; texts that
+// are computed from others (upper case, JSON) belong to the conversation.
 #pragma once
 
 #include <cstddef>

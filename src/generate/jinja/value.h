@@ -1,6 +1,6 @@
-// What expressions of a template give, as Python has it. Texts, lists and dicts are never changed
-// once they are made, namespaces are; all live in a Heap for as long as one rendering, so that a
-// Value is copied freely and nothing is destroyed by recursion.
+// Values of a template's expressions, as in Python. Texts, lists and dicts are immutable,
+// namespaces are not; all live in a Heap for the time of one rendering, so that a Value is cheap to
+// copy and nothing is destroyed recursively.
 #pragma once
 
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/division.h"
 #include "quantize/methods/fit.h"
+#include "quantize/methods/super_choice.h"
 
 namespace leq {
 namespace {
@@ -111,21 +112,48 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
   return rounded;
 }
 
+// What method rtn stores of a weight whose columns were multiplied by `scale` [K], [N][K]: scales
+// of scales are fitted to the mean squares of the inputs, here divided by `scale`.
+std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& scheme,
+                                 const Site& site, std::span<const float> scale) {
+  InputStatistics statistics;
+  statistics.columns = site.columns;
+  statistics.tokens = site.statistics->tokens;
+  for (std::size_t k = 0; k < scale.size(); ++k) {
+    const auto s = static_cast<double>(scale[k]);
+    statistics.square_sum.push_back(site.statistics->square_sum[k] / (s * s));
+  }
+  MethodInput input;
+  input.name = scaled.name;
+  input.weight = scaled.values;
+  input.rows = scaled.rows;
+  input.columns = site.columns;
+  input.scheme = scheme;
+  input.statistics = &statistics;
+  input.pool = site.pool;
+  return dequantize(choose_super_rtn(input).codes, scaled.rows, site.columns, scheme);
+}
+
+// Scales of scales are fitted once candidates are few: that takes tens of times a plain range.
+enum class Rounding : std::uint8_t { plain_ranges, as_stored };
+
 // The consumers' rows that a search looks at, and the squared error of their outputs.
 struct Trial {
   const Site& site;
-  const QuantScheme& scheme;
+  const AwqOptions& options;
   const OutputWeights& outputs;
+  Rounding rounding;
   Communicator& ranks;
   std::vector<std::size_t> consumers;       // that are looked at
   std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's
 
-  Trial(const Site& of, const AwqOptions& options, const OutputWeights& of_outputs,
+  Trial(const Site& of, const AwqOptions& with, const OutputWeights& of_outputs, Rounding how,
         std::int64_t rows)
       : site(of),
-        scheme(options.scheme),
+        options(with),
         outputs(of_outputs),
-        ranks(dividers(of, scheme)),
+        rounding(how),
+        ranks(dividers(of, with.scheme)),
         consumers(searched_consumers(of)) {
     for (const std::size_t at : consumers) {
       weights.push_back(some_rows(site.consumers[at], site.columns, rows, ranks));
@@ -138,11 +166,21 @@ struct Trial {
     for (std::size_t c = 0; c < weights.size(); ++c) {
       const std::int64_t rows = std::ssize(weights[c]) / site.columns;
       const auto scaled = scaled_columns(weights[c], of_columns);
-      auto rounded = rounded_weight({site.consumers[consumers[c]].name, scaled, rows}, site.columns,
-                                    scheme, site.pool, ranks);
-      total += output_error(difference(weights[c], std::move(rounded), of_columns));
+      total += output_error(
+          difference(weights[c], rounded(consumers[c], scaled, rows, of_columns), of_columns));
     }
     return total;
+  }
+
+  std::vector<float> rounded(std::size_t consumer, std::span<const float> scaled, std::int64_t rows,
+                             std::span<const float> of_columns) const {
+    const SiteWeight weight = {site.consumers[consumer].name, scaled, rows};
+    const QuantScheme& scheme =
+        options.of_consumers.empty() ? options.scheme : options.of_consumers[consumer];
+    if (!scheme.is_integer()) return {scaled.begin(), scaled.end()};
+    return scheme.is_super() && rounding == Rounding::as_stored
+               ? fitted_weight(weight, scheme, site, of_columns)
+               : rounded_weight(weight, site.columns, scheme, site.pool, ranks);
   }
 
   double energy() const {
@@ -180,10 +218,11 @@ AwqScales search_scales(const Site& site, const AwqOptions& options, const Outpu
   AwqScales best;
   best.scales.assign(static_cast<std::size_t>(site.scales), 1.0f);
   const std::vector<float> none = best.scales;
-  try_exponents(Trial(site, options, outputs, options.search_rows), options, best);
+  try_exponents(Trial(site, options, outputs, Rounding::plain_ranges, options.search_rows), options,
+                best);
   std::int64_t most_rows = 0;
   for (const SiteWeight& consumer : site.consumers) most_rows = std::max(most_rows, consumer.rows);
-  const Trial all(site, options, outputs, most_rows);
+  const Trial all(site, options, outputs, Rounding::as_stored, most_rows);
   const double energy = all.energy();
   best.plain_error = energy > 0 ? all.error(none) / energy : 0;
   best.error = energy > 0 ? all.error(best.scales) / energy : 0;

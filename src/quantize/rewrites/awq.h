@@ -14,9 +14,11 @@ namespace leq {
 
 struct AwqOptions {
   QuantScheme scheme{CodeKind::uint_, 4, Scaling::group, 128};
-  int steps = 20;  // of the exponent, 0 to 1
+  std::vector<QuantScheme> of_consumers;  // where they differ; empty: `scheme` for all
+  int steps = 20;                         // of the exponent, 0 to 1
   // Rows of each consumer that the search looks at, spread evenly; what it finds is then compared
-  // with no scaling over all rows.
+  // with no scaling over all rows, both as a file holds them: scales of scales fitted. A weight
+  // that lies on such a grid already loses by any scaling of its columns.
   std::int64_t search_rows = 512;
   bool clip = true;
 };
@@ -25,7 +27,8 @@ struct AwqScales {
   std::vector<float> scales;  // [S]
   double exponent = 0;        // r; 0 where no scaling was best
   bool by_weights = false;    // the form that also divides by the weights' own size
-  double error = 0;           // relative squared error of the outputs, weights rounded plainly
+  double error = 0;           // relative squared error of the outputs, weights rounded by plain
+                              // ranges, or by fitted scales of scales
   double plain_error = 0;     // without scales
 };
 // Over r = i / steps: s_j = x_j^r with x_j = mean |x_j|, and s_j = x_j^r / w_j^(1-r) with w_j the

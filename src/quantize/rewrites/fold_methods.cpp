@@ -10,6 +10,9 @@
 namespace leq {
 namespace {
 
+// Enough to tell exponents apart; the one found is compared with no scaling over all rows.
+constexpr std::int64_t kFewRows = 128;
+
 // Only what is rounded gains from a fold. The consumers' plan, that of the first for all.
 std::optional<TensorPlan> integer_plan(const FoldInput& input) {
   const TensorPlan plan = input.plan(input.site.consumers.front());
@@ -73,6 +76,10 @@ FoldMethod awq_scales_fold() {
     if (!plan) return {};
     AwqOptions options;
     options.scheme = plan->scheme;
+    options.search_rows = kFewRows;
+    for (const std::string& part : input.site.consumers) {
+      options.of_consumers.push_back(input.plan(part).scheme);
+    }
     AwqScales found = search_awq_scales(site_of(input), options);
     if (found.exponent == 0 && !found.by_weights) return {};
     return {std::move(found.scales)};

@@ -1,4 +1,4 @@
-// What charts with two axes share: a plot area, grid, labels and a legend.
+// The common parts of charts with two axes: plot area, grid, labels and legend.
 #pragma once
 
 #include <string>

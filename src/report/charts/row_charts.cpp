@@ -86,6 +86,17 @@ void draw_heat_cell(Svg& svg, const HeatChart& chart, const HeatRange& range, do
            step >= 4 ? "small heat-dark" : "small heat-light", Anchor::middle);
 }
 
+// What the colours of a map without numbers stand for.
+void draw_heat_legend(Svg& svg, const HeatRange& range, double left, double y) {
+  constexpr double kBox = 14;
+  svg.text(left, y + 9, short_number(range.low), "small muted");
+  double x = left + text_width(short_number(range.low), 11) + 6;
+  for (int step = 0; step < kHeatSteps; ++step, x += kBox) {
+    svg.rect(x, y, kBox - 1, 11, colour_class("heat", step), "");
+  }
+  svg.text(x + 5, y + 9, short_number(range.high), "small muted");
+}
+
 }  // namespace
 
 Svg bar_chart(const BarChart& chart) {
@@ -159,8 +170,10 @@ Svg heat_chart(const HeatChart& chart) {
   const double width = left + chart.cell_width * static_cast<double>(chart.columns.size()) + 6;
   const double top = 36;
   const double bottom = top + chart.cell_height * static_cast<double>(chart.rows.size());
-  Svg svg(width, bottom + 6, chart.title);
+  const double legend = chart.numbers ? 0 : 22;
+  Svg svg(width, bottom + 6 + legend, chart.title);
   const HeatRange range = heat_range(chart);
+  if (legend > 0) draw_heat_legend(svg, range, left, bottom + 10);
   svg.text(left, 12, chart.column_label, "small muted");
   const double wanted = chart.cell_width < 22 ? std::ceil(26 / chart.cell_width) : 1;
   for (std::size_t c = 0; c < chart.columns.size(); ++c) {

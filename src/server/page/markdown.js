@@ -229,8 +229,9 @@ function cells(line) {
 }
 
 function table(lines) {
+  const sides = cells(lines[1]).map((mark) => /^:?-+:$/.test(mark) ? mark[0] === ':' ? 'center' : 'right' : '');
   const row = (line, name) =>
-    node('tr', {}, ...cells(line).map((cell) => fill(node(name), inline(cell))));
+    node('tr', {}, ...cells(line).map((cell, i) => fill(node(name, sides[i] ? {class: sides[i]} : {}), inline(cell))));
   return node('div', {class: 'table', tabindex: '0'},
               node('table', {}, node('thead', {}, row(lines[0], 'th')),
                    node('tbody', {}, ...lines.slice(2).map((line) => row(line, 'td')))));

@@ -143,8 +143,7 @@ constexpr auto tiles_of(std::integer_sequence<int, N...>) {
 template <class L, class Weight, int M>
 void run_tokens(const FloatBlock& block, std::int64_t token) {
   constexpr int kMost = M == 1 ? L::kOutputsAlone : L::kOutputs;
-  static constexpr auto kTiles =
-      tiles_of<L, Weight, M>(std::make_integer_sequence<int, kMost>());
+  static constexpr auto kTiles = tiles_of<L, Weight, M>(std::make_integer_sequence<int, kMost>());
   for (std::int64_t output = 0; output < block.outputs; output += kMost) {
     const std::int64_t rest = block.outputs - output;
     kTiles[static_cast<std::size_t>(rest < kMost ? rest : kMost) - 1](block, token, output);

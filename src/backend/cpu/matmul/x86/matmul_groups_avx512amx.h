@@ -59,9 +59,9 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
     __m512i sum = _mm512_load_si512(sums + row * 16);
     if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset);
     if constexpr (kSigns == Signs::weight_unsigned) {
-      // A zero point lies in the lower half of its lane, so this multiplies by the lower half of
-      // the token's sum, at most 128 * 127.
-      sum = _mm512_add_epi32(sum, _mm512_madd_epi16(offset, _mm512_set1_epi32(-*token_sums)));
+      // A negated zero point is the lower half of its lane and the upper one is 0, so this
+      // multiplies by the lower half of the token's sum, at most 128 * 127.
+      sum = _mm512_dpwssd_epi32(sum, offset, _mm512_set1_epi32(*token_sums));
       token_sums += sum_stride;
     }
     __m512 scale = by_weight;
@@ -125,7 +125,9 @@ void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numb
         const __m256i half = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(sums));
         _mm512_store_si512(numbers.offsets[g] + output, start_value(_mm512_cvtepi16_epi32(half)));
       } else if constexpr (kSigns == Signs::weight_unsigned) {
-        _mm512_store_si512(numbers.offsets[g] + output, zero_points(panel, group, output));
+        const __m512i zeros = zero_points(panel, group, output);
+        _mm512_store_si512(numbers.offsets[g] + output,
+                           _mm512_maskz_sub_epi16(0x55555555, _mm512_setzero_si512(), zeros));
       }
     }
   }

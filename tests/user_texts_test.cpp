@@ -1,0 +1,68 @@
+// Messages, help and labels in the field's words: each has once been worded otherwise, and stays as
+// it is said here.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "source_files.h"
+
+namespace leq {
+namespace {
+
+struct UserText {
+  std::string_view file, text;
+};
+
+constexpr std::array<UserText, 22> kTexts = {{
+    {"src/server/page/page.html", "Leave a field empty to use the server's default."},
+    {"src/server/page/page.js", "Max tokens"},
+    {"src/server/page/store.js", "Browser storage is full; delete some conversations to save new"},
+    {"src/server/api.cpp", "unknown path "},
+    {"src/server/api.cpp", " is not allowed for "},
+    {"src/base/json.cpp", "duplicate key "},
+    {"src/server/api_fields.cpp", "the request body is empty; expected a JSON object"},
+    {"tools/server/leq_server.cpp", "warning: no API key: anyone who can reach "},
+    {"tools/server/leq_server.cpp", " parallel sequences, "},
+    {"tools/server/leq_server.cpp", "shutting down: waiting up to "},
+    {"src/server/access.cpp", "cross-origin request refused (see "},
+    {"src/quantize/pipeline/partial_run.cpp", "restarting  removed the partial results in "},
+    {"tools/common/reply_options.cpp", "maximum draft tokens per step (at most 16)"},
+    {"tools/common/model_options.cpp", "context size in tokens, shared by all sequences; 0: the "},
+    {"tools/common/rank_choice.cpp", "results are bit-identical"},
+    {"tools/run/options.cpp", "force chat mode on or off (default: chat if there is no prompt "},
+    {"tools/quantize/options.cpp", "the rounding method"},
+    {"tools/inspect/receipt.cpp", ": verified: all "},
+    {"src/generate/jinja/operators.cpp", "cannot concatenate "},
+    {"src/recipes/quantize_job.cpp", " s each), then folds and codes: about "},
+    {"tools/common/llama_flags.cpp", "ignored: thread polling is not configurable"},
+    {"src/server/http_server.h", "hold a socket but no worker thread"},
+}};
+
+constexpr std::array<std::string_view, 16> kFormerTexts = {
+    "as the server has it",    "Most tokens",          "keeps no more conversations",
+    "there is nothing under",  "is not answered to",   "stands twice",
+    "may ask: --api-key",      "replies at once in a", "no more requests are taken",
+    "may not ask this server", "most guesses in one",  "positions of all sequences together",
+    "changes no bit of a r",   "who picks the codes",  "cannot compute a text",
+    "who sends slowly"};
+
+TEST(UserTexts, AreInTheWordsOfTheField) {
+  for (const auto& [file, text] : kTexts) {
+    EXPECT_NE(test::source_text(std::string(file)).find(text), std::string::npos)
+        << file << ": " << text;
+  }
+}
+
+TEST(UserTexts, AreNowhereAsTheyWere) {
+  for (const auto& file : test::source_files({"src", "tools", "docs"})) {
+    const std::string source = test::source_text(file);
+    for (const std::string_view text : kFormerTexts) {
+      EXPECT_EQ(source.find(text), std::string::npos) << file << ": " << text;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace leq
