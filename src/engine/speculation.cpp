@@ -126,15 +126,4 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
   return best.counts;
 }
 
-DraftPlanner fixed_drafts(std::int64_t count) {
-  return [count](std::span<const DraftOffer> offers, const StepCosts&, const StepCosts&) {
-    std::vector<DraftCount> counts;
-    for (const DraftOffer& offer : offers) {
-      const bool drafted = offer.draft > 0;
-      counts.push_back({std::min(count, drafted ? offer.draft : offer.found), drafted});
-    }
-    return counts;
-  };
-}
-
 }  // namespace leq

@@ -80,8 +80,5 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
 
 using DraftPlanner = std::function<std::vector<DraftCount>(
     std::span<const DraftOffer>, const StepCosts& costs, const StepCosts& draft)>;
-// The same number for each reply, whatever it costs, as far as there are so many; from a draft
-// model where it makes any.
-DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq

@@ -12,6 +12,7 @@
 #include "backend/matmul_case.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -313,12 +314,11 @@ TEST(ActTensor, NamesTheRowOfAValueThatIsNotFinite) {
   Rows out = backend->allocate_rows(kTokens, 200, {false, ActKind::tensor, true, 0});
   EXPECT_THROW(backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, out), Error)
       << "a scale is missing";
-  try {
-    backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, {out, {kScale}});
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("token 4"), std::string::npos) << error.what();
-  }
+  test::expect_error(
+      [&] {
+        backend->linear(rows, kTokens, plain.linear, Epilogue::gelu, {out, {kScale}});
+      },
+      {"token 4"});
 }
 
 // f32 rows are the plain ones times the vector, and codes are those of these rows.

@@ -6,6 +6,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "base/cpu_features.h"
 #include "base/error.h"
+#include "errors.h"
 #include "matmul_case.h"
 
 namespace leq {
@@ -401,14 +402,8 @@ TEST(Linear, NamesTheRowOfAValueThatIsNotFinite) {
     const Rows rows = x.rows(*backend, backend->layout().format_for(plain.linear), 0, 6);
     const RowsFormat format{.values = true, .act = act, .offset_codes = true, .sum_group = 0};
     Rows out = backend->allocate_rows(6, 200, format);
-    try {
-      backend->linear(rows, 6, plain.linear, Epilogue::gelu, out);
-      FAIL() << "expected an error";
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      EXPECT_NE(text.find("layers.5.test"), std::string::npos) << text;
-      EXPECT_NE(text.find("token 4"), std::string::npos) << text;
-    }
+    test::expect_error([&] { backend->linear(rows, 6, plain.linear, Epilogue::gelu, out); },
+                       {"layers.5.test", "token 4"});
   }
 }
 

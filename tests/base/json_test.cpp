@@ -9,20 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
 
-template <class Function>
-std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::error_of;
 
 std::string parse_error_of(const std::string& text) {
   return error_of([&] { parse_json(text, "config.json"); });

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -26,13 +27,7 @@ TEST(NcclCalls, ALibraryThatIsNotThereIsOneLine) {
 }
 
 TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
-  try {
-    (void)find_nccl("libc.so.6");
-    FAIL() << "taken";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("libc.so.6 has no ncclGetVersion"), std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { (void)find_nccl("libc.so.6"); }, {"libc.so.6 has no ncclGetVersion"});
 }
 
 // The layout that the library's header has: it is read by its offsets.

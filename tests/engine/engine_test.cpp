@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "fixed_drafts.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
@@ -21,7 +22,7 @@ namespace {
 
 // 0: as many as pay.
 DraftPlanner planner(std::int64_t fixed) {
-  return fixed > 0 ? fixed_drafts(fixed) : DraftPlanner(plan_draft_tokens);
+  return fixed > 0 ? test::fixed_drafts(fixed) : DraftPlanner(plan_draft_tokens);
 }
 
 struct Wanted {

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "fixed_drafts.h"
 #include "generate/tool_grammar.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
@@ -74,7 +75,7 @@ TEST_F(EngineGrammar, RepliesAreWhatTheSchemaAcceptsWithDraftsAndWithout) {
     requests.push_back(request(seed, seed == 7 ? nullptr : grammar));
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto drafted = replies(requests, {.plan_drafts = fixed_drafts(6)});
+  const auto drafted = replies(requests, {.plan_drafts = test::fixed_drafts(6)});
   ASSERT_EQ(plain.size(), requests.size());
   for (const auto& [seed, reply] : plain) {
     EXPECT_EQ(reply.tokens, drafted.at(seed).tokens) << seed;
@@ -144,7 +145,7 @@ TEST_F(EngineGrammar, ADraftModelChangesNoReply) {
   Session small(model, *backend, draft_limits(limits, model.config()));
   std::int64_t drafted = 0;
   for (const auto& [seed, reply] :
-       replies(requests, {.draft = &small, .plan_drafts = fixed_drafts(4)})) {
+       replies(requests, {.draft = &small, .plan_drafts = test::fixed_drafts(4)})) {
     EXPECT_EQ(reply.tokens, plain.at(seed).tokens) << seed;
     drafted += reply.draft_tokens;
   }
@@ -166,7 +167,7 @@ TEST_F(EngineGrammar, AToolsGrammarHoldsCallsAloneWithDraftsAndWithout) {
     requests.back().replay.tokens = model.tokenizer().encode("I do 2 < 3. <tool_call>", {});
   }
   const auto plain = replies(requests, {.speculate = false});
-  const auto drafted = replies(requests, {.plan_drafts = fixed_drafts(6)});
+  const auto drafted = replies(requests, {.plan_drafts = test::fixed_drafts(6)});
   for (const auto& [seed, reply] : plain) {
     EXPECT_EQ(reply.tokens, drafted.at(seed).tokens) << seed;
     ASSERT_EQ(reply.stopped, StopReason::end_token) << reply.text;

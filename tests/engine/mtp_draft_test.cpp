@@ -9,6 +9,7 @@
 
 #include "convert/quantize_checkpoint.h"
 #include "engine/engine.h"
+#include "fixed_drafts.h"
 #include "platform/make_backend.h"
 #include "reference/mtp_checkpoint.h"
 #include "temporary_folder.h"
@@ -41,7 +42,7 @@ class MtpDrafts : public testing::TestWithParam<bool> {
 
   static EngineOptions plain() { return {.reuse_prefixes = false, .speculate = false}; }
   static EngineOptions with(Session& head, std::int64_t drafts) {
-    return {.find_drafts = false, .draft = &head, .plan_drafts = fixed_drafts(drafts)};
+    return {.find_drafts = false, .draft = &head, .plan_drafts = test::fixed_drafts(drafts)};
   }
   std::unique_ptr<Session> trunk(std::int64_t context = 512) const {
     return std::make_unique<Session>(*model_, *backend_, limits(context));
@@ -148,7 +149,7 @@ TEST_P(MtpDrafts, DraftsMayBeginLate) {
   EngineOptions options = with(*own, 0);
   options.plan_drafts = [steps = 0](std::span<const DraftOffer> offers, const StepCosts& costs,
                                     const StepCosts& draft) mutable {
-    return fixed_drafts(++steps > 150 ? 3 : 0)(offers, costs, draft);
+    return test::fixed_drafts(++steps > 150 ? 3 : 0)(offers, costs, draft);
   };
   Engine engine(*of_drafting, model_->tokenizer(), options);
   const EngineReply got = reply(engine, prompt(45), 0, 200);

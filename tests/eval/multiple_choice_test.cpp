@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "errors.h"
 #include "temporary_folder.h"
 
 namespace leq {
@@ -95,13 +96,7 @@ TEST(MultipleChoice, FilesNameTheLineThatIsWrong) {
   const std::string path = folder.write(
       "set.jsonl",
       "{\"context\": \"x\", \"choices\": [\"a\", \"b\"], \"label\": 0}\n\n{\"a\": 1}\n");
-  try {
-    read_choice_file(path);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("set.jsonl: line 3: "), std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { read_choice_file(path); }, {"set.jsonl: line 3: "});
   const ChoiceTask first = read_choice_file(path, 1);
   EXPECT_EQ(first.name, "set");
   EXPECT_EQ(first.form, "plain");

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "errors.h"
 #include "format/leq_bytes.h"
 #include "format/leq_writer.h"
 #include "temporary_folder.h"
@@ -255,14 +256,8 @@ TEST(LeqReader, ABlobIsComparedWithItsChecksumWhenItIsRead) {
   Bytes bytes = with_json(good_json().dump());
   bytes[8834] = std::byte{1};
   const LeqReader reader(bytes, "m.leq");
-  try {
-    (void)reader.blob("tokenizer");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("m.leq: blob tokenizer at offset 8832: checksum"),
-              std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { (void)reader.blob("tokenizer"); },
+                     {"m.leq: blob tokenizer at offset 8832: checksum"});
 }
 
 struct Hostile {

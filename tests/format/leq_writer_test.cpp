@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "errors.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
 #include "temporary_folder.h"
@@ -78,12 +79,11 @@ TEST(LeqWriter, ARequirementIsReadBackOrRefusedByName) {
   write({"rotation"});
   EXPECT_NO_THROW(LeqReader(path, {LoadMode::map, 0, false}));
   write({"rotation", "telepathy"});
-  try {
-    const LeqReader reader(path, {LoadMode::map, 0, false});
-    FAIL() << "read a file that needs telepathy";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("\"telepathy\""), std::string::npos) << error.what();
-  }
+  test::expect_error(
+      [&] {
+        const LeqReader reader(path, {LoadMode::map, 0, false});
+      },
+      {"\"telepathy\""});
 }
 
 TEST(LeqWriter, B1ComesBackAsItWasPacked) {

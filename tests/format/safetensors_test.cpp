@@ -9,13 +9,15 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "base/half.h"
+#include "errors.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 
 namespace leq {
 namespace {
+
+using test::error_of;
 
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -34,16 +36,6 @@ std::string file_text(const std::string& header, const std::string& data) {
 
 json entry(const char* dtype, const json& shape, int begin, int end) {
   return {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {begin, end}}};
-}
-
-template <class Function>
-std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 // The error of opening one file with this header (text or JSON) and so many bytes of data.

@@ -8,8 +8,8 @@
 #include <map>
 
 #include "backend/cpu/cpu_backend.h"
-#include "base/error.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "format/leq_writer.h"
 #include "model/session.h"
 #include "reference/random_checkpoint.h"
@@ -19,6 +19,7 @@
 namespace leq {
 namespace {
 
+using test::error_of;
 using test::same_bits;
 
 constexpr int kIds = 40;
@@ -372,15 +373,6 @@ TEST(ActOnlineModel, SavedStatesGiveTheSameBitsAgain) {
   EXPECT_FALSE(same_bits(want, again()));  // what it remembers matters
   restore(1);
   EXPECT_TRUE(same_bits(want, again()));
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(ActOnlineModel, RefusesMoreThanOneSequence) {

@@ -7,8 +7,8 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "backend/expert_routes.h"
-#include "base/error.h"
 #include "base/random.h"
+#include "errors.h"
 #include "model/tensor_list.h"
 #include "reference/model_tensors.h"
 #include "reference/random_models.h"
@@ -70,13 +70,7 @@ TEST(ExpertRoutes, OfASharedExpertAreAllRows) {
 
 TEST(ExpertRoutes, RefuseLogitsThatAreNoNumbers) {
   Logits logits({{0, 1}, {std::nanf(""), 1}});
-  try {
-    logits.route({.experts = 2, .active = 1});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("router"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("token 1"), std::string::npos) << error.what();
-  }
+  test::expect_error([&] { logits.route({.experts = 2, .active = 1}); }, {"router", "token 1"});
 }
 
 ModelConfig with_experts(const ExpertsMlpConfig& mlp) {
@@ -185,14 +179,8 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
   for (const Json& layer : json["layers"]) layers.push_back(layer);
   layers[0]["mlp"]["active"] = 8;
   json["layers"] = layers;
-  try {
-    config_from_json(json, "file");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("layers[0]: active experts = 8: expected 1 to 7"),
-              std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { config_from_json(json, "file"); },
+                     {"layers[0]: active experts = 8: expected 1 to 7"});
 }
 
 // q, k, v, o, three of each expert and of the shared one; the router and the shared gate are exact.

@@ -13,22 +13,16 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "errors.h"
 #include "model/open_model.h"
 
 namespace leq {
 namespace {
 
+using test::error_of;
+
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 const float kNan = std::nanf("");
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 const SamplingKnob& knob(std::string_view name) { return kSamplingKnobs[knob_index(name)]; }
 

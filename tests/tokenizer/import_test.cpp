@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "convert/sentencepiece_model.h"
 #include "convert/tokenizer_files.h"
+#include "errors.h"
 #include "protobuf_writer.h"
 #include "tokenizer_support.h"
 
@@ -391,12 +392,8 @@ TEST(RankFiles, OtherVocabulariesNeedAPreTokenizer) {
 
 TEST(SentencepieceModel, RefusesByName) {
   const auto expect = [](const ProtobufWriter& model, std::string_view what) {
-    try {
-      (void)read_sentencepiece_model(as_bytes(model.out), "x.model");
-      ADD_FAILURE() << what;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(what), std::string::npos) << error.what();
-    }
+    test::expect_error([&] { (void)read_sentencepiece_model(as_bytes(model.out), "x.model"); },
+                       {what});
   };
   expect(start_sp_model(3), "WORD");
   expect(start_sp_model(4), "CHAR");

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/error.h"
+#include "errors.h"
 #include "small_specs.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/pretokenize.h"
@@ -14,19 +14,11 @@
 namespace leq::test {
 namespace {
 
+using test::error_of;
+
 std::vector<Normalizer> doubling(int steps) {
   return std::vector<Normalizer>(static_cast<std::size_t>(steps),
                                  {Normalizer::Kind::replace, "e", "ee"});
-}
-
-template <class Function>
-std::string error_of(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 std::string normalize_error(const std::vector<Normalizer>& steps, const std::string& text) {

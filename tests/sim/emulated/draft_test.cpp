@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "fixed_drafts.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
@@ -26,8 +27,9 @@ TEST(EmulatedDrafts, ChangeNoReply) {
   limits = resolve_limits(limits, model.config());
   const auto replies_with = [&](Session* draft, EngineCounts& counts) {
     Session session(model, *backend, limits);
-    Engine engine(session, model.tokenizer(),
-                  {.speculate = draft != nullptr, .draft = draft, .plan_drafts = fixed_drafts(2)});
+    Engine engine(
+        session, model.tokenizer(),
+        {.speculate = draft != nullptr, .draft = draft, .plan_drafts = test::fixed_drafts(2)});
     std::vector<std::vector<Token>> replies(2);
     for (std::size_t i = 0; i < 2; ++i) {
       EngineRequest request;
