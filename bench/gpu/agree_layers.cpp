@@ -246,7 +246,7 @@ class DeltaText {
     a.value_heads = 2 * heads_;
     a.key_dim = a.value_dim = kDim;
     a.taps = kTaps;
-    a.gates_apart = 2 * heads_;
+    a.gate_stride = 2 * heads_;
     for (int part = 0; part < 3; ++part) {
       a.conv[part] = vectors_.as<float>() + part * heads_ * kDim;
     }

@@ -188,7 +188,7 @@ void free_released() {
   all.released.clear();
 }
 
-void give_back(void* data) noexcept {
+void free_block(void* data) noexcept {
   if (data == nullptr) return;
   const std::lock_guard hold(runtime().memory_lock);
   const auto found = runtime().memory.find(data);
@@ -370,7 +370,7 @@ void release(int index, void* data) noexcept {
     runtime().allocations.erase(found);
   }
   give_device_bytes(index, bytes);
-  give_back(data);
+  free_block(data);
 }
 
 RegionOwner take_region(int index, std::size_t bytes) {
@@ -390,7 +390,7 @@ void* begin_block(Region&, std::size_t, std::size_t bytes) {
 
 void end_block(Region& region, void* data) noexcept {
   synchronize_all(region.device);
-  give_back(data);
+  free_block(data);
 }
 
 void* allocate_pinned(std::size_t bytes) {
@@ -398,7 +398,7 @@ void* allocate_pinned(std::size_t bytes) {
   return take(bytes);
 }
 void release_pinned(void* data) noexcept {
-  if (!refuse("a release of memory")) give_back(data);
+  if (!refuse("a release of memory")) free_block(data);
 }
 
 void copy_to_device(void* device, const void* pinned, std::size_t bytes, Stream& stream) {

@@ -23,7 +23,7 @@ class Arena {
   std::optional<std::size_t> take(std::size_t bytes);
   // The same at the end of the range.
   std::optional<std::size_t> take_last(std::size_t bytes);
-  void give_back(std::size_t offset) { used_.erase(offset); }
+  void release(std::size_t offset) { used_.erase(offset); }
   bool empty() const { return used_.empty(); }
 
  private:

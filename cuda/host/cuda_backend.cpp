@@ -289,10 +289,10 @@ class CudaBackend final : public Backend {
       fill_rope(*step.rope, std::min(step.batch.end_position(), step.rope->context), staging_,
                 stream_);
     }
-    forget_moved();
+    drop_stale_graphs();
     graphs_.run(step, [&] {
       operations();
-      forget_moved();
+      drop_stale_graphs();
     });
   }
   void record_steps(bool on) override { graphs_.enable(on); }
@@ -318,8 +318,8 @@ class CudaBackend final : public Backend {
   bool is_exact() const { return layout_.arithmetic() == Arithmetic::exact; }
 
   // Drops recordings after memory changes, since they contain device addresses.
-  void forget_moved() {
-    if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
+  void drop_stale_graphs() {
+    if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.clear();
   }
 
   const std::int32_t* on_device(std::span<const std::int32_t> list) {

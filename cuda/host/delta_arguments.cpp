@@ -20,7 +20,7 @@ DeltaArguments delta_arguments(const DeltaShape& shape) {
   const DeltaShape all = shape.whole();
   const std::int64_t first_key = std::int64_t{shape.first_key_head} * shape.key_dim;
   const int first_value = shape.first_value_head();
-  a.gates_apart = all.value_heads;
+  a.gate_stride = all.value_heads;
   a.conv[0] = shape.conv + first_key;
   a.conv[1] = a.conv[0] + all.keys();
   a.conv[2] = shape.conv + 2 * all.keys() + std::int64_t{first_value} * shape.value_dim;

@@ -24,8 +24,8 @@ class GpuMemory final : public DeviceMemory {
   void read(const std::byte* from, std::span<std::byte> to) override;
 
  private:
-  std::byte* take(std::size_t bytes) override;
-  void give_back(std::byte* data, std::size_t bytes) noexcept override;
+  std::byte* allocate_block(std::size_t bytes) override;
+  void free_block(std::byte* data, std::size_t bytes) noexcept override;
 
   int device_;
   rt::Stream& stream_;

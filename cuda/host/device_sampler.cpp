@@ -29,15 +29,15 @@ DeviceSampler::DeviceSampler(int device, rt::Stream& stream, Staging& staging)
 void DeviceSampler::launch(const FloatRows& logits, std::int64_t vocabulary,
                            std::span<const SampleRequest> requests) {
   const std::size_t bytes = requests.size() * sizeof(std::int32_t);
-  if (landing_.size() < bytes) landing_ = Pinned(std::max(bytes, kMostRows * sizeof(std::int32_t)));
-  landed_ = 0;
+  if (pinned_.size() < bytes) pinned_ = Pinned(std::max(bytes, kMostRows * sizeof(std::int32_t)));
+  downloaded_ = 0;
   FloatRows rows = logits;
   while (!requests.empty()) {
     const auto part = requests.first(std::min(kMostRows, requests.size()));
     draw(rows, vocabulary, part);
-    rt::copy_to_host(landing_.data() + landed_ * sizeof(std::int32_t), tokens_.data(),
+    rt::copy_to_host(pinned_.data() + downloaded_ * sizeof(std::int32_t), tokens_.data(),
                      part.size() * sizeof(std::int32_t), stream_);
-    landed_ += part.size();
+    downloaded_ += part.size();
     rows.values += std::ssize(part) * rows.stride;
     requests = requests.subspan(part.size());
   }
@@ -91,7 +91,7 @@ void DeviceSampler::draw_together(const FloatRows& logits, std::int64_t vocabula
 }
 
 std::span<const std::int32_t> DeviceSampler::drawn() const {
-  return {reinterpret_cast<const std::int32_t*>(landing_.data()), landed_};
+  return {reinterpret_cast<const std::int32_t*>(pinned_.data()), downloaded_};
 }
 
 }  // namespace leq::LEQ_GPU

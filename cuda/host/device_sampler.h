@@ -49,8 +49,8 @@ class DeviceSampler {
   DeviceScratch states_, candidates_, saved_, tokens_;
   std::int64_t rows_ = 0;
   std::uint64_t number_ = 0;
-  Pinned landing_;
-  std::size_t landed_ = 0;
+  Pinned pinned_;
+  std::size_t downloaded_ = 0;
   std::vector<std::byte> lists_;  // uploaded to the device in one piece
 };
 

@@ -40,7 +40,7 @@ DeviceScales::DeviceScales(int device, rt::Stream& stream)
     : stream_(stream),
       copies_(rt::make_stream(device)),
       records_(device, kMostScales * sizeof(OnlineRecord)),
-      landing_(sizeof(OnlineRecord)),
+      pinned_(sizeof(OnlineRecord)),
       free_(kMostScales),
       was_used_(kMostScales) {
   std::iota(free_.rbegin(), free_.rend(), std::size_t{0});
@@ -52,16 +52,16 @@ OnlineRecord* DeviceScales::record(std::size_t slot) const {
 
 void DeviceScales::read(std::size_t slot, OnlineRecord& found) {
   rt::synchronize(stream_);
-  rt::copy_to_host(landing_.data(), record(slot), sizeof(found), *copies_);
+  rt::copy_to_host(pinned_.data(), record(slot), sizeof(found), *copies_);
   rt::synchronize(*copies_);
-  std::memcpy(&found, landing_.data(), sizeof(found));
+  std::memcpy(&found, pinned_.data(), sizeof(found));
 }
 
 void DeviceScales::write(std::size_t slot, const OnlineRecord& given) {
   if (was_used_[slot]) rt::synchronize(stream_);
   was_used_[slot] = true;
-  std::memcpy(landing_.data(), &given, sizeof(given));
-  rt::copy_to_device(record(slot), landing_.data(), sizeof(given), *copies_);
+  std::memcpy(pinned_.data(), &given, sizeof(given));
+  rt::copy_to_device(record(slot), pinned_.data(), sizeof(given), *copies_);
   rt::synchronize(*copies_);
 }
 
@@ -74,7 +74,7 @@ OnlineRecord* DeviceScales::of(OnlineScale& scale) {
     free_.pop_back();
     auto made = std::make_unique<Slot>(*this, slot, scale.options());
     held = made.get();
-    scale.hand_over(std::move(made));
+    scale.move_to_device(std::move(made));
   }
   return record(held->slot());
 }

@@ -30,7 +30,7 @@ class DeviceScales {
   rt::Stream& stream_;
   rt::StreamOwner copies_;
   DeviceScratch records_;
-  Pinned landing_;                 // one record
+  Pinned pinned_;                 // one record
   std::vector<std::size_t> free_;  // slots, the next one last
   std::vector<bool> was_used_;     // steps that read a slot may still be in flight
 };

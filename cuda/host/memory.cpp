@@ -84,7 +84,7 @@ void Regions::release(std::byte* data) noexcept {
   const Block block = found->second;
   blocks_.erase(found);
   rt::end_block(*block.region->memory, data);
-  block.region->arena.give_back(block.offset);
+  block.region->arena.release(block.offset);
   if (!block.region->arena.empty()) return;
   taken_ -= block.region->bytes;
   regions_.erase(block.region);

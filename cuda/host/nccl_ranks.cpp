@@ -14,7 +14,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::int64_t kBlockBytes = 8 << 10;  // minimum bytes that one block packs
-constexpr auto kNap = std::chrono::microseconds(50);
+constexpr auto kPollInterval = std::chrono::microseconds(50);
 // Waits are usually short, so a thread polls before it sleeps.
 constexpr int kPolls = 20'000;
 
@@ -95,10 +95,10 @@ void NcclRanks::wait_until(Holds holds, std::string_view site) {
   const Stopwatch watch;
   for (int poll = 0; !holds(); ++poll) {
     if (poll < kPolls) continue;
-    std::this_thread::sleep_for(kNap);
-    if (watch.seconds() * 1e3 < static_cast<double>(patience().count())) continue;
+    std::this_thread::sleep_for(kPollInterval);
+    if (watch.seconds() * 1e3 < static_cast<double>(timeout().count())) continue;
     const Error lost("waits in " + std::string(site) + " for the others' GPUs, for more than " +
-                         std::to_string(patience().count()) + " ms",
+                         std::to_string(timeout().count()) + " ms",
                      ErrorKind::no_device);
     throw abort(rank_error(*this, lost));
   }
@@ -125,12 +125,12 @@ void NcclRanks::send_and_receive(std::span<const ByteRange> parts, Receivers to,
   check(calls_.begin_group(), site);
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
-    const ByteRange theirs = parts[static_cast<std::size_t>(peer)];
+    const ByteRange peer_range = parts[static_cast<std::size_t>(peer)];
     if (own.count() > 0 && (to == Receivers::all || peer == 0)) {
       check(calls_.send(slot + own.first, own.count(), kNcclBytes, peer, comm_, stream), site);
     }
-    if (theirs.count() > 0 && receives) {
-      check(calls_.receive(slot + theirs.first, theirs.count(), kNcclBytes, peer, comm_, stream),
+    if (peer_range.count() > 0 && receives) {
+      check(calls_.receive(slot + peer_range.first, peer_range.count(), kNcclBytes, peer, comm_, stream),
             site);
     }
   }

@@ -32,7 +32,7 @@ class NcclRanks final : public Communicator {
   void finish(std::string_view site) override;
   void barrier(std::string_view site) override { ranks_.barrier(site); }
   Error abort(const Error& error) noexcept override;
-  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
+  std::chrono::milliseconds timeout() const override { return ranks_.timeout(); }
 
  private:
   void join();

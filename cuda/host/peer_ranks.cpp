@@ -54,14 +54,14 @@ PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
   common_.ranks = size();
   common_.slot_bytes = static_cast<std::int64_t>(slot_bytes_of(window_.size()));
   common_.end = &end();
-  const double seconds = std::chrono::duration<double>(patience()).count();
-  common_.patience = static_cast<long long>(seconds * rt::device_of(stream_).clock_hz);
-  meet();
+  const double seconds = std::chrono::duration<double>(timeout()).count();
+  common_.timeout = static_cast<long long>(seconds * rt::device_of(stream_).clock_hz);
+  map_windows();
   ranks_.at_abort([this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
 }
 
 // Maps each rank's window for access from this device.
-void PeerRanks::meet() {
+void PeerRanks::map_windows() {
   const Member own = {::getpid(), device_, reinterpret_cast<std::uint64_t>(window_.data()),
                       window_.size()};
   const auto all = gather_bytes(ranks_, bytes_of(own), Receivers::all, "the GPUs' meeting");
@@ -119,7 +119,7 @@ void PeerRanks::barrier(std::string_view site) {
     const Error error("rank " + std::to_string(lost - 1) + " of " + std::to_string(size()) +
                           " does not come to " + sites_[end().site] + ": the GPU of rank " +
                           std::to_string(rank()) + " has waited for " +
-                          std::to_string(patience().count()) + " ms",
+                          std::to_string(timeout().count()) + " ms",
                       ErrorKind::no_device);
     throw ranks_.abort(error);
   }

@@ -35,10 +35,10 @@ class PeerRanks final : public Communicator {
   // After a synchronize of the stream: throws where a gather was aborted for a missing rank.
   void barrier(std::string_view site) override;
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
-  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
+  std::chrono::milliseconds timeout() const override { return ranks_.timeout(); }
 
  private:
-  void meet();
+  void map_windows();
   ExchangeEnd& end() const { return *reinterpret_cast<ExchangeEnd*>(end_.data()); }
   std::uint32_t number_of(std::string_view site);
 

@@ -8,29 +8,29 @@
 
 namespace leq::LEQ_GPU {
 
-// Its landing may be reused at once even without a wait: copies to it are in stream order, and only
+// Its host_copy may be reused at once even without a wait: copies to it are in stream order, and only
 // the last one's event is waited for.
 class PendingSamples::Begun final : public PendingSample {
  public:
-  Begun(PendingSamples& of, std::unique_ptr<Landing> landing)
+  Begun(PendingSamples& of, std::unique_ptr<HostCopy> host_copy)
       : of_(of),
-        landing_(std::move(landing)),
+        host_copy_(std::move(host_copy)),
         rows_(of.sampler_.rows()),
         number_(of.sampler_.number()) {}
-  ~Begun() override { of_.idle_.push_back(std::move(landing_)); }
+  ~Begun() override { of_.idle_.push_back(std::move(host_copy_)); }
 
   void wait(std::span<std::int32_t> drawn) override {
     ensure(std::ssize(drawn) == rows_, "sampler: room for ", drawn.size(), " tokens of ", rows_,
            " rows");
-    rt::synchronize(*landing_->landed);
-    of_.faults_.check(landing_->fault);
-    std::memcpy(drawn.data(), landing_->tokens.data(), drawn.size_bytes());
+    rt::synchronize(*host_copy_->copied);
+    of_.faults_.check(host_copy_->fault);
+    std::memcpy(drawn.data(), host_copy_->tokens.data(), drawn.size_bytes());
   }
   bool is_last() const override { return number_ == of_.sampler_.number(); }
 
  private:
   PendingSamples& of_;
-  std::unique_ptr<Landing> landing_;
+  std::unique_ptr<HostCopy> host_copy_;
   std::int64_t rows_;
   std::uint64_t number_;
 };
@@ -43,24 +43,24 @@ std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits,
       std::ranges::any_of(requests, is_hosts)) {
     return nullptr;
   }
-  std::unique_ptr<Landing> landing = take_landing();
+  std::unique_ptr<HostCopy> host_copy = take_host_copy();
   sampler_.draw(logits, vocabulary, requests);
-  rt::copy_to_host(landing->tokens.data(), sampler_.tokens(),
+  rt::copy_to_host(host_copy->tokens.data(), sampler_.tokens(),
                    requests.size() * sizeof(std::int32_t), stream_);
-  faults_.collect(landing->fault);
-  rt::record(*landing->landed, stream_);
-  return std::make_unique<Begun>(*this, std::move(landing));
+  faults_.collect(host_copy->fault);
+  rt::record(*host_copy->copied, stream_);
+  return std::make_unique<Begun>(*this, std::move(host_copy));
 }
 
-std::unique_ptr<PendingSamples::Landing> PendingSamples::take_landing() {
+std::unique_ptr<PendingSamples::HostCopy> PendingSamples::take_host_copy() {
   if (idle_.empty()) {
-    return std::make_unique<Landing>(Pinned(Faults::kWordBytes),
+    return std::make_unique<HostCopy>(Pinned(Faults::kWordBytes),
                                      Pinned(DeviceSampler::kMostRows * sizeof(std::int32_t)),
                                      rt::make_event(device_));
   }
-  std::unique_ptr<Landing> landing = std::move(idle_.back());
+  std::unique_ptr<HostCopy> host_copy = std::move(idle_.back());
   idle_.pop_back();
-  return landing;
+  return host_copy;
 }
 
 }  // namespace leq::LEQ_GPU

@@ -26,19 +26,19 @@ class PendingSamples {
                                        std::span<const SampleRequest> requests);
 
  private:
-  struct Landing {
+  struct HostCopy {
     Pinned fault, tokens;
-    rt::EventOwner landed;
+    rt::EventOwner copied;
   };
   class Begun;
 
-  std::unique_ptr<Landing> take_landing();
+  std::unique_ptr<HostCopy> take_host_copy();
 
   int device_;
   rt::Stream& stream_;
   DeviceSampler& sampler_;
   Faults& faults_;
-  std::vector<std::unique_ptr<Landing>> idle_;
+  std::vector<std::unique_ptr<HostCopy>> idle_;
 };
 
 }  // namespace leq::LEQ_GPU

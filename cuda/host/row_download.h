@@ -24,7 +24,7 @@ class RowDownload {
  private:
   rt::Stream& stream_;
   Faults& faults_;
-  Pinned landing_;
+  Pinned pinned_;
 };
 
 }  // namespace leq::LEQ_GPU

@@ -76,7 +76,7 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
   auto found = recordings_.find(kind);
   if (found == recordings_.end()) {
     operations();
-    make_room();
+    evict_oldest();
     recordings_.emplace(kind, Recording{nullptr, ++uses_});
     return;
   }
@@ -90,7 +90,7 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
     graph = record(operations);
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::internal) throw;
-    give_up(error);
+    disable_recording(error);
     return operations();
   }
   ++counts_.recorded;
@@ -98,7 +98,7 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
 }
 
 // Evicts the least recently used recording where the cache is full.
-void StepGraphs::make_room() {
+void StepGraphs::evict_oldest() {
   if (recordings_.size() < kMostRecordings) return;
   recordings_.erase(std::ranges::min_element(
       recordings_, {}, [](const auto& item) { return item.second.last_use; }));
@@ -106,7 +106,7 @@ void StepGraphs::make_room() {
 
 // Nothing of the failed recording has run. Recording would fail again, so later steps run directly,
 // and an error that is not the recording's is reported there.
-void StepGraphs::give_up(const Error& error) {
+void StepGraphs::disable_recording(const Error& error) {
   enabled_ = false;
   recordings_.clear();
   counts_.failure = error.what();

@@ -28,7 +28,7 @@ class StepGraphs {
   // reason but a bug, this and all later steps run directly; counts() has the reason.
   void run(const Step& step, const std::function<void()>& operations);
   // Recordings contain addresses: to be called whenever device memory is allocated or freed.
-  void forget() { recordings_.clear(); }
+  void clear() { recordings_.clear(); }
   void enable(bool on) { enabled_ = on; }
   StepCounts counts() const { return counts_; }
 
@@ -57,8 +57,8 @@ class StepGraphs {
   static std::vector<std::int32_t> numbers_of(const Step& step);
   Running places_of(const Step& step) const;
   rt::GraphOwner record(const std::function<void()>& operations);
-  void make_room();
-  void give_up(const Error& error);
+  void evict_oldest();
+  void disable_recording(const Error& error);
 
   rt::Stream& stream_;
   Staging& staging_;

@@ -24,31 +24,31 @@ void read_ahead(const std::byte* from, std::size_t bytes) {
 
 }  // namespace
 
-Uploader::Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes)
+Uploader::Uploader(int device, rt::Stream& stream, std::byte* staging, std::size_t slot_bytes)
     : device_(device),
       stream_(stream),
       copies_(rt::make_stream(device)),
       pool_(std::min(kMostThreads, usable_cores())) {
   for (Slot& slot : slots_) {
     slot.copied = rt::make_event(device);
-    slot.relaid = rt::make_event(device);
+    slot.consumed = rt::make_event(device);
   }
-  if (landing != nullptr) {
-    use(landing, slot_bytes);
+  if (staging != nullptr) {
+    use(staging, slot_bytes);
   } else {
     use_own(slot_bytes);
   }
 }
 
-void Uploader::use(std::byte* landing, std::size_t slot_bytes) {
+void Uploader::use(std::byte* staging, std::size_t slot_bytes) {
   slot_bytes_ = slot_bytes;
-  for (std::size_t i = 0; i < kSlots; ++i) slots_[i].landing = landing + i * slot_bytes;
+  for (std::size_t i = 0; i < kSlots; ++i) slots_[i].staging = staging + i * slot_bytes;
 }
 
 void Uploader::use_own(std::size_t slot_bytes) {
   rt::synchronize(stream_);  // after all copies: nothing reads the slots that there were
-  own_landing_.emplace(device_, kSlots * slot_bytes);
-  use(own_landing_->data(), slot_bytes);
+  own_staging_.emplace(device_, kSlots * slot_bytes);
+  use(own_staging_->data(), slot_bytes);
 }
 
 void Uploader::fill(std::byte* to, const std::byte* from, std::size_t bytes) {
@@ -71,7 +71,7 @@ void Uploader::run(const void* from, std::int64_t units, std::int64_t unit_bytes
     const std::size_t size = static_cast<std::size_t>(count) * unit;
     const auto left = static_cast<std::size_t>(units - first - count) * unit;
     if (left > 0) read_ahead(chunk + size, std::min(left, size));
-    send(chunk, size, [&](const std::byte* landed) { relay(landed, first, count); });
+    send(chunk, size, [&](const std::byte* staged) { relay(staged, first, count); });
   }
 }
 
@@ -81,18 +81,18 @@ void Uploader::send(const std::byte* from, std::size_t bytes,
   rt::synchronize(*slot.copied);
   if (slot.host.size() < bytes) slot.host = Pinned(slot_bytes_);
   fill(slot.host.data(), from, bytes);
-  rt::wait(*copies_, *slot.relaid);
-  rt::copy_to_device(slot.landing, slot.host.data(), bytes, *copies_);
+  rt::wait(*copies_, *slot.consumed);
+  rt::copy_to_device(slot.staging, slot.host.data(), bytes, *copies_);
   rt::record(*slot.copied, *copies_);
   rt::wait(stream_, *slot.copied);
-  relay(slot.landing);
-  rt::record(*slot.relaid, stream_);
+  relay(slot.staging);
+  rt::record(*slot.consumed, stream_);
   bytes_ += bytes;
 }
 
 void Uploader::copy(const void* from, std::byte* to, std::int64_t bytes) {
-  run(from, bytes, 1, [&](const std::byte* landed, std::int64_t first, std::int64_t count) {
-    rt::copy_on_device(to + first, landed, static_cast<std::size_t>(count), stream_);
+  run(from, bytes, 1, [&](const std::byte* staged, std::int64_t first, std::int64_t count) {
+    rt::copy_on_device(to + first, staged, static_cast<std::size_t>(count), stream_);
   });
 }
 

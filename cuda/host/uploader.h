@@ -1,5 +1,5 @@
 // Uploads weights to the device: threads copy chunks of the host's bytes into pinned slots, a
-// separate stream copies them into landing slots on the device, and kernels on the backend's stream
+// separate stream copies them into staging slots on the device, and kernels on the backend's stream
 // convert their layout. The three overlap; each waits only for its slot.
 #pragma once
 
@@ -20,12 +20,12 @@ class Uploader {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kSlotBytes = std::size_t{16} << 20;
 
-  // `landing`: kSlots * slot_bytes of device memory, or null to allocate it.
-  Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes);
+  // `staging`: kSlots * slot_bytes of device memory, or null to allocate it.
+  Uploader(int device, rt::Stream& stream, std::byte* staging, std::size_t slot_bytes);
 
   // Enqueues kernels on the backend's stream that read `count` units from `landed`.
   using Relay =
-      std::function<void(const std::byte* landed, std::int64_t first, std::int64_t count)>;
+      std::function<void(const std::byte* staged, std::int64_t first, std::int64_t count)>;
   // Uploads `units` of unit_bytes from the host. Returns once `from` has been read completely.
   void run(const void* from, std::int64_t units, std::int64_t unit_bytes, const Relay& relay);
   // Uploads bytes without a change of layout.
@@ -37,22 +37,22 @@ class Uploader {
  private:
   struct Slot {
     Pinned host;
-    std::byte* landing = nullptr;
+    std::byte* staging = nullptr;
     rt::EventOwner copied;  // the pinned bytes are free, the landed ones valid
-    rt::EventOwner relaid;  // the landing slot is free
+    rt::EventOwner consumed;  // the staging slot is free
   };
-  void use(std::byte* landing, std::size_t slot_bytes);
+  void use(std::byte* staging, std::size_t slot_bytes);
   void use_own(std::size_t slot_bytes);
   void fill(std::byte* to, const std::byte* from, std::size_t bytes);
   // Uploads one chunk through the next slot; `relay` enqueues kernels on the stream.
   void send(const std::byte* from, std::size_t bytes,
-            const std::function<void(const std::byte* landed)>& relay);
+            const std::function<void(const std::byte* staged)>& relay);
 
   int device_;
   rt::Stream& stream_;
   rt::StreamOwner copies_;
   ThreadPool pool_;
-  std::optional<DeviceScratch> own_landing_;
+  std::optional<DeviceScratch> own_staging_;
   std::array<Slot, kSlots> slots_;
   std::size_t slot_bytes_ = 0;
   std::size_t next_ = 0;  // slot

@@ -162,7 +162,7 @@ struct EmbedArguments {
   CodeWeight codes;
   std::int64_t width = 0;             // K
   const std::int32_t* ids = nullptr;  // [T]
-  // The values that drawn_id(row) refers to: the last draw's tokens, below 0 where there is none.
+  // The values that placeholder_id(row) refers to: the last draw's tokens, below 0 where there is none.
   const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;

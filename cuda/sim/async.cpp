@@ -165,7 +165,7 @@ constexpr AddProducts kAddProducts[] = {
 void rows_of_registers(const std::uint32_t* mine, OperandRow (&rows)[2]) {
   Slot slot = {};
   std::memcpy(&slot, mine, 16);
-  const Slot* all = meet(Meeting::wgmma, kAllLanes, slot);
+  const Slot* all = collective(Collective::wgmma, kAllLanes, slot);
   for (unsigned t = 0; t < 4; ++t) {
     std::int8_t bytes[4][4];
     std::memcpy(bytes, &all[lane() / 4 * 4 + t], sizeof bytes);
@@ -193,7 +193,7 @@ SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
   change(barrier, 1, static_cast<int>(bytes));
   // Other warps may run before this warp's next step, so let them. An arrival that announces bytes
   // releases no thread.
-  if (bytes == 0 && schedule().copy_lands == CopyLands::at_issue) rest_warp();
+  if (bytes == 0 && schedule().copy_arrival == CopyArrival::at_issue) rest_warp();
 }
 
 // Loads arrive when a thread waits for them, at once if one waits already.
@@ -205,15 +205,15 @@ void barrier_wait(std::uint64_t* barrier, unsigned parity) {
          (next = std::find_if(loads.begin(), loads.end(), brings)) != loads.end();) {
       const AsyncWork::Load load = *next;
       loads.erase(next);
-      AsyncWork::land(load);
+      AsyncWork::complete(load);
     }
     if (has_ended(barrier, parity)) break;
-    wait_until(AsyncWork::may_go_on, barrier, parity);
+    wait_until(AsyncWork::can_end, barrier, parity);
   }
   acquire_key(key_of(barrier, parity));
 }
 
-bool AsyncWork::may_go_on(const void* barrier, unsigned parity) {
+bool AsyncWork::can_end(const void* barrier, unsigned parity) {
   const std::vector<Load>& loads = async_work().loads_;
   return has_ended(barrier, parity) ||
          std::any_of(loads.begin(), loads.end(),
@@ -238,15 +238,15 @@ void tensor_load(void* shared, const void* map, int column, int row, std::uint64
     if ((ranks >> load.rank & 1) == 0) continue;
     load.barrier = barrier_of(barrier, load.rank);
     release_key(key_of(load.barrier, read_state(load.barrier).parity));
-    if (schedule().copy_lands == CopyLands::at_issue) {
-      AsyncWork::land(load);
+    if (schedule().copy_arrival == CopyArrival::at_issue) {
+      AsyncWork::complete(load);
     } else {
       async_work_of(load.rank).loads_.push_back(load);
     }
   }
 }
 
-void AsyncWork::land(const Load& load) {
+void AsyncWork::complete(const Load& load) {
   acquire_key(key_of(load.barrier, read_state(load.barrier).parity));
   const TiledBytes& from = load.matrix;
   for (int r = 0; r < from.box_rows; ++r) {
@@ -272,7 +272,7 @@ void matrix_multiply(const MatrixProduct& product) {
   if (product.a_registers == nullptr) require_operand(product.a);
   require_operand(product.b);
   if (!mine.fenced) stop("wgmma: no wgmma.fence since the registers may have been touched");
-  const Slot* all = meet(Meeting::wgmma, kAllLanes, {{product.a, product.b}});
+  const Slot* all = collective(Collective::wgmma, kAllLanes, {{product.a, product.b}});
   if (all[0].words[0] != product.a || all[0].words[1] != product.b) {
     stop("wgmma: lanes of one warp with different operands");
   }
@@ -285,7 +285,7 @@ void matrix_multiply(const MatrixProduct& product) {
     mine.held.push_back(std::move(held_now));
   }
   mine.products.push_back({product, false});
-  if (schedule().copy_lands == CopyLands::at_wait) {
+  if (schedule().copy_arrival == CopyArrival::at_wait) {
     AsyncWork::multiply(mine, mine.products.back());
   }
 }

@@ -1,6 +1,6 @@
 // Emulates the asynchronous units of compute capability 9.0: barriers in shared memory that count
 // bytes, tile copies by the copy engine, matrix products of tensor cores that overlap with threads.
-// Each may take effect at any time between its start and the wait for it: Schedule::copy_lands
+// Each may take effect at any time between its start and the wait for it: Schedule::copy_arrival
 // chooses one end or the other. With at_issue a warp that arrives at a barrier is suspended until
 // no other can run. Called through hopper.h and wgmma.h.
 #pragma once
@@ -93,8 +93,8 @@ class AsyncWork {
     std::vector<HeldSums> held;
   };
 
-  static bool may_go_on(const void* barrier, unsigned parity);
-  static void land(const Load& load);
+  static bool can_end(const void* barrier, unsigned parity);
+  static void complete(const Load& load);
   static void multiply(ThreadProducts& mine, Product& product);
 
   std::vector<Load> loads_;

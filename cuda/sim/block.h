@@ -54,9 +54,9 @@ struct Condition {
 struct Thread {
   Fibre fibre;
   State state = State::ready;
-  Meeting kind = Meeting::sync;
+  Collective kind = Collective::sync;
   std::uint32_t mask = 0;  // lanes of the collective it waits for
-  std::uint32_t met = 0;   // lanes that took part in the last one
+  std::uint32_t arrived = 0;   // lanes that took part in the last one
   bool waited = false;     // for the previous launch
   dim3 index;
   std::vector<Copy> copies;          // issued, not yet arrived, oldest first
@@ -66,9 +66,9 @@ struct Thread {
 };
 
 struct Warp {
-  Slot brought[kWarpLanes];
+  Slot deposited[kWarpLanes];
   Slot seen[kWarpLanes];  // values of completed collectives
-  unsigned meetings = 0;
+  unsigned collectives = 0;
   char keys[4];
 };
 
@@ -126,6 +126,6 @@ extern constinit thread_local Block* block;
 extern constinit thread_local Cluster* cluster;
 
 // Completes the pushes of the block's threads.
-void land_pushes();
+void complete_pushes();
 
 }  // namespace simt

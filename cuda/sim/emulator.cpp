@@ -61,7 +61,7 @@ void start_block() {
   for (unsigned i = 0; i < n; ++i) {
     Thread& thread = block->threads[i];
     thread.state = State::ready;
-    thread.met = 0;
+    thread.arrived = 0;
     thread.waited = false;
     thread.index = dim3(i % size.x, i / size.x % size.y, i / (size.x * size.y));
     thread.copies.clear();
@@ -77,7 +77,7 @@ void start_block() {
 }
 
 // Resumes the lanes of one warp whose collective is complete. True if there were some.
-SIMT_UNSEEN bool release_meetings(unsigned w) {
+SIMT_UNSEEN bool release_collectives(unsigned w) {
   const auto first = w * kWarpLanes;
   const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);
   std::uint32_t live = 0, waiting = 0;
@@ -90,7 +90,7 @@ SIMT_UNSEEN bool release_meetings(unsigned w) {
   while (waiting != 0) {
     const auto leader = static_cast<unsigned>(__builtin_ctz(waiting));
     const Thread& head = block->threads[first + leader];
-    std::uint32_t came = 0;
+    std::uint32_t arrived = 0;
     for (unsigned lane = leader; lane < lanes; ++lane) {
       const Thread& other = block->threads[first + lane];
       if ((waiting >> lane & 1u) == 0 || other.mask != head.mask) continue;
@@ -98,19 +98,19 @@ SIMT_UNSEEN bool release_meetings(unsigned w) {
         block->current = first + lane;
         stop("lanes of one warp meet in different collectives");
       }
-      came |= 1u << lane;
+      arrived |= 1u << lane;
     }
-    waiting &= ~came;
-    if (came != (head.mask & live)) continue;
+    waiting &= ~arrived;
+    if (arrived != (head.mask & live)) continue;
     Warp& warp = block->warps[w];
     for (unsigned lane = 0; lane < lanes; ++lane) {
-      if ((came >> lane & 1u) == 0) continue;
+      if ((arrived >> lane & 1u) == 0) continue;
       Thread& thread = block->threads[first + lane];
-      warp.seen[lane] = warp.brought[lane];
-      thread.met = came;
+      warp.seen[lane] = warp.deposited[lane];
+      thread.arrived = arrived;
       thread.state = State::ready;
     }
-    ++warp.meetings;
+    ++warp.collectives;
     any = true;
   }
   return any;
@@ -135,7 +135,7 @@ bool run_warp(unsigned w) {
       resume(i);
       any = ran = true;
     }
-    if (!any && !release_meetings(w)) return ran;
+    if (!any && !release_collectives(w)) return ran;
   }
 }
 
@@ -158,7 +158,7 @@ std::size_t count_of(State state) {
   std::abort();
 }
 
-void let_go_on(State waits) {
+void make_ready(State waits) {
   for (Thread& thread : block->threads) {
     if (thread.state == waits) thread.state = State::ready;
   }
@@ -167,11 +167,11 @@ void let_go_on(State waits) {
 // Releases the threads at named barriers that have their full count of arrivals. True if there were
 // some.
 SIMT_UNSEEN bool release_parts() {
-  PartBarrier came[kPartBarriers] = {};  // arrived threads, and expected ones
+  PartBarrier arrived[kPartBarriers] = {};  // arrived threads, and expected ones
   for (unsigned i = 0; i < block->threads.size(); ++i) {
     const Thread& thread = block->threads[i];
     if (thread.state != State::at_part) continue;
-    PartBarrier& barrier = came[thread.part.number];
+    PartBarrier& barrier = arrived[thread.part.number];
     block->current = i;
     if (barrier.number > 0 && barrier.threads != thread.part.threads) {
       stop("threads at a barrier wait for two numbers of them");
@@ -182,13 +182,13 @@ SIMT_UNSEEN bool release_parts() {
   bool any = false;
   for (Thread& thread : block->threads) {
     if (thread.state != State::at_part) continue;
-    const PartBarrier& barrier = came[thread.part.number];
+    const PartBarrier& barrier = arrived[thread.part.number];
     if (barrier.number < barrier.threads) continue;
     thread.state = State::ready;
     any = true;
   }
   for (unsigned n = 0; n < kPartBarriers; ++n) {
-    if (came[n].number > 0 && came[n].number == came[n].threads) ++block->part_barriers[n];
+    if (arrived[n].number > 0 && arrived[n].number == arrived[n].threads) ++block->part_barriers[n];
   }
   return any;
 }
@@ -196,21 +196,21 @@ SIMT_UNSEEN bool release_parts() {
 // Runs the block until all its threads wait; then releases a complete __syncthreads. True if any
 // thread made progress.
 bool run_block() {
-  bool happened = false;
-  for (const unsigned w : block->warp_order) happened = run_warp(w) || happened;
+  bool progressed = false;
+  for (const unsigned w : block->warp_order) progressed = run_warp(w) || progressed;
   if (release_parts()) return true;
   const std::size_t waiting = count_of(State::at_block);
   if (waiting > 0 && count_of(State::ended) + waiting == block->threads.size()) {
     ++block->barriers;
-    let_go_on(State::at_block);
-    happened = true;
+    make_ready(State::at_block);
+    progressed = true;
   }
-  return happened;
+  return progressed;
 }
 
 void end_block() {
   acquire_key(&block->end_key);
-  land_pushes();
+  complete_pushes();
   for (unsigned i = 0; i < block->threads.size(); ++i) {
     finish(block->threads[i].fibre);
     if (*block->stacks->canary(i) != kCanary) stop("a thread's stack overflowed");
@@ -232,10 +232,10 @@ void for_each_block(Action action) {
 // Runs until all threads have ended, or all that can run wait for the previous launch.
 void run_cluster() {
   for (;;) {
-    bool happened = false;
+    bool progressed = false;
     std::size_t threads = 0, ended = 0, waiting = 0, early = 0, resting = 0;
     for_each_block([&] {
-      happened = run_block() || happened;
+      progressed = run_block() || progressed;
       threads += block->threads.size();
       ended += count_of(State::ended);
       waiting += count_of(State::at_cluster);
@@ -245,15 +245,15 @@ void run_cluster() {
     if (ended == threads) break;
     if (waiting > 0 && ended + waiting == threads) {
       ++cluster->barriers;
-      for_each_block([] { let_go_on(State::at_cluster); });
-    } else if (!happened && early > 0) {
+      for_each_block([] { make_ready(State::at_cluster); });
+    } else if (!progressed && early > 0) {
       if (!cluster->predecessor_ended) return;
       release_key(&cluster->predecessor_key);
-      for_each_block([] { let_go_on(State::at_predecessor); });
-    } else if (!happened && resting > 0) {
+      for_each_block([] { make_ready(State::at_predecessor); });
+    } else if (!progressed && resting > 0) {
       std::this_thread::yield();
-      for_each_block([] { let_go_on(State::at_rest); });
-    } else if (!happened) {
+      for_each_block([] { make_ready(State::at_rest); });
+    } else if (!progressed) {
       for (const auto& each : cluster->blocks) {
         turn_to(each.get());
         if (count_of(State::ended) < block->threads.size()) report_deadlock();
@@ -399,7 +399,7 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
 bool lets_successor_start(const EarlyBlock& begun) { return begun.state.lets_successor_start; }
 
 namespace {
-void go_on(EarlyBlock& begun) {
+void run_to_end(EarlyBlock& begun) {
   turn_to(&begun.state);
   cluster->predecessor_ended = true;
   for_each_block([] { begin(block->main); });
@@ -419,7 +419,7 @@ void run_grid(const Grid& grid, const std::function<void()>& body, EarlyBlockOwn
   const std::lock_guard hold(own.lock);
   std::vector<unsigned> clusters = clusters_of(grid);
   if (begun != nullptr) {
-    go_on(*begun);
+    run_to_end(*begun);
     std::erase(clusters, begun->at);
   }
   leq::ThreadPool& pool = *own.pool;

@@ -21,7 +21,7 @@ namespace simt {
 // When the bytes of a copy arrive: CUDA allows any time between the issue and the wait. A wgmma
 // executes at the opposite end, so that missing waits show: at its issue copies that it should have
 // waited for are not there, at its wait its operands may be overwritten already.
-enum class CopyLands : std::uint8_t { at_wait, at_issue };
+enum class CopyArrival : std::uint8_t { at_wait, at_issue };
 // The order of a float wgmma's sums: as in mma, or another that hardware might use.
 enum class FloatSums : std::uint8_t { as_mma, otherwise };
 
@@ -29,7 +29,7 @@ enum class FloatSums : std::uint8_t { as_mma, otherwise };
 // warps, warps and blocks.
 struct Schedule {
   std::uint64_t seed = 0;
-  CopyLands copy_lands = CopyLands::at_wait;
+  CopyArrival copy_arrival = CopyArrival::at_wait;
   FloatSums float_sums = FloatSums::as_mma;
 };
 Schedule& schedule();  // of all launches; set it between launches only
@@ -81,7 +81,7 @@ inline constexpr unsigned kWarpLanes = 32;
 inline constexpr std::uint32_t kAllLanes = 0xffffffffu;
 
 // Kinds of warp collectives. Lanes that name each other in different kinds are a bug.
-enum class Meeting : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma, wgmma };
+enum class Collective : std::uint8_t { sync, shuffle, vote, match, reduce, ldmatrix, mma, wgmma };
 
 struct Slot {
   std::uint64_t words[8];
@@ -97,16 +97,16 @@ void wait_for_predecessor();
 void let_successor_start();
 // Deposits `mine`, waits for the lanes of `mask` that have not ended, and returns the slots of all
 // 32 lanes; those of lanes that did not take part are poison.
-const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
+const Slot* collective(Collective kind, std::uint32_t mask, const Slot& mine);
 // The lanes that took part in the last collective.
-std::uint32_t met_lanes();
+std::uint32_t collective_lanes();
 
 // Lets other threads run until `holds(about, detail)`.
 void wait_until(bool (*holds)(const void* about, unsigned detail), const void* about,
                 unsigned detail);
 
 // Lets other threads run, and if none of this device can, other devices.
-void nap();
+void pause();
 // The same, and the other lanes of this warp that could run rest too.
 void rest_warp();
 

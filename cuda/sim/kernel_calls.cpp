@@ -25,7 +25,7 @@ SIMT_UNSEEN void wait(State state, const void* key) {
 
 }  // namespace
 
-void land_pushes() {
+void complete_pushes() {
   for (const Push& push : block->pushes) std::memcpy(push.there, push.value, push.bytes);
   block->pushes.clear();
 }
@@ -56,15 +56,15 @@ SIMT_UNSEEN void sync_cluster() {
 SIMT_UNSEEN unsigned cluster_blocks() { return block->grid->cluster; }
 SIMT_UNSEEN unsigned cluster_rank() { return block->index.x % block->grid->cluster; }
 
-SIMT_UNSEEN const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine) {
+SIMT_UNSEEN const Slot* collective(Collective kind, std::uint32_t mask, const Slot& mine) {
   const unsigned lane = block->current % kWarpLanes;
   Thread& me = block->threads[block->current];
   Warp& warp = block->warps[block->current / kWarpLanes];
   if ((mask >> lane & 1u) == 0) stop("a lane calls a collective whose mask leaves it out");
-  warp.brought[lane] = mine;
+  warp.deposited[lane] = mine;
   me.kind = kind;
   me.mask = mask;
-  wait(State::at_warp, &warp.keys[warp.meetings % 4]);
+  wait(State::at_warp, &warp.keys[warp.collectives % 4]);
   return warp.seen;
 }
 
@@ -77,7 +77,7 @@ SIMT_UNSEEN void wait_until(bool (*holds)(const void* about, unsigned detail), c
   to_main(me.fibre, block->main);
 }
 
-SIMT_UNSEEN void nap() {
+SIMT_UNSEEN void pause() {
   Thread& me = block->threads[block->current];
   me.state = State::at_rest;
   to_main(me.fibre, block->main);
@@ -97,20 +97,20 @@ void push(void* there, const void* value, unsigned bytes) {
   if (reinterpret_cast<std::uintptr_t>(there) % bytes != 0) stop("a push is not aligned");
   Push made = {there, bytes, {}};
   std::memcpy(made.value, value, bytes);
-  if (schedule().copy_lands == CopyLands::at_issue) {
+  if (schedule().copy_arrival == CopyArrival::at_issue) {
     std::memcpy(there, value, bytes);
   } else {
     block->pushes.push_back(made);
   }
 }
-void fence_system() { land_pushes(); }
+void fence_system() { complete_pushes(); }
 
 long long clock() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
 
-SIMT_UNSEEN std::uint32_t met_lanes() { return block->threads[block->current].met; }
+SIMT_UNSEEN std::uint32_t collective_lanes() { return block->threads[block->current].arrived; }
 
 SIMT_UNSEEN void require_running(unsigned rank) {
   if (rank >= cluster->blocks.size()) stop("a block that the cluster has not");
@@ -153,7 +153,7 @@ void require_bounds(unsigned threads) {
 
 namespace {
 
-void land(const Copy& copy) {
+void complete(const Copy& copy) {
   auto* to = static_cast<unsigned char*>(copy.shared);
   if (copy.filled > 0) std::memcpy(to, copy.global, copy.filled);
   if (copy.filled < copy.bytes) std::memset(to + copy.filled, 0, copy.bytes - copy.filled);
@@ -166,7 +166,7 @@ void copy_issue(void* shared, const void* global, unsigned bytes, unsigned fille
                          (filled > 0 ? reinterpret_cast<std::uintptr_t>(global) : 0);
   if (addresses % bytes != 0) stop("cp.async: an address is not aligned to its size");
   const Copy copy = {shared, global, bytes, filled};
-  if (schedule().copy_lands == CopyLands::at_issue) return land(copy);
+  if (schedule().copy_arrival == CopyArrival::at_issue) return complete(copy);
   block->threads[block->current].copies.push_back(copy);
 }
 
@@ -179,11 +179,11 @@ void copy_wait(unsigned groups_left) {
   Thread& me = block->threads[block->current];
   if (me.commits.size() <= groups_left) return;
   const std::size_t groups = me.commits.size() - groups_left;
-  const std::size_t landed = me.commits[groups - 1];
-  for (std::size_t i = 0; i < landed; ++i) land(me.copies[i]);
-  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(landed));
+  const std::size_t completed = me.commits[groups - 1];
+  for (std::size_t i = 0; i < completed; ++i) complete(me.copies[i]);
+  me.copies.erase(me.copies.begin(), me.copies.begin() + static_cast<std::ptrdiff_t>(completed));
   me.commits.erase(me.commits.begin(), me.commits.begin() + static_cast<std::ptrdiff_t>(groups));
-  for (std::size_t& end : me.commits) end -= landed;
+  for (std::size_t& end : me.commits) end -= completed;
 }
 
 void stop(const char* what) {

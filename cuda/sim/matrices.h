@@ -30,7 +30,7 @@ void mma_m16n8(Sum (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b
   Fragment mine;
   for (unsigned r = 0; r < 4; ++r) mine.a[r] = numbers_of_a(a[r]);
   for (unsigned r = 0; r < 2; ++r) mine.b[r] = numbers_of_b(b[r]);
-  const Slot* all = meet(Meeting::mma, kAllLanes, slot_of(mine));
+  const Slot* all = collective(Collective::mma, kAllLanes, slot_of(mine));
   const unsigned g = lane() / 4, t = lane() % 4;
   for (unsigned i = 0; i < 4; ++i) {
     const unsigned row = g + 8 * (i / 2), column = 2 * t + i % 2;
@@ -63,7 +63,7 @@ std::array<Byte, 4> bytes_of(std::uint32_t word) {
 template <bool transposed>
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) stop("ldmatrix: unaligned address");
-  const Slot* rows = meet(Meeting::ldmatrix, kAllLanes, slot_of(row));
+  const Slot* rows = collective(Collective::ldmatrix, kAllLanes, slot_of(row));
   const unsigned own = lane() / 4, pair = lane() % 4 * 2;
   for (unsigned i = 0; i < 4; ++i) {
     std::uint16_t numbers[2];

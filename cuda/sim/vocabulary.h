@@ -61,8 +61,8 @@ T value_of(const Slot& slot) {
 // The value of lane `source`; poison where it did not take part.
 template <class T>
 T shuffle(std::uint32_t mask, T value, unsigned source) {
-  const Slot* brought = meet(Meeting::shuffle, mask, slot_of(value));
-  if ((met_lanes() >> source & 1u) != 0) return value_of<T>(brought[source]);
+  const Slot* deposited = collective(Collective::shuffle, mask, slot_of(value));
+  if ((collective_lanes() >> source & 1u) != 0) return value_of<T>(deposited[source]);
   T poison;
   std::memset(&poison, 0xcd, sizeof(T));
   return poison;
@@ -74,7 +74,7 @@ inline unsigned lane() { return thread_rank() % kWarpLanes; }
 
 inline void __syncthreads() { simt::sync_block(); }
 inline void __syncwarp(std::uint32_t mask = simt::kAllLanes) {
-  simt::meet(simt::Meeting::sync, mask, {});
+  simt::collective(simt::Collective::sync, mask, {});
 }
 
 template <class T>
@@ -97,10 +97,10 @@ T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta) {
 
 inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate) {
   const simt::Slot* votes =
-      simt::meet(simt::Meeting::vote, mask, simt::slot_of(static_cast<int>(predicate != 0)));
+      simt::collective(simt::Collective::vote, mask, simt::slot_of(static_cast<int>(predicate != 0)));
   std::uint32_t ballot = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
-    if ((simt::met_lanes() >> lane & 1u) == 0) continue;
+    if ((simt::collective_lanes() >> lane & 1u) == 0) continue;
     ballot |= static_cast<std::uint32_t>(simt::value_of<int>(votes[lane])) << lane;
   }
   return ballot;
@@ -146,7 +146,7 @@ inline void __threadfence_system() {
   simt::fence_system();
   __threadfence();
 }
-inline void __nanosleep(unsigned) { simt::nap(); }
+inline void __nanosleep(unsigned) { simt::pause(); }
 // Nanoseconds here.
 inline long long clock64() { return simt::clock(); }
 

@@ -25,8 +25,8 @@ class CountingMemory final : public DeviceMemory {
   void read(const std::byte*, std::span<std::byte>) override {}
 
  private:
-  std::byte* take(std::size_t bytes) override;
-  void give_back(std::byte*, std::size_t) noexcept override {}
+  std::byte* allocate_block(std::size_t bytes) override;
+  void free_block(std::byte*, std::size_t) noexcept override {}
 
   const Layout& layout_;
   std::uintptr_t next_;  // an address of its own for each block, at which nothing lies

@@ -26,7 +26,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 std::byte* DeviceMemory::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
-  std::byte* data = take(bytes);
+  std::byte* data = allocate_block(bytes);
   allocated_ += counted(bytes);
   peak_ = std::max(peak_, allocated_);
   ++changes_;
@@ -34,7 +34,7 @@ std::byte* DeviceMemory::allocate(std::size_t bytes) {
 }
 
 void DeviceMemory::release(std::byte* data, std::size_t bytes) noexcept {
-  give_back(data, bytes);
+  free_block(data, bytes);
   allocated_ -= counted(bytes);
   ++changes_;
   if (scratch_.size() > 0 && allocated_ == counted(scratch_.size())) drop_scratch();

@@ -85,7 +85,7 @@ class DeviceMemory {
   virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
 
  protected:
-  // To be called by the destructor of every final class, because it frees a block by give_back.
+  // To be called by the destructor of every final class, because it frees a block by free_block.
   void drop_scratch() noexcept;
 
  private:
@@ -95,8 +95,8 @@ class DeviceMemory {
   std::size_t counted(std::size_t bytes) const { return (bytes + unit_ - 1) / unit_ * unit_; }
 
   // `bytes` is not 0.
-  virtual std::byte* take(std::size_t bytes) = 0;
-  virtual void give_back(std::byte* data, std::size_t bytes) noexcept = 0;
+  virtual std::byte* allocate_block(std::size_t bytes) = 0;
+  virtual void free_block(std::byte* data, std::size_t bytes) noexcept = 0;
 
   std::size_t unit_;
   std::size_t allocated_ = 0;

@@ -17,12 +17,12 @@ OnlineScale::OnlineScale(const OnlineOptions& options) : options_(options) {
 }
 
 float OnlineScale::begin(float largest) {
-  take_back();
+  fetch_from_device();
   return begin_step(state_, options_, largest);
 }
 
 void OnlineScale::end(std::uint64_t clipped, std::uint64_t values) {
-  take_back();
+  fetch_from_device();
   end_step(state_, options_, clipped, values);
 }
 
@@ -31,13 +31,13 @@ const OnlineScale::State& OnlineScale::save() const {
   return state_;
 }
 
-void OnlineScale::hand_over(std::unique_ptr<DeviceScale> scale) {
-  take_back();
+void OnlineScale::move_to_device(std::unique_ptr<DeviceScale> scale) {
+  fetch_from_device();
   on_device_ = std::move(scale);
   on_device_->store(state_);
 }
 
-void OnlineScale::take_back() {
+void OnlineScale::fetch_from_device() {
   if (on_device_ == nullptr) return;
   state_ = on_device_->fetch();
   on_device_ = nullptr;

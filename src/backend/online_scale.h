@@ -89,8 +89,8 @@ class OnlineScale {
   void restore(const State& state);
 
   // Moves the state to the device; begin and end copy it back.
-  void hand_over(std::unique_ptr<DeviceScale> scale);
-  void take_back();
+  void move_to_device(std::unique_ptr<DeviceScale> scale);
+  void fetch_from_device();
   DeviceScale* on_device() const { return on_device_.get(); }  // null: there is none
 
  private:

@@ -24,7 +24,7 @@ class PendingSample {
   // The tokens as Operations::sample gives them, once. Waits for the draw alone, not for later
   // operations, and throws the Error of a row that was not finite up to then.
   virtual void wait(std::span<std::int32_t> drawn) = 0;
-  // Whether drawn_id() refers to this draw: the device has drawn nothing since.
+  // Whether placeholder_id() refers to this draw: the device has drawn nothing since.
   virtual bool is_last() const = 0;
 };
 
@@ -33,7 +33,7 @@ class Operations {
   virtual ~Operations() = default;
 
   // x[t] = tokens[ids[t]] as f32, plus positions[at[t]] where there are learned positions. An id
-  // may be drawn_id(row) after begin_sample.
+  // may be placeholder_id(row) after begin_sample.
   virtual void embed(const Embedding& embedding, Rows& x) = 0;
   // The first `tokens` rows of x into the rotated stream, or back out of it, in place.
   virtual void rotate(Rows& x, std::int64_t tokens, const RotationTable& rotation,

@@ -45,16 +45,16 @@ Lanes lanes_at(const float* from) {
 }
 
 // The largest of some logits, kNoLogit of none, and whether one is NaN or +infinity.
-struct Look {
+struct BlockSummary {
   float largest = kNoLogit;
   bool bad = false;
 
-  void see(float logit) {
+  void add(float logit) {
     largest = logit > largest ? logit : largest;
     bad = bad || !(logit <= kLargestLogit);
   }
 };
-Look look_at(std::span<const float> logits) {
+BlockSummary summarize(std::span<const float> logits) {
   // Two of each, since each waits for itself.
   Lanes largest = Lanes{} + kNoLogit, others = largest;
   LaneBits good = ~LaneBits{};
@@ -66,20 +66,20 @@ Look look_at(std::span<const float> logits) {
     good &= (here <= kLargestLogit) & (next <= kLargestLogit);
   }
   largest = others > largest ? others : largest;
-  Look look;
+  BlockSummary summary;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    look.see(largest[lane]);
-    look.bad = look.bad || good[lane] == 0;
+    summary.add(largest[lane]);
+    summary.bad = summary.bad || good[lane] == 0;
   }
-  for (; i < logits.size(); ++i) look.see(logits[i]);
-  return look;
+  for (; i < logits.size(); ++i) summary.add(logits[i]);
+  return summary;
 }
 
 }  // namespace
 
 std::int32_t HostSampler::draw(std::span<const float> logits, const SampleRequest& request) {
   logits_ = logits;
-  if (look_at_blocks()) {
+  if (summarize_blocks()) {
     const auto good = [](float logit) { return logit <= kLargestLogit; };
     const auto bad = std::ranges::find_if_not(logits, good);
     return bad_logit_of(static_cast<std::int32_t>(bad - logits.begin()));
@@ -90,25 +90,25 @@ std::int32_t HostSampler::draw(std::span<const float> logits, const SampleReques
   if (rule.temperature == 0) return largest();
   if (rule.mirostat != 0) {
     keep_all_sorted();
-    if (survivors_.front().logit == kNoLogit) return kAllBanned;
-    return draw_mirostat(survivors_, rule, request.surprise);
+    if (candidates_.front().logit == kNoLogit) return kAllBanned;
+    return draw_mirostat(candidates_, rule, request.surprise);
   }
   if (rule.top_n_sigma > 0) {
     keep_top_n_sigma(own_logits(), rule.top_n_sigma);
-    look_at_blocks();
+    summarize_blocks();
   }
   const auto k = static_cast<std::size_t>(rule.top_k);
   if (k > 0 && k < logits_.size() / 2) {
     keep_best(k);
   } else {
     keep_all_sorted();
-    if (k > 0) survivors_.resize(std::min(survivors_.size(), k));
+    if (k > 0) candidates_.resize(std::min(candidates_.size(), k));
   }
-  if (survivors_.front().logit == kNoLogit) return kAllBanned;
-  if (rule.typical_p < 1) keep_typical(survivors_, rule.typical_p);
+  if (candidates_.front().logit == kNoLogit) return kAllBanned;
+  if (rule.typical_p < 1) keep_typical(candidates_, rule.typical_p);
   if (rule.top_p < 1) keep_top_p(rule.top_p);
   if (rule.min_p > 0) keep_min_p(rule.min_p);
-  if (rule.xtc_probability > 0) leave_out_top(survivors_, rule);
+  if (rule.xtc_probability > 0) leave_out_top(candidates_, rule);
   return pick(rule);
 }
 
@@ -117,13 +117,13 @@ std::span<const float> HostSampler::block(std::size_t index) const {
   return logits_.subspan(first, std::min(kBlock, logits_.size() - first));
 }
 
-bool HostSampler::look_at_blocks() {
+bool HostSampler::summarize_blocks() {
   largest_.resize((logits_.size() + kBlock - 1) / kBlock);
   bool bad = false;
   for (std::size_t i = 0; i < largest_.size(); ++i) {
-    const Look look = look_at(block(i));
-    largest_[i] = look.largest;
-    bad = bad || look.bad;
+    const BlockSummary summary = summarize(block(i));
+    largest_[i] = summary.largest;
+    bad = bad || summary.bad;
   }
   return bad;
 }
@@ -142,7 +142,7 @@ void HostSampler::change(std::span<const LogitChange> changes, const SampleRule&
     const std::size_t in = id / kBlock;
     const bool last =
         i + 1 == changes.size() || static_cast<std::size_t>(changes[i + 1].id) / kBlock != in;
-    if (last) largest_[in] = look_at(block(in)).largest;
+    if (last) largest_[in] = summarize(block(in)).largest;
   }
 }
 
@@ -162,7 +162,7 @@ void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
       if ((banned & 1) != 0) logit = kNoLogit;
       banned >>= 1;
     }
-    largest_[i] = look_at(here).largest;
+    largest_[i] = summarize(here).largest;
   }
 }
 
@@ -198,7 +198,7 @@ void HostSampler::keep_best(std::size_t k) {
   std::ranges::nth_element(keys_, keys_.begin() + static_cast<std::ptrdiff_t>(k) - 1);
   keys_.resize(k);
   std::ranges::sort(keys_);
-  list_survivors();
+  list_candidates();
 }
 
 void HostSampler::keep_all_sorted() {
@@ -207,49 +207,49 @@ void HostSampler::keep_all_sorted() {
     keys_.push_back(sample_key(order_of(logits_[i]), static_cast<std::uint32_t>(i)));
   }
   radix_sort(keys_, sorting_);
-  list_survivors();
+  list_candidates();
 }
 
-void HostSampler::list_survivors() {
-  survivors_.clear();
+void HostSampler::list_candidates() {
+  candidates_.clear();
   for (const std::uint64_t key : keys_) {
-    survivors_.push_back({static_cast<std::int32_t>(key & 0xffffffffu),
+    candidates_.push_back({static_cast<std::int32_t>(key & 0xffffffffu),
                           logit_of(static_cast<std::uint32_t>(key >> 32))});
   }
 }
 
 // The shortest prefix whose mass at temperature 1 is at least top_p of the survivors'.
 void HostSampler::keep_top_p(float top_p) {
-  const float largest = survivors_.front().logit;
+  const float largest = candidates_.front().logit;
   const auto mass = [&](const SampleCandidate& c) { return mass_of(leq_exp(c.logit - largest)); };
   std::uint64_t total = 0;
-  for (const SampleCandidate& c : survivors_) total += mass(c);
+  for (const SampleCandidate& c : candidates_) total += mass(c);
   const std::uint64_t goal = top_p_goal(top_p, total);
   std::uint64_t sum = 0;
   std::size_t kept = 0;
-  do sum += mass(survivors_[kept++]);
+  do sum += mass(candidates_[kept++]);
   while (sum < goal);
-  survivors_.resize(kept);
+  candidates_.resize(kept);
 }
 
 // Weights at temperature 1 relative to the first one's, which is 1 and always stays.
 void HostSampler::keep_min_p(float min_p) {
-  const float largest = survivors_.front().logit;
-  std::erase_if(survivors_,
+  const float largest = candidates_.front().logit;
+  std::erase_if(candidates_,
                 [&](const SampleCandidate& c) { return leq_exp(c.logit - largest) < min_p; });
 }
 
 std::int32_t HostSampler::pick(const SampleRule& rule) const {
-  const float largest = survivors_.front().logit;
+  const float largest = candidates_.front().logit;
   const auto mass = [&](const SampleCandidate& c) {
     return mass_of(leq_exp((c.logit - largest) / rule.temperature));
   };
   std::uint64_t total = 0;
-  for (const SampleCandidate& c : survivors_) total += mass(c);
+  for (const SampleCandidate& c : candidates_) total += mass(c);
   const std::uint64_t goal = draw_goal(rule.random, total);
   std::uint64_t sum = 0;
   const auto drawn = std::ranges::find_if(
-      survivors_, [&](const SampleCandidate& c) { return (sum += mass(c)) >= goal; });
+      candidates_, [&](const SampleCandidate& c) { return (sum += mass(c)) >= goal; });
   return drawn->id;  // there is one: the last sum is the total, the goal at most that
 }
 

@@ -69,20 +69,20 @@ inline constexpr std::int32_t kAllBanned = -1;
 constexpr std::int32_t bad_logit_of(std::int32_t id) { return -2 - id; }
 
 // The logit clamped to the range of floats: kNoLogit below it.
-constexpr float kept_a_logit(float l) {
+constexpr float clamped_logit(float l) {
   if (l > kLargestLogit) return kLargestLogit;
   return l >= -kLargestLogit ? l : kNoLogit;
 }
 // l + bias; where it repeats l / repeat or l * repeat, then l - (count * frequency + presence);
 // l - minus. Kept a logit after each.
 constexpr float changed_logit(float logit, const SampleRule& rule, const LogitChange& change) {
-  float l = kept_a_logit(logit + change.bias);
+  float l = clamped_logit(logit + change.bias);
   if (change.repeats > 0 && l != kNoLogit) {
     l = l > 0 ? l / rule.repeat_penalty : l * rule.repeat_penalty;
     l -= static_cast<float>(change.repeats) * rule.frequency_penalty + rule.presence_penalty;
-    l = kept_a_logit(l);
+    l = clamped_logit(l);
   }
-  return kept_a_logit(l - change.minus);
+  return clamped_logit(l - change.minus);
 }
 
 // A logit's place: ascending = from the largest logit down. Adding +0 turns -0 into +0, so that
@@ -120,14 +120,14 @@ constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
 
 // A placeholder for a token id: the token of this row of the device's last draw, which the host
 // does not know yet (Operations::begin_sample). Where the row has none, token 0.
-constexpr std::int32_t drawn_id(std::int32_t row) {
+constexpr std::int32_t placeholder_id(std::int32_t row) {
   return std::numeric_limits<std::int32_t>::min() + row;
 }
-constexpr std::int32_t row_of_drawn(std::int32_t id) {
+constexpr std::int32_t row_of_placeholder(std::int32_t id) {
   return id - std::numeric_limits<std::int32_t>::min();
 }
 inline constexpr std::int32_t kMostDrawnRows = 1 << 16;
-constexpr bool is_drawn_id(std::int32_t id) { return id < drawn_id(kMostDrawnRows); }
+constexpr bool is_placeholder_id(std::int32_t id) { return id < placeholder_id(kMostDrawnRows); }
 
 // A token that may be drawn. Lists of them are sorted by key.
 struct SampleCandidate {
@@ -143,14 +143,14 @@ class HostSampler {
 
  private:
   std::span<const float> block(std::size_t index) const;
-  bool look_at_blocks();             // sets largest_; whether a logit is NaN or +infinity
+  bool summarize_blocks();             // sets largest_; whether a logit is NaN or +infinity
   std::vector<float>& own_logits();  // logits_ is a copy from then on
   void change(std::span<const LogitChange> changes, const SampleRule& rule);
   void ban_all_but(std::span<const std::uint64_t> allowed);
   std::int32_t largest() const;
   void keep_best(std::size_t k);
   void keep_all_sorted();
-  void list_survivors();
+  void list_candidates();
   void keep_top_p(float top_p);
   void keep_min_p(float min_p);
   std::int32_t pick(const SampleRule& rule) const;
@@ -161,7 +161,7 @@ class HostSampler {
   std::vector<float> sorted_largest_;   // in part
   std::vector<std::uint64_t> keys_;     // sample_key
   std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
-  std::vector<SampleCandidate> survivors_;
+  std::vector<SampleCandidate> candidates_;
 };
 
 }  // namespace leq

@@ -235,7 +235,7 @@ MappedFile::MappedFile(const fs::path& path) : name_(path.string()) {
 
 MappedFile::~MappedFile() {
   if (data_ == nullptr) return;
-  forget_mapping(data_);
+  unwatch_mapping(data_);
   ::munmap(const_cast<std::byte*>(data_), size_);
 }
 

@@ -83,7 +83,7 @@ void name_mapping(const std::byte* data, std::size_t size, const std::string& fi
   free->begin = reinterpret_cast<std::uintptr_t>(data);
 }
 
-void forget_mapping(const std::byte* data) noexcept {
+void unwatch_mapping(const std::byte* data) noexcept {
   const std::lock_guard lock(changes);
   const auto begin = reinterpret_cast<std::uintptr_t>(data);
   const auto known =

@@ -16,6 +16,6 @@ void watch_mappings(std::string_view program);
 // Registers the bytes [data, data + size) as those of a file, until they are forgotten. Mappings
 // beyond a thousand at a time are not registered.
 void name_mapping(const std::byte* data, std::size_t size, const std::string& file);
-void forget_mapping(const std::byte* data) noexcept;
+void unwatch_mapping(const std::byte* data) noexcept;
 
 }  // namespace leq

@@ -14,28 +14,28 @@ constexpr double kTolerance = 0.25;
 }  // namespace
 
 ShareBalance::ShareBalance(int threads)
-    : learned_(static_cast<std::size_t>(threads), 1.0 / threads),
+    : speeds_(static_cast<std::size_t>(threads), 1.0 / threads),
       begins_(static_cast<std::size_t>(threads) + 1) {
   for (int i = 0; i <= threads; ++i) begins_[static_cast<std::size_t>(i)] = double(i) / threads;
 }
 
-void ShareBalance::learn(std::span<const std::int64_t> done) {
+void ShareBalance::update(std::span<const std::int64_t> done) {
   const std::int64_t total = std::accumulate(done.begin(), done.end(), std::int64_t{0});
-  const auto threads = std::ssize(learned_);
+  const auto threads = std::ssize(speeds_);
   if (total < kFewestTasks * threads) return;
-  for (std::size_t i = 0; i < learned_.size(); ++i) {
+  for (std::size_t i = 0; i < speeds_.size(); ++i) {
     const double part = static_cast<double>(done[i]) / static_cast<double>(total);
-    learned_[i] += kNewest * (part - learned_[i]);
+    speeds_[i] += kNewest * (part - speeds_[i]);
   }
   if (++loops_ < kFewestLoops) return;
   bool differs = false;
-  for (std::size_t i = 0; i < learned_.size(); ++i) {
+  for (std::size_t i = 0; i < speeds_.size(); ++i) {
     const double share = begins_[i + 1] - begins_[i];
-    differs |= std::abs(learned_[i] - share) > kTolerance / static_cast<double>(threads);
+    differs |= std::abs(speeds_[i] - share) > kTolerance / static_cast<double>(threads);
   }
   if (!differs) return;
   loops_ = 0;
-  for (std::size_t i = 0; i + 1 < learned_.size(); ++i) begins_[i + 1] = begins_[i] + learned_[i];
+  for (std::size_t i = 0; i + 1 < speeds_.size(); ++i) begins_[i + 1] = begins_[i] + speeds_[i];
   begins_.back() = 1.0;
 }
 

@@ -180,12 +180,12 @@ struct ThreadPool::State {
     }
   }
 
-  void learn() {
+  void update() {
     std::int64_t done[kMostThreads];
     for (std::size_t i = 0; i < shares.size(); ++i) {
       done[i] = shares[i].done.load(std::memory_order_relaxed);
     }
-    balance.learn({done, shares.size()});
+    balance.update({done, shares.size()});
   }
 };
 
@@ -239,10 +239,10 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     return;
   }
   ensure(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
-  thread_local const State* stays_for = nullptr;
-  if (stays_for != state_.get()) {
+  thread_local const State* pinned_for = nullptr;
+  if (pinned_for != state_.get()) {
     state_->stay(0);
-    stays_for = state_.get();
+    pinned_for = state_.get();
   }
   const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;
   state_->publish(next, tasks, function, context);
@@ -254,7 +254,7 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     else
       std::this_thread::yield();  // a worker's core may belong to another process for a while
   }
-  state_->learn();
+  state_->update();
   if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));
 }
 

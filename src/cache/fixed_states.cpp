@@ -44,7 +44,7 @@ void FixedStates::release(Id state) {
   if (--holders == 0) free_.push_back(state);
 }
 
-bool FixedStates::give_up_checkpoint() {
+bool FixedStates::evict_checkpoint() {
   Sequence* owner = nullptr;
   std::size_t oldest = 0;
   for (Sequence& sequence : sequences_) {
@@ -63,7 +63,7 @@ bool FixedStates::give_up_checkpoint() {
 }
 
 FixedStates::Id FixedStates::take_free() {
-  while (free_.empty() && give_up_checkpoint()) {
+  while (free_.empty() && evict_checkpoint()) {
   }
   require(!free_.empty(), ErrorKind::no_memory, "states: all ", count(),
           " states of sequences are in use");
@@ -104,7 +104,7 @@ void FixedStates::checkpoint(std::int32_t sequence) {
   all.push_back({target.position, target.state, ++clock_});
 }
 
-void FixedStates::forget_checkpoints(std::int32_t sequence) {
+void FixedStates::drop_checkpoints(std::int32_t sequence) {
   for (const Checkpoint& one : at(sequence).checkpoints) release(one.state);
   at(sequence).checkpoints.clear();
 }
@@ -165,13 +165,13 @@ std::size_t FixedStates::whole_bytes() const {
 
 void FixedStates::read(Id state, std::span<std::byte> out) const {
   if (!leading_) return memory_.read(bytes_of(state), out);
-  leading_->tell({StateTransfer::Way::read, state});
+  leading_->send({StateTransfer::Kind::read, state});
   together(leading_->among.ranks, [&] { give(state, leading_->among, out); });
 }
 
 void FixedStates::write(Id state, std::span<const std::byte> in) {
   if (!leading_) return memory_.write(bytes_of(state), in);
-  leading_->tell({StateTransfer::Way::write, state});
+  leading_->send({StateTransfer::Kind::write, state});
   together(leading_->among.ranks, [&] { take(state, leading_->among, in); });
 }
 

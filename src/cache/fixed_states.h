@@ -24,13 +24,13 @@ struct StateRanks {
 };
 // A read or write of one state; where ranks share it, a collective operation.
 struct StateTransfer {
-  enum class Way : std::uint8_t { read, write } way = Way::read;
+  enum class Kind : std::uint8_t { read, write } kind = Kind::read;
   std::int32_t state = 0;
 };
 // What the leader needs to make the other ranks follow.
 struct StateLeading {
   StateRanks among;
-  std::function<void(const StateTransfer&)> tell;  // the others
+  std::function<void(const StateTransfer&)> send;  // the others
 };
 
 class FixedStates {
@@ -68,7 +68,7 @@ class FixedStates {
   // Keeps the current state for restore(), until its memory is needed.
   void checkpoint(std::int32_t sequence);
   // Drops all checkpoints of the sequence.
-  void forget_checkpoints(std::int32_t sequence);
+  void drop_checkpoints(std::int32_t sequence);
   // The largest position up to `position` that restore() can go to.
   std::int64_t restorable(std::int32_t sequence, std::int64_t position) const;
   // Restores a position that restorable() returned; drops a step that has begun, and later
@@ -112,7 +112,7 @@ class FixedStates {
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
   Id take_free();
-  bool give_up_checkpoint();
+  bool evict_checkpoint();
 
   DeviceMemory& memory_;
   std::size_t bytes_each_;

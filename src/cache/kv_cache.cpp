@@ -41,13 +41,13 @@ bool KvCache::shares_last_page(std::int32_t sequence) const {
   return source.length % kPageTokens != 0 && holders(source.pages.back()) > 1;
 }
 
-std::int64_t KvCache::first_seen(std::int64_t position) const {
+std::int64_t KvCache::first_visible(std::int64_t position) const {
   if (shape_.window == 0) return 0;
   return std::max<std::int64_t>(0, position + 1 - shape_.window) / kPageTokens;
 }
 
 std::int64_t KvCache::first_held(std::int64_t length) const {
-  return first_seen(std::max<std::int64_t>(0, length - kRewind));
+  return first_visible(std::max<std::int64_t>(0, length - kRewind));
 }
 
 std::int64_t KvCache::most_pages(std::int64_t positions) const {
@@ -104,7 +104,7 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
 
 // The first position whose f16 copies a sequence keeps.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
-  return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.residual())) /
+  return std::max<std::int64_t>(0, sequence.committed - kept_positions(pages_.residual())) /
          kPageTokens;
 }
 
@@ -124,24 +124,24 @@ std::vector<bool> KvCache::pages_in_use() const {
 
 void KvCache::give_copy(std::int32_t page) {
   if (copies_.none_free()) {
-    const bool found = copies_.take_back(pages_in_use());
+    const bool found = copies_.evict(pages_in_use());
     ensure(found, "KV cache: all ", copies_.count(), " f16 copies of pages are in use");
   }
   copies_.give(page);
 }
 
-void KvCache::settle() {
+void KvCache::commit() {
   for (Sequence& sequence : sequences_) {
-    if (sequence.settled == sequence.length) continue;
-    if (pages_.residual().copies()) settle_blocks(sequence);
-    sequence.settled = sequence.length;
-    leave_behind(sequence);
+    if (sequence.committed == sequence.length) continue;
+    if (pages_.residual().copies()) commit_blocks(sequence);
+    sequence.committed = sequence.length;
+    release_passed(sequence);
   }
 }
 
 // Advances the length that has codes over the blocks that are now complete.
-void KvCache::settle_blocks(Sequence& sequence) {
-  const std::int64_t first = pages_.residual().quantized(sequence.settled) / kPageTokens;
+void KvCache::commit_blocks(Sequence& sequence) {
+  const std::int64_t first = pages_.residual().quantized(sequence.committed) / kPageTokens;
   const std::int64_t quantized = pages_.residual().quantized(sequence.length);
   for (std::int64_t page = first; page * kPageTokens < quantized; ++page) {
     const std::int32_t index = sequence.pages[static_cast<std::size_t>(page)];
@@ -155,10 +155,10 @@ void KvCache::settle_blocks(Sequence& sequence) {
 }
 
 // Releases pages that lie behind all sliding windows.
-void KvCache::leave_behind(Sequence& sequence) {
-  for (const std::int64_t held = first_held(sequence.length); sequence.left < held;
-       ++sequence.left) {
-    std::int32_t& place = sequence.pages[static_cast<std::size_t>(sequence.left)];
+void KvCache::release_passed(Sequence& sequence) {
+  for (const std::int64_t held = first_held(sequence.length); sequence.passed < held;
+       ++sequence.passed) {
+    std::int32_t& place = sequence.pages[static_cast<std::size_t>(sequence.passed)];
     if (place != kNoPage) release(place);
     place = kNoPage;
   }
@@ -169,22 +169,22 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   ensure(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
          length, ", it holds ", target.length);
   // What the step at work began with is there: only it may be unfinished.
-  if (length != target.settled && !reaches(target.pages, length)) length = 0;
+  if (length != target.committed && !reaches(target.pages, length)) length = 0;
   target.length = length;
-  target.settled = std::min(target.settled, length);
+  target.committed = std::min(target.committed, length);
   const auto keep = static_cast<std::size_t>(pages_for(length));
   while (target.pages.size() > keep) {
     if (target.pages.back() != kNoPage) release(target.pages.back());
     target.pages.pop_back();
   }
-  target.left = std::min(target.left, std::ssize(target.pages));
+  target.passed = std::min(target.passed, std::ssize(target.pages));
   return length;
 }
 
 // Whether codes exist of all that the next query reads as codes, or f16 copies to make them from.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
-  for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
+  for (std::int64_t first = first_visible(length) * kPageTokens; first < closed;
        first += kPageTokens) {
     const std::int32_t page = pages[static_cast<std::size_t>(first / kPageTokens)];
     const std::int64_t blocks =
@@ -196,7 +196,7 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
 
 // Whether f16 copies exist of all that the next query reads as f16.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
-  const std::int64_t seen = first_seen(length), open = pages_.residual().closed_for(length);
+  const std::int64_t seen = first_visible(length), open = pages_.residual().closed_for(length);
   if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
     return false;
   for (std::int64_t page = std::max(seen, open / kPageTokens); page * kPageTokens < length;
@@ -207,7 +207,7 @@ bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t len
 }
 
 bool KvCache::reaches(std::span<const std::int32_t> pages, std::int64_t length) const {
-  for (std::int64_t page = first_seen(length); page < pages_for(length); ++page) {
+  for (std::int64_t page = first_visible(length); page < pages_for(length); ++page) {
     if (pages[static_cast<std::size_t>(page)] == kNoPage) return false;
   }
   return !pages_.residual().copies() || (codes_reach(pages, length) && copies_reach(pages, length));
@@ -237,7 +237,7 @@ void KvCache::adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
   ensure(reaches(pages, length), "KV cache: sequence ", sequence, " cannot begin with ", length,
          " positions: their pages reach ", reach(pages, length));
   target.pages.assign(pages.begin(), pages.end());
-  target.length = target.settled = length;
+  target.length = target.committed = length;
   std::fill_n(target.pages.begin(), first_held(length), kNoPage);
   for (const std::int32_t page : target.pages) {
     if (page == kNoPage) continue;
@@ -265,7 +265,7 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   ensure(filled > 0 && filled % kPageTokens == 0 && length >= filled,
          "KV cache: repeat the pages of sequence ", sequence, " up to ", length, ": it holds ",
          filled, " positions, expected whole pages of ", kPageTokens, " and at most ", length);
-  settle();
+  commit();
   grow(sequence, length - filled, length - kept_positions(pages_.residual()), first_held(length));
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
@@ -285,8 +285,8 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
     ensure(copies_.has(from), "KV cache: page ", page, " to repeat has no f16 copy");
     copy_copies(from, to);
   }
-  target.settled = length;
-  leave_behind(target);
+  target.committed = length;
+  release_passed(target);
 }
 
 std::int32_t KvCache::take_page() {
@@ -306,14 +306,14 @@ void KvCache::release(std::int32_t page) {
 
 void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   pages_.copy_page(from, to);
-  if (leading_) leading_->tell(PageCopy{PageCopy::Of::page, from, to});
+  if (leading_) leading_->send(PageCopy{PageCopy::Of::page, from, to});
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 
 // Copies the f16 copies of one page over those of another; both have some.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
   pages_.copy_copy(copies_.of(from), copies_.of(to));
-  if (leading_) leading_->tell(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
+  if (leading_) leading_->send(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});
 }
 
 }  // namespace leq

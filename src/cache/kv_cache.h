@@ -29,7 +29,7 @@ namespace leq {
 // What the leader needs to make the caches of other ranks follow.
 struct KvLeading {
   KvRanks among;
-  std::function<void(const KvCommand&)> tell;  // the others, before the next step
+  std::function<void(const KvCommand&)> send;  // the others, before the next step
 };
 
 class KvCache {
@@ -54,7 +54,7 @@ class KvCache {
   // where no page is free; the cache is unchanged then.
   void append(std::int32_t sequence, std::int64_t count);
   // Commits the appended positions, whose step has been computed; call before the next append().
-  void settle();
+  void commit();
   // Forgets all positions from `length` on; returns how many are left: `length`, or 0 where f16
   // copies are missing that the next query would read (the sequence is empty then). As many as a
   // step appended and kRewind more are always there.
@@ -111,8 +111,8 @@ class KvCache {
   struct Sequence {
     std::vector<std::int32_t> pages;
     std::int64_t length = 0;
-    std::int64_t settled = 0;  // positions before the step at work
-    std::int64_t left = 0;     // pages before it were given up
+    std::int64_t committed = 0;  // positions before the step at work
+    std::int64_t passed = 0;     // pages before it were given up
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
@@ -124,10 +124,10 @@ class KvCache {
   void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
             std::int64_t held_from);
   // The first page of the sequence that the query at `position` sees, and that it keeps.
-  std::int64_t first_seen(std::int64_t position) const;
+  std::int64_t first_visible(std::int64_t position) const;
   std::int64_t first_held(std::int64_t length) const;
-  void leave_behind(Sequence& sequence);
-  void settle_blocks(Sequence& sequence);
+  void release_passed(Sequence& sequence);
+  void commit_blocks(Sequence& sequence);
   std::int64_t oldest_kept(const Sequence& sequence) const;
   std::vector<bool> pages_in_use() const;
   void give_copy(std::int32_t page);

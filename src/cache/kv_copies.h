@@ -28,7 +28,7 @@ class KvCopies {
 
   // Evicts the least recently used copy of a page that is not in use.
   // Returns false where there is none.
-  bool take_back(const std::vector<bool>& in_use) {
+  bool evict(const std::vector<bool>& in_use) {
     std::size_t oldest = of_page_.size();
     for (std::size_t page = 0; page < of_page_.size(); ++page) {
       if (of_page_[page] < 0 || in_use[page]) continue;

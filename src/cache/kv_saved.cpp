@@ -143,7 +143,7 @@ std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
     return index != kNoPage && copies_.has(index);
   };
   const std::int64_t all = at(sequence).length, last = std::ssize(own);
-  std::int64_t page = std::max(first_seen(all), pages_.residual().closed_for(all) / kPageTokens);
+  std::int64_t page = std::max(first_visible(all), pages_.residual().closed_for(all) / kPageTokens);
   if (page < last && !copied(page)) return last * kPageTokens;
   if (page > 0 && page <= last && copied(page - 1)) --page;
   return std::min(page, last) * kPageTokens;
@@ -163,7 +163,7 @@ void KvCache::transfer(const SequenceTransfer& what,
   const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};
   const KvTransfer side(pages_, memory_, layout_, shape_, leading_ ? leading_->among : alone);
   if (!leading_) return work(side);
-  leading_->tell(what);
+  leading_->send(what);
   together(leading_->among.ranks, [&] { work(side); });
 }
 
@@ -184,7 +184,7 @@ std::vector<std::byte> KvCache::save(std::int32_t sequence) const {
       static_cast<std::size_t>(saved_bytes(shape_, all_kv_heads(), saved)));
   std::memcpy(bytes.data(), &header, sizeof header);
   std::memcpy(bytes.data() + sizeof header, &residual, residual_bytes);
-  const SequenceTransfer what = {SequenceTransfer::Way::save, place_of(sequence, copies_from)};
+  const SequenceTransfer what = {SequenceTransfer::Kind::save, place_of(sequence, copies_from)};
   transfer(what, [&](const KvTransfer& side) {
     side.save(what.place, std::span(bytes).subspan(sizeof header + residual_bytes));
   });
@@ -202,11 +202,11 @@ void KvCache::load(std::int32_t sequence, std::span<const std::byte> bytes,
   const SavedParts& saved = opened.parts;
   require_finite(shape_, all_kv_heads(), opened, source);
   clear(sequence);
-  grow(sequence, saved.length, saved.copies_from, first_seen(saved.length));
-  const SequenceTransfer what = {SequenceTransfer::Way::load,
+  grow(sequence, saved.length, saved.copies_from, first_visible(saved.length));
+  const SequenceTransfer what = {SequenceTransfer::Kind::load,
                                  place_of(sequence, saved.copies_from)};
   transfer(what, [&](const KvTransfer& side) { side.load(what.place, opened.numbers); });
-  settle();
+  commit();
 }
 
 }  // namespace leq

@@ -32,7 +32,7 @@ struct PageCopy {
   std::int32_t from = 0, to = 0;
 };
 struct SequenceTransfer {
-  enum class Way : std::uint8_t { save, load } way = Way::save;
+  enum class Kind : std::uint8_t { save, load } kind = Kind::save;
   SequencePlace place;
 };
 using KvCommand = std::variant<PageCopy, SequenceTransfer>;

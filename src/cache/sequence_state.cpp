@@ -34,7 +34,7 @@ void SequenceState::append(std::int32_t sequence, std::int64_t count) const {
 }
 
 void SequenceState::commit() const {
-  pages_->settle();
+  pages_->commit();
   if (fixed_ == nullptr) return;
   for (std::int32_t sequence = 0; sequence < pages_->shape().sequences; ++sequence) {
     fixed_->commit(sequence, length(sequence));
@@ -46,7 +46,7 @@ void SequenceState::checkpoint(std::int32_t sequence) const {
 }
 
 void SequenceState::only_checkpoint(std::int32_t sequence) const {
-  if (fixed_ != nullptr) fixed_->forget_checkpoints(sequence);
+  if (fixed_ != nullptr) fixed_->drop_checkpoints(sequence);
   checkpoint(sequence);
 }
 

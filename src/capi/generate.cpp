@@ -98,9 +98,9 @@ class ReplyCall {
     ids_ = engine_.submit(std::move(call));
     try {
       while (ended_ < replies_.all.size()) {
-        std::vector<ReplyNews> news = mailbox->take(kPollSeconds);
-        if (news.empty()) poll(nullptr);
-        for (ReplyNews& one : news) take(std::move(one));
+        std::vector<ReplyUpdate> updates = mailbox->take(kPollSeconds);
+        if (updates.empty()) poll(nullptr);
+        for (ReplyUpdate& one : updates) take(std::move(one));
       }
     } catch (...) {
       engine_.cancel(ids_);
@@ -120,23 +120,23 @@ class ReplyCall {
     engine_.cancel(ids_);
   }
 
-  void take(ReplyNews news) {
-    KeptReply& kept = replies_.all[news.reply];
+  void take(ReplyUpdate update) {
+    KeptReply& kept = replies_.all[update.reply];
     const std::size_t before = kept.logprobs.size();
-    kept.add(news.logprobs, replies_.top);
+    kept.add(update.logprobs, replies_.top);
     leq_piece piece = {};
     piece.size = sizeof piece;
-    piece.reply = news.reply;
-    piece.text = news.text.c_str();
-    piece.text_bytes = news.text.size();
-    piece.tokens = news.tokens.data();
-    piece.token_count = news.tokens.size();
+    piece.reply = update.reply;
+    piece.text = update.text.c_str();
+    piece.text_bytes = update.text.size();
+    piece.tokens = update.tokens.data();
+    piece.token_count = update.tokens.size();
     if (replies_.top > 0) piece.logprobs = kept.logprobs.data() + before;
-    const bool has_more = !news.text.empty() || !news.tokens.empty();
+    const bool has_more = !update.text.empty() || !update.tokens.empty();
     poll(has_more ? &piece : nullptr);
-    if (!news.end) return;
-    kept.reply = std::move(*news.end);
-    kept.digests = std::move(news.digests);
+    if (!update.end) return;
+    kept.reply = std::move(*update.end);
+    kept.digests = std::move(update.digests);
     kept.stop_string = kept.reply.stop_string;
     if (kept.reply.error) kept.failure = kept.reply.error->what();
     ++ended_;

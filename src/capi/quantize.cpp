@@ -28,7 +28,7 @@ void set_recipe(const leq_quantize_options& options, QuantizeJob& job) {
   job.recipe = &require_recipe(options.recipe == nullptr ? kDefaultRecipe
                                                          : std::string_view(options.recipe));
   apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
-  job.fit_windows = job.recipe->few_windows_do && options.samples == 0 && options.length == 0;
+  job.fit_windows = job.recipe->few_windows_suffice && options.samples == 0 && options.length == 0;
 }
 
 void set_calibration(const leq_quantize_options& options, CalibrationRequest& calibration) {
@@ -69,7 +69,7 @@ struct CallerStop {
   bool stopped = false;
 
   bool wanted() { return stopped = stopped || is_cancelled(options.cancel); }
-  void tell(std::string_view work, std::int64_t done, std::int64_t total) {
+  void report(std::string_view work, std::int64_t done, std::int64_t total) {
     if (options.on_progress == nullptr) return;
     const std::string name(work);
     stopped = options.on_progress(options.user, name.c_str(), done, total) != 0 || stopped;
@@ -111,7 +111,7 @@ leq_quantize_result quantize(const char* checkpoint, const char* output,
     if (options.on_line != nullptr) options.on_line(options.user, spelled(line).c_str());
   };
   job.progress = [&](std::string_view work, std::int64_t done, std::int64_t total,
-                     const std::string&) { stopping.tell(work, done, total); };
+                     const std::string&) { stopping.report(work, done, total); };
   job.written = [&](const CheckpointResult& written) {
     result.file_bytes = written.file_bytes;
     result.parameters = written.parameters;

@@ -13,7 +13,7 @@ class OneRank final : public Communicator {
   void broadcast(std::vector<std::byte>&, std::string_view) override {}
   void barrier(std::string_view) override {}
   Error abort(const Error& error) noexcept override { return error; }
-  std::chrono::milliseconds patience() const override { return {}; }
+  std::chrono::milliseconds timeout() const override { return {}; }
 };
 
 }  // namespace

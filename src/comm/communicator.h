@@ -59,7 +59,7 @@ class Communicator {
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
   // Time limit for waiting for a rank, after which it counts as lost.
-  virtual std::chrono::milliseconds patience() const = 0;
+  virtual std::chrono::milliseconds timeout() const = 0;
   // `end` is called when a rank aborts, on that rank's thread; at once where one already has. Null
   // removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }

@@ -8,11 +8,11 @@ constexpr int kSigns = 20;
 }  // namespace
 
 Heartbeat::Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
-                     std::chrono::milliseconds silence)
+                     std::chrono::milliseconds heartbeat_timeout)
     : calls_(calls),
       mpi_mutex_(mpi_mutex),
       rank_(rank),
-      pause_(silence / kSigns),
+      pause_(heartbeat_timeout / kSigns),
       quiet_(static_cast<std::size_t>(size), 0),
       thread_([this] { run(); }) {}
 

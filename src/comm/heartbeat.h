@@ -18,7 +18,7 @@ class Heartbeat {
  public:
   // `mpi_mutex`: held during every call of MPI. Both must outlive the object.
   Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
-            std::chrono::milliseconds silence);
+            std::chrono::milliseconds heartbeat_timeout);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;

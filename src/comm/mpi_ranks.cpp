@@ -27,9 +27,9 @@ constexpr const char* kLibrary = "libleq-mpi.so";
 // Polls of a wait before the thread yields, and further polls before it sleeps between them.
 constexpr int kPolls = 500;
 constexpr int kYields = 5000;
-constexpr auto kNap = std::chrono::microseconds(100);
+constexpr auto kPollInterval = std::chrono::microseconds(100);
 // Errors of other ranks are checked every so many polls.
-constexpr int kPollsAHearing = 64;
+constexpr int kPollsPerCheck = 64;
 
 // Search path: the folder of the program and its parent (build tree), ../lib/leq (installed), then
 // the system's search path.
@@ -73,15 +73,15 @@ const MpiCalls& load_calls() {
 class MpiRank final : public Communicator {
  public:
   explicit MpiRank(const MpiRankOptions& options) : calls_(load_calls()), options_(options) {
-    int in_turn = 0;
-    check(calls_.start(&rank_, &size_, &in_turn), "the start");
+    int serialized = 0;
+    check(calls_.start(&rank_, &size_, &serialized), "the start");
     report_place_on_signal(rank_, size_);
-    if (in_turn == 1 && size_ > 1) {
-      signs_ = std::make_unique<Heartbeat>(calls_, mpi_mutex_, rank_, size_, options.silence);
+    if (serialized == 1 && size_ > 1) {
+      heartbeat_ = std::make_unique<Heartbeat>(calls_, mpi_mutex_, rank_, size_, options.heartbeat_timeout);
     }
   }
   ~MpiRank() override {
-    signs_.reset();
+    heartbeat_.reset();
     if (!ended_) calls_.finish();
   }
 
@@ -90,12 +90,12 @@ class MpiRank final : public Communicator {
 
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override {
     if (size_ == 1) return;
-    require_going();
+    require_not_aborted();
     lay_out(blocks, site);
     pack(blocks);
     const bool receives = to == Receivers::all || leads();
     received_.resize(receives ? total_ : 0);
-    check(in_turn([&] {
+    check(serialized([&] {
             return calls_.begin_gather(sent_.data(), received_.data(), counts_.data(),
                                        offsets_.data(), to == Receivers::all ? 1 : 0);
           }),
@@ -106,20 +106,20 @@ class MpiRank final : public Communicator {
 
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     if (size_ == 1) return;
-    require_going();
+    require_not_aborted();
     auto count = static_cast<std::int64_t>(bytes.size());
-    check(in_turn([&] { return calls_.begin_broadcast(&count, sizeof count); }), site);
+    check(serialized([&] { return calls_.begin_broadcast(&count, sizeof count); }), site);
     wait("the broadcast", site, leads() ? Wait::bounded : Wait::patient);
     ensure(count >= 0 && count <= std::numeric_limits<int>::max(), site, ": ", count, " bytes");
     bytes.resize(static_cast<std::size_t>(count));
-    check(in_turn([&] { return calls_.begin_broadcast(bytes.data(), count); }), site);
+    check(serialized([&] { return calls_.begin_broadcast(bytes.data(), count); }), site);
     wait("the broadcast", site, Wait::bounded);
   }
 
   void barrier(std::string_view site) override {
     if (size_ == 1) return;
-    require_going();
-    check(in_turn([&] { return calls_.begin_barrier(); }), site);
+    require_not_aborted();
+    check(serialized([&] { return calls_.begin_barrier(); }), site);
     wait("the barrier", site, Wait::bounded);
   }
 
@@ -127,12 +127,12 @@ class MpiRank final : public Communicator {
     if (!ended_) {
       ended_.emplace(error);
       const std::string_view text = error.marked();
-      in_turn([&] { return calls_.tell(text.data(), static_cast<int>(text.size())); });
+      serialized([&] { return calls_.send_error(text.data(), static_cast<int>(text.size())); });
       linger();
     }
     return *ended_;
   }
-  std::chrono::milliseconds patience() const override { return options_.patience; }
+  std::chrono::milliseconds timeout() const override { return options_.timeout; }
 
  private:
   enum class Wait : std::uint8_t { bounded, patient };
@@ -140,22 +140,22 @@ class MpiRank final : public Communicator {
   void check(int result, std::string_view site) {
     require(result >= 0, ErrorKind::no_device, "MPI fails at ", site);
   }
-  void require_going() const {
+  void require_not_aborted() const {
     if (ended_) throw Error(*ended_);
   }
 
   // Serializes the calls of MPI.
   template <class Call>
-  int in_turn(Call call) {
+  int serialized(Call call) {
     const std::lock_guard lock(mpi_mutex_);
     return call();
   }
 
   // Throws another rank's error, if one has arrived.
-  void hear() {
+  void receive_error() {
     std::array<char, 4096> text;
     const int length =
-        in_turn([&] { return calls_.heard(text.data(), static_cast<int>(text.size())); });
+        serialized([&] { return calls_.receive_error(text.data(), static_cast<int>(text.size())); });
     if (length <= 0) return;
     ended_.emplace(std::string(text.data(), static_cast<std::size_t>(length)));
     throw Error(*ended_);
@@ -167,8 +167,8 @@ class MpiRank final : public Communicator {
     const Stopwatch watch;
     std::array<char, 4096> text;
     while (watch.seconds() < 0.3) {
-      in_turn([&] { return calls_.heard(text.data(), static_cast<int>(text.size())); });
-      std::this_thread::sleep_for(kNap);
+      serialized([&] { return calls_.receive_error(text.data(), static_cast<int>(text.size())); });
+      std::this_thread::sleep_for(kPollInterval);
     }
   }
 
@@ -180,37 +180,37 @@ class MpiRank final : public Communicator {
     throw abort(rank_error(*this, Error(text, ErrorKind::no_device)));
   }
 
-  void look_for_lost(std::string_view operation, std::string_view site) {
-    if (signs_ == nullptr || signs_->lost() < 0) return;
+  void check_heartbeats(std::string_view operation, std::string_view site) {
+    if (heartbeat_ == nullptr || heartbeat_->lost() < 0) return;
     lose(operation, site,
-         "rank " + std::to_string(signs_->lost()) + ", which has given no sign of life for " +
-             std::to_string(options_.silence.count()) + " ms");
+         "rank " + std::to_string(heartbeat_->lost()) + ", which has given no sign of life for " +
+             std::to_string(options_.heartbeat_timeout.count()) + " ms");
   }
 
   void wait(std::string_view operation, std::string_view site, Wait how) {
     const ReportedPlace place(operation, site, step());
     const Stopwatch watch;
     for (int poll = 0;; ++poll) {
-      const int done = in_turn([&] { return calls_.done(); });
+      const int done = serialized([&] { return calls_.done(); });
       check(done, site);
       if (done == 1) return;
-      if (poll % kPollsAHearing == 0) {
-        hear();
-        look_for_lost(operation, site);
+      if (poll % kPollsPerCheck == 0) {
+        receive_error();
+        check_heartbeats(operation, site);
       }
       if (poll < kPolls) {
         pause_briefly();
         continue;
       }
-      if (how == Wait::bounded && poll % kPollsAHearing == 0 &&
-          watch.seconds() * 1000 > static_cast<double>(options_.patience.count())) {
+      if (how == Wait::bounded && poll % kPollsPerCheck == 0 &&
+          watch.seconds() * 1000 > static_cast<double>(options_.timeout.count())) {
         lose(operation, site,
-             "the others, for more than " + std::to_string(options_.patience.count()) + " ms");
+             "the others, for more than " + std::to_string(options_.timeout.count()) + " ms");
       }
       if (poll < kPolls + kYields) {
         std::this_thread::yield();
       } else {
-        std::this_thread::sleep_for(kNap);
+        std::this_thread::sleep_for(kPollInterval);
       }
     }
   }
@@ -266,7 +266,7 @@ class MpiRank final : public Communicator {
   const MpiCalls& calls_;
   MpiRankOptions options_;
   std::mutex mpi_mutex_;
-  std::unique_ptr<Heartbeat> signs_;  // null where MPI supports one thread only
+  std::unique_ptr<Heartbeat> heartbeat_;  // null where MPI supports one thread only
   int rank_ = 0, size_ = 1;
   std::optional<Error> ended_;
   // State of the current gather:

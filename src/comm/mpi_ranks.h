@@ -17,10 +17,10 @@ int mpi_local_rank();
 
 struct MpiRankOptions {
   // Time limit for waiting for another rank, after which it counts as lost.
-  std::chrono::milliseconds patience{300'000};
+  std::chrono::milliseconds timeout{300'000};
   // Time without a heartbeat of a process, busy or not, after which it counts as lost: it is
   // stopped, or its machine is down.
-  std::chrono::milliseconds silence{10'000};
+  std::chrono::milliseconds heartbeat_timeout{10'000};
 };
 
 // Creates this process's rank; to be called once. Throws Error where this build has no MPI, or

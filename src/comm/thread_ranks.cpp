@@ -32,7 +32,7 @@ struct ThreadRanks::State {
     std::function<void()> at_abort;                     // guarded by mutex
   };
   std::vector<Place> places;
-  std::chrono::milliseconds patience{};
+  std::chrono::milliseconds timeout{};
   bool spins = false;
 
   std::atomic<bool> aborted{false};
@@ -55,7 +55,7 @@ struct ThreadRanks::State {
     arrived.notify_all();
   }
 
-  void require_going() {
+  void require_not_aborted() {
     if (!aborted.load(std::memory_order_acquire)) return;
     const std::lock_guard lock(mutex);
     throw *error;
@@ -80,14 +80,14 @@ struct ThreadRanks::State {
       sleepers.fetch_add(1, std::memory_order_seq_cst);
       bool there = true;
       if (bounded) {
-        there = arrived.wait_for(lock, patience, done);
+        there = arrived.wait_for(lock, timeout, done);
       } else {
         arrived.wait(lock, done);
       }
       sleepers.fetch_sub(1, std::memory_order_seq_cst);
       if (!there) return false;
     }
-    if (!is_there(rank, count)) require_going();
+    if (!is_there(rank, count)) require_not_aborted();
     return true;
   }
 
@@ -116,13 +116,13 @@ class ThreadRanks::Rank final : public Communicator {
     if (size() == 1) return;
     exchange([&] {
       state_.at(rank_).blocks = blocks;
-      meet(site);
+      wait_for_all(site);
       if (to == Receivers::all || leads()) {
         for (int other = 0; other < size(); ++other) {
           if (other != rank_) receive(blocks, other, site);
         }
       }
-      meet(site);  // others have read this rank's part
+      wait_for_all(site);  // others have read this rank's part
     });
   }
 
@@ -143,9 +143,9 @@ class ThreadRanks::Rank final : public Communicator {
     });
   }
 
-  void barrier(std::string_view site) override { meet(site); }
+  void barrier(std::string_view site) override { wait_for_all(site); }
   Error abort(const Error& error) noexcept override { return state_.abort(error); }
-  std::chrono::milliseconds patience() const override { return state_.patience; }
+  std::chrono::milliseconds timeout() const override { return state_.timeout; }
 
   void at_abort(const std::function<void()>& end) override {
     const std::lock_guard lock(state_.mutex);
@@ -160,7 +160,7 @@ class ThreadRanks::Rank final : public Communicator {
     std::unique_lock lock(state_.mutex);
     state_.at(rank_).inside = false;
     state_.arrived.notify_all();
-    state_.arrived.wait_for(lock, state_.patience, [&] {
+    state_.arrived.wait_for(lock, state_.timeout, [&] {
       return std::ranges::none_of(state_.places, [](const auto& place) { return place.inside; });
     });
   }
@@ -186,7 +186,7 @@ class ThreadRanks::Rank final : public Communicator {
 
   std::uint64_t own() const { return state_.at(rank_).arrivals.load(std::memory_order_relaxed); }
   void arrive() {
-    state_.require_going();
+    state_.require_not_aborted();
     state_.arrive(rank_);
   }
   void wait_for(int other, std::string_view site) {
@@ -194,11 +194,11 @@ class ThreadRanks::Rank final : public Communicator {
     const Error lost("rank " + std::to_string(other) + " of " + std::to_string(size()) +
                          " does not come to " + std::string(site) + ": rank " +
                          std::to_string(rank_) + " has waited for " +
-                         std::to_string(state_.patience.count()) + " ms",
+                         std::to_string(state_.timeout.count()) + " ms",
                      ErrorKind::no_device);
     throw state_.abort(lost);
   }
-  void meet(std::string_view site) {
+  void wait_for_all(std::string_view site) {
     arrive();
     for (int other = 0; other < size(); ++other) {
       if (other != rank_) wait_for(other, site);
@@ -233,7 +233,7 @@ ThreadRanks::ThreadRanks(int size, const ThreadRankOptions& options) {
   require(size >= 1 && size <= kMostRanks, Setting{"ranks"}, " ", size, ": expected 1 to ",
           kMostRanks);
   state_ = std::make_unique<State>(size);
-  state_->patience = options.patience;
+  state_->timeout = options.timeout;
   state_->spins = options.threads <= usable_cores();
   for (int rank = 0; rank < size; ++rank) ranks_.emplace_back(*state_, rank);
 }

@@ -11,7 +11,7 @@ namespace leq {
 
 struct ThreadRankOptions {
   // Time limit for waiting for another rank, after which it counts as lost.
-  std::chrono::milliseconds patience{300'000};
+  std::chrono::milliseconds timeout{300'000};
   // Compute threads of all ranks together. With more threads than cores, a waiting rank sleeps at
   // once instead of spinning, and leaves its core to the others.
   int threads = 0;

@@ -59,7 +59,7 @@ class Comparison {
 
  private:
   Json result_of(const Step& step) {
-    const bool again = is_asked_again(step);
+    const bool again = is_requested_again(step);
     const std::optional<Json> kept = bench_.store().find(step.identity);
     if (kept && !again) return *kept;
     bench_.require_not_stopped();
@@ -70,7 +70,7 @@ class Comparison {
   }
 
   // Whether a kept result must be measured again; true once per identity, since steps may share it.
-  bool is_asked_again(const Step& step) {
+  bool is_requested_again(const Step& step) {
     const bool setup = step.group == "file";
     const bool speed = std::ranges::find(kSpeedGroups, step.group) != kSpeedGroups.end();
     if (!setup && !speed) return false;
@@ -82,9 +82,9 @@ class Comparison {
   // Skips a step whose method or measurement does not support this model, so that the other steps
   // continue; any other error ends the comparison.
   void leave_out(const Step& step, const Error& error) {
-    const bool does_not_go =
+    const bool unsupported =
         error.kind() == ErrorKind::bad_input || error.kind() == ErrorKind::bad_setting;
-    if (!does_not_go || (step.candidate.is_base() && is_needed(step))) throw error;
+    if (!unsupported || (step.candidate.is_base() && is_needed(step))) throw error;
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
     job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }

@@ -26,8 +26,8 @@ double timed_ms(const Pass& pass) {
 }
 
 // Alternates the two, so that other load of the machine affects both alike.
-template <class Fused, class Apart>
-Json compared_ms(const Fused& fused, const Apart& apart) {
+template <class Fused, class Separate>
+Json compared_ms(const Fused& fused, const Separate& apart) {
   std::vector<double> fused_ms, apart_ms;
   for (int i = 0; i < kTimedPasses; ++i) {
     fused_ms.push_back(timed_ms(fused));

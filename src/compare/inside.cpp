@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kBins = 64;
 constexpr double kBinRange = 4;  // standard deviations to both sides
-constexpr std::int64_t kMostStretches = 64;
+constexpr std::int64_t kMostBands = 64;
 constexpr double kOutlierRatio = 6;  // LLM.int8's threshold is an absolute 6 of normed inputs
 
 // Sums of powers of values, for moments, and a histogram in units of the later `scale`.
@@ -49,7 +49,7 @@ std::size_t bin_of(double value, double deviation) {
   return static_cast<std::size_t>(std::clamp(place, 0.0, kBins - 1.0));
 }
 
-struct SeenSite {
+struct SiteInputs {
   std::int64_t layer = 0;
   std::string name;
   Moments moments;
@@ -79,7 +79,7 @@ void read_row(const Rows& rows, std::int64_t t, std::vector<float>& out) {
 class InputObserver : public Observer {
  public:
   bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) override {
-    SeenSite& site = sites_[{layer_, linear.site}];
+    SiteInputs& site = sites_[{layer_, linear.site}];
     site.layer = layer_;
     site.name = linear.site_name;
     site.absmax.resize(static_cast<std::size_t>(input.width));
@@ -98,28 +98,28 @@ class InputObserver : public Observer {
     return true;
   }
   void at_layer(std::int64_t layer) { layer_ = layer; }
-  const std::map<std::pair<std::int64_t, std::size_t>, SeenSite>& sites() const { return sites_; }
+  const std::map<std::pair<std::int64_t, std::size_t>, SiteInputs>& sites() const { return sites_; }
 
  private:
   std::int64_t layer_ = 0;
   std::vector<float> row_;
-  std::map<std::pair<std::int64_t, std::size_t>, SeenSite> sites_;
+  std::map<std::pair<std::int64_t, std::size_t>, SiteInputs> sites_;
 };
 
 // Channel maxima relative to the median channel, reduced to the maximum of each stretch.
-Json channel_ratios(const SeenSite& site, double middle) {
+Json channel_ratios(const SiteInputs& site, double middle) {
   const std::int64_t channels = std::ssize(site.absmax);
-  const std::int64_t stretches = std::min(channels, kMostStretches);
+  const std::int64_t bands = std::min(channels, kMostBands);
   std::vector<double> ratios;
-  for (std::int64_t s = 0; s < stretches; ++s) {
-    const auto first = site.absmax.begin() + s * channels / stretches;
-    const auto last = site.absmax.begin() + (s + 1) * channels / stretches;
+  for (std::int64_t s = 0; s < bands; ++s) {
+    const auto first = site.absmax.begin() + s * channels / bands;
+    const auto last = site.absmax.begin() + (s + 1) * channels / bands;
     ratios.push_back(*std::max_element(first, last) / middle);
   }
   return ratios;
 }
 
-Json site_json(const SeenSite& site) {
+Json site_json(const SiteInputs& site) {
   const double middle = median({site.absmax.begin(), site.absmax.end()});
   const double floor = middle > 0 ? middle : 1;
   const auto outliers = std::ranges::count_if(
@@ -166,7 +166,7 @@ Json measure_activations(Workbench& bench, const Candidate& candidate) {
   Session session = bench.session(candidate, *model, window.count, 1);
   InputObserver observer;
   session.transformer().observe(&observer);
-  walk_states(*model, session, bench.tokens_of(window), [&](std::int64_t layer, auto) {
+  visit_layer_states(*model, session, bench.tokens_of(window), [&](std::int64_t layer, auto) {
     bench.require_not_stopped();
     observer.at_layer(layer + 1);
   });
@@ -212,9 +212,9 @@ Json measure_hidden(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
   const Window& window = windows.windows.front();
-  const auto states_of = [&](const Model& of, const Candidate& who) {
-    Session session = bench.session(who, of, window.count, 1);
-    std::vector<float> states = walk_states(of, session, bench.tokens_of(window));
+  const auto states_of = [&](const Model& of, const Candidate& candidate) {
+    Session session = bench.session(candidate, of, window.count, 1);
+    std::vector<float> states = visit_layer_states(of, session, bench.tokens_of(window));
     states.erase(states.begin(), states.begin() + kFirstHidden * of.config().width);
     return states;
   };

@@ -19,7 +19,7 @@ std::vector<float> states_after(Session& session, std::int64_t layer, std::vecto
 // Calls visit(layer, states [T][W]) for the embedding, as layer -1, and after each layer. Returns
 // the states after the last layer.
 using StateVisitor = std::function<void(std::int64_t layer, std::span<const float> states)>;
-std::vector<float> walk_states(
+std::vector<float> visit_layer_states(
     const Model& model, Session& session, std::span<const Token> tokens,
     const StateVisitor& visit = [](auto, auto) {});
 

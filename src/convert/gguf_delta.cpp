@@ -70,7 +70,7 @@ constexpr std::array<DeltaOrder, 7> kTurns = {{{"layers.{}.delta_qkv", &kChannel
                                                {"layers.{}.delta_a_log", &kHeads},
                                                {"layers.{}.delta_dt_bias", &kHeads}}};
 
-void store_in_turns(TensorRule& rule) {
+void store_interleaved(TensorRule& rule) {
   const auto* found = std::ranges::find(kTurns, rule.leq, &DeltaOrder::leq);
   if (found != kTurns.end()) rule.order = found->order;
   if (rule.leq == "layers.{}.delta_out") rule.columns = &kValues;
@@ -103,7 +103,7 @@ void store_delta_as_gguf(Family& family) {
   for (TensorRule& rule : family.tensors) {
     rule.added = 0;
     rule.log_of_negative = rule.leq == "layers.{}.delta_a_log";
-    if (!joins_gates(family)) store_in_turns(rule);
+    if (!joins_gates(family)) store_interleaved(rule);
   }
   if (joins_gates(family)) store_as_next(family);
 }

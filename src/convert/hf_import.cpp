@@ -182,14 +182,14 @@ class TensorImporter {
     imported.read = std::move(rows.read);
     imported.read_codes = std::move(rows.read_codes);
     imported.own_scheme = rows.own_scheme;
-    if (source_.tells_types()) imported.source_type = tensor.file_dtype;
+    if (source_.has_types()) imported.source_type = tensor.file_dtype;
     imported.drop = [this_source = &source_, &tensor] { this_source->drop(tensor); };
     return imported;
   }
 
   // Quantizing tools add a bias to every linear, all zeros where the model has none.
   bool is_zero_bias(const SourceTensor& tensor) const {
-    if (!source_.tells_types() || !tensor.name.ends_with(".bias")) return false;
+    if (!source_.has_types() || !tensor.name.ends_with(".bias")) return false;
     std::vector<float> values(tensor.shape.size() == 1 ? static_cast<std::size_t>(tensor.shape[0])
                                                        : 0);
     source_.read(tensor, 0, values);
@@ -200,7 +200,7 @@ class TensorImporter {
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (tensor.name == names_.head && config_.tied) continue;  // settle_tying found it equal
+      if (tensor.name == names_.head && config_.tied) continue;  // resolve_tied_head found it equal
       if (!other_model_of(tensor.name).empty()) continue;
       const bool left_out = std::ranges::any_of(left_out_, [&](const std::string& beginning) {
         return tensor.name.starts_with(beginning);
@@ -342,7 +342,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
       !note.empty()) {
     model.notes.push_back(std::move(note));
   }
-  settle_tying(*model.source, family, model.config, model.notes);
+  resolve_tied_head(*model.source, family, model.config, model.notes);
   require(!model.config.tied || !family.tensors.front().normed_rows, folder.string(), ": ",
           family.name, " norms its embeddings, a head of the same rows is not supported");
   model.tensors = import_tensors(*model.source, family, model.config, folder.string());

@@ -241,13 +241,13 @@ void read_template(const Json& json, std::string_view source, AroundText& around
   const Json& single = member(json, "single", source);
   require(single.is_array(), source, ": post_processor: expected a list \"single\", found ",
           single.type_name());
-  bool behind_text = false;
+  bool after_text = false;
   for (const Json& part : single) {
     if (part.contains("Sequence")) {
-      behind_text = true;
+      after_text = true;
       continue;
     }
-    Token& place = behind_text ? around.back : around.front;
+    Token& place = after_text ? around.back : around.front;
     if (place != kNoToken) {
       unsupported(source, "post_processor", "with several special tokens at one end");
     }

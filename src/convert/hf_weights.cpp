@@ -35,7 +35,7 @@ DType exact_dtype(const TensorSource& source) {
     return std::ranges::any_of(source.tensors(),
                                [&](const SourceTensor& tensor) { return tensor.dtype == dtype; });
   };
-  const bool has_codes = source.tells_types();
+  const bool has_codes = source.has_types();
   if (has_codes || holds(DType::f32) || holds(DType::f16) == holds(DType::bf16)) return DType::f32;
   return holds(DType::f16) ? DType::f16 : DType::bf16;
 }

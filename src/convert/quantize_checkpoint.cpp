@@ -256,7 +256,7 @@ CheckpointResult quantize_with(const ImportedModel& model, const std::filesystem
                          calibrated ? &*calibrated : nullptr, progress);
     if (partial != nullptr) partial->remove();
   } catch (const std::exception&) {
-    if (partial != nullptr) partial->tell_kept();
+    if (partial != nullptr) partial->report_kept();
     throw;
   }
   return result;

@@ -31,7 +31,7 @@ bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTe
 
 }  // namespace
 
-void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
+void resolve_tied_head(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes) {
   const auto names = find_text_names(source, family);
   if (!names) return;  // the reader of the tensors reports it

@@ -15,7 +15,7 @@ namespace leq {
 
 // Decides whether head and embedding are tied: a head with other weights is kept in any case, an
 // absent head is the embedding. `notes` gets a line where the config says otherwise.
-void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
+void resolve_tied_head(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes);
 
 // Leaves out added tokens without a row in the embedding: they are neither encoded nor sampled.

@@ -68,7 +68,7 @@ std::span<const Token> DraftModel::text_of(std::span<const Token> tokens) const 
   return reads_hidden_ && !tokens.empty() ? tokens.subspan(1) : tokens;
 }
 
-void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+void DraftModel::record_hidden(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
   if (count == 0 || position > known.first + count) known = {position, {}};
@@ -79,7 +79,7 @@ void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<con
   known.rows.insert(known.rows.end(), next.begin(), next.end());
   // Bounds the unread rows where the head cannot follow.
   const auto most = session_.limits().batch_tokens + kMostUnread;
-  forget_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
+  drop_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
 }
 
 bool DraftModel::lags(std::int32_t sequence) const {
@@ -87,7 +87,7 @@ bool DraftModel::lags(std::int32_t sequence) const {
   return static_cast<std::int64_t>(known.rows.size() / width_) > kMostUnread;
 }
 
-void DraftModel::forget_first(HiddenRows& known, std::int64_t rows) const {
+void DraftModel::drop_first(HiddenRows& known, std::int64_t rows) const {
   if (rows <= 0) return;
   known.rows.erase(known.rows.begin(),
                    known.rows.begin() + rows * static_cast<std::int64_t>(width_));
@@ -115,12 +115,12 @@ void DraftModel::add_hidden(const Part& part, std::int64_t from) {
 }
 
 // Drops the rows of cached tokens, except that of the last one, which may be fed again.
-void DraftModel::forget_read(std::int32_t sequence) {
+void DraftModel::drop_read(std::int32_t sequence) {
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
   const std::int64_t read =
       std::clamp<std::int64_t>(std::ssize(fed(sequence)) - 1 - known.first, 0, count);
-  forget_first(known, read);
+  drop_first(known, read);
 }
 
 // Sets the sequence's cache to the longest cached prefix of `tokens` that leaves at least one token
@@ -132,7 +132,7 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
       session_.state().restore(sequence, std::ranges::mismatch(held, all).in1 - held.begin());
   held.resize(static_cast<std::size_t>(common));
   if (common > 0) return;
-  const PrefixCache::Found found = prefixes_.find(all, true);
+  const PrefixCache::Match found = prefixes_.find(all, true);
   session_.state().adopt(sequence, found.prefix());
   held.assign(all.begin(), all.begin() + found.tokens);
 }
@@ -176,14 +176,14 @@ bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
     logits_ = reads_hidden_ ? &transformer.forward(batch_, session_.state(), batch_hidden_)
                             : &transformer.forward(batch_, session_.state());
   } catch (const Error& error) {
-    give_up(error);
+    disable(error);
     return false;
   }
   for (const Part& part : parts) {
     std::vector<Token>& held = fed(part.sequence);
     const std::size_t before = held.size();
     held.insert(held.end(), part.tokens.begin(), part.tokens.end());
-    if (reads_hidden_ && part.hidden.empty()) forget_read(part.sequence);
+    if (reads_hidden_ && part.hidden.empty()) drop_read(part.sequence);
     if (held.size() / kPageTokens > before / kPageTokens) {
       prefixes_.keep(part.sequence, held, false, false);
     }
@@ -237,7 +237,7 @@ void DraftModel::write(std::span<Writer> writers) {
       }
     }
     if (!draw(drafting)) return;
-    costs_.saw(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
+    costs_.record(std::ssize(drafting), std::exchange(others, 0), watch.seconds());
     const std::vector<std::size_t> rows = take_draws(drafting);
     parts = next_parts(drafting, rows);
   }
@@ -297,7 +297,7 @@ bool DraftModel::fetch_own_hidden() {
   try {
     session_.transformer().normed_hidden(batch_.outputs, own_hidden_);
   } catch (const Error& error) {
-    give_up(error);
+    disable(error);
     return false;
   }
   return true;
@@ -336,7 +336,7 @@ bool DraftModel::draw(std::span<Writer* const> writers) {
       backend.sample(*logits_, requests_, drawn_);
     }
   } catch (const Error& error) {
-    give_up(error);
+    disable(error);
     return false;
   }
   return true;
@@ -349,7 +349,7 @@ void DraftModel::leave(std::int32_t sequence) {
   hidden_[static_cast<std::size_t>(sequence)] = {};
 }
 
-void DraftModel::give_up(const Error& error) {
+void DraftModel::disable(const Error& error) {
   error_ = error;
   for (std::size_t i = 0; i < fed_.size(); ++i) {
     session_.state().drop(static_cast<std::int32_t>(i));

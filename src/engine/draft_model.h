@@ -43,7 +43,7 @@ class DraftModel {
   bool reads_hidden() const { return reads_hidden_; }
   // Takes the large model's hidden states after the final norm [n][W] for n tokens of a sequence
   // from `position` on; to be called after each step that fed some.
-  void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
+  void record_hidden(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
   // Whether so many states are unread that follow() must read them though nothing is drafted.
   bool lags(std::int32_t sequence) const;
 
@@ -100,9 +100,9 @@ class DraftModel {
   void drop_drafts();
   std::span<const Token> text_of(std::span<const Token> tokens) const;
   void add_hidden(const Part& part, std::int64_t from);
-  void forget_read(std::int32_t sequence);
-  void forget_first(HiddenRows& known, std::int64_t rows) const;
-  void give_up(const Error& error);
+  void drop_read(std::int32_t sequence);
+  void drop_first(HiddenRows& known, std::int64_t rows) const;
+  void disable(const Error& error);
 
   std::vector<Token>& fed(std::int32_t sequence) {
     return fed_[static_cast<std::size_t>(sequence)];

@@ -50,17 +50,17 @@ void Embedder::begin(EmbeddedText& text) {
 void Embedder::leave(EmbeddedText& text) {
   const std::int32_t sequence = std::exchange(text.sequence, -1);
   session_.state().drop(sequence);
-  sequences_.give_back(sequence);
+  sequences_.release(sequence);
   texts_[static_cast<std::size_t>(sequence)] = 0;
 }
 
-bool Embedder::give_up() {
+bool Embedder::drop_all() {
   bool any = false;
   for (std::size_t i = 0; i < texts_.size(); ++i) {
     if (std::exchange(texts_[i], 0) == 0) continue;
     const auto sequence = static_cast<std::int32_t>(i);
     session_.state().drop(sequence);
-    sequences_.give_back(sequence);
+    sequences_.release(sequence);
     any = true;
   }
   return any;

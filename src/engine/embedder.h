@@ -41,7 +41,7 @@ class Embedder {
   void advance(EmbeddedText& text, bool others_run);
   // Evicts the texts in work; each starts over at its next chunk. False where there are
   // none.
-  bool give_up();
+  bool drop_all();
 
  private:
   void begin(EmbeddedText& text);

@@ -34,7 +34,7 @@ Engine::Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions
       grammars_(std::make_unique<GrammarCache>(tokenizer, vocabulary_)) {}
 
 Engine::~Engine() {
-  land_ahead();
+  finish_ahead();
   for (std::int32_t sequence = 0; sequence < session_.limits().sequences; ++sequence) {
     if (sequences_.is_taken(sequence)) session_.state().drop(sequence);
   }
@@ -85,7 +85,7 @@ bool Engine::step() {
   Stopwatch watch;
   if (ahead_) {
     step_ahead();
-    costs_.saw(1, 0, watch.seconds());
+    costs_.record(1, 0, watch.seconds());
     ++counts_.steps;
     return true;
   }
@@ -94,7 +94,7 @@ bool Engine::step() {
   try {
     plan = plan_step(all, step_budget(all));
   } catch (const Error&) {  // no job fits beside the texts being embedded
-    if (!embedder_.give_up()) throw;
+    if (!embedder_.drop_all()) throw;
     return step();
   }
   for (const RequestId id : plan.evicted) evict(*active_.at(id));
@@ -104,7 +104,7 @@ bool Engine::step() {
   for (const auto& [id, active] : active_) {
     if (!active->running()) ++active->waited;
   }
-  make_room(plan.feeds);
+  free_pages_for(plan.feeds);
   watch.restart();
   run(plan.feeds);
   std::int64_t outputs = 0, prompt_tokens = 0;
@@ -112,7 +112,7 @@ bool Engine::step() {
     outputs += part.draws ? 1 + part.drafts : 0;
     prompt_tokens += part.tokens - (part.draws ? 1 : 0);
   }
-  costs_.saw(outputs, prompt_tokens, watch.seconds());
+  costs_.record(outputs, prompt_tokens, watch.seconds());
   ++counts_.steps;
   follow_prompts(plan.feeds);
   return true;
@@ -129,7 +129,7 @@ StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   budget.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  const double patience = options_.prompt_patience * crowd_of_readers(all, budget.sequences);
+  const double patience = options_.prompt_patience * prompts_per_writer(all, budget.sequences);
   budget.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
   return budget;
 }
@@ -170,10 +170,10 @@ Job Engine::job_of(Active& active, bool may_join) {
   job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
     if (!may_join) return job;  // avoids a cache look-up for each queued job in each step
-    const PrefixCache::Found found = known_prefix(active, false);
+    const PrefixCache::Match found = known_prefix(active, false);
     const bool misses =
-        session_.state().fixed() != nullptr && found.alike - found.tokens >= kPageTokens;
-    active.branch = misses ? found.alike : 0;
+        session_.state().fixed() != nullptr && found.matched - found.tokens >= kPageTokens;
+    active.branch = misses ? found.matched : 0;
     job.fed = found.tokens;
     job.pages = cache.pages_to_begin(job.fed);
     job.shares_last_page = job.fed % kPageTokens != 0;
@@ -192,10 +192,10 @@ Job Engine::job_of(Active& active, bool may_join) {
 }
 
 // At least the last token is fed, since its logits are needed.
-PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
+PrefixCache::Match Engine::known_prefix(const Active& active, bool use) {
   if (!options_.reuse_prefixes) return {};
   const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
-  PrefixCache::Found found = prefixes_.find(tokens, use);
+  PrefixCache::Match found = prefixes_.find(tokens, use);
   // A partially used page is copied, which takes one more page.
   const KvCache& cache = session_.cache();
   if (cache.most_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
@@ -238,7 +238,7 @@ void Engine::admit(Active& active) {
     active.report.waiting_seconds = active.since_submission.seconds();
     active.since_prompt.restart();
   }
-  const PrefixCache::Found found = known_prefix(active, true);
+  const PrefixCache::Match found = known_prefix(active, true);
   active.kept_pages = found.tokens / kPageTokens;
   session_.state().adopt(active.sequence, found.prefix());
   if (active.report.evictions == 0) {
@@ -256,7 +256,7 @@ void Engine::evict(Active& active) {
 }
 
 // Frees pages and states for the parts by evicting the oldest entries of the prefix cache.
-void Engine::make_room(const std::vector<Feed>& parts) {
+void Engine::free_pages_for(const std::vector<Feed>& parts) {
   const KvCache& cache = session_.cache();
   std::int64_t needed = 0;
   for (const Feed& part : parts) {
@@ -268,7 +268,7 @@ void Engine::make_room(const std::vector<Feed>& parts) {
 
 void Engine::remember(Active& active, bool last_too) {
   if (!options_.reuse_prefixes) return;
-  const std::int64_t length = settled_length(active);
+  const std::int64_t length = committed_length(active);
   last_too = last_too || active.is_mark(length);
   if (!last_too && length / kPageTokens == active.kept_pages) return;
   active.kept_pages = length / kPageTokens;
@@ -304,7 +304,7 @@ void Engine::end(Active& active) {
 void Engine::leave(Active& active) {
   speculator_.leave(active.sequence);
   session_.state().drop(active.sequence);
-  sequences_.give_back(active.sequence);
+  sequences_.release(active.sequence);
   active.sequence = -1;
 }
 

@@ -77,8 +77,8 @@ class Engine {
   // numbers are not this model's, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
-  // As PrefixCache::forget: frees the pages that only this text uses. Returns their tokens.
-  std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
+  // As PrefixCache::erase: frees the pages that only this text uses. Returns their tokens.
+  std::int64_t erase_prompt(std::span<const Token> tokens) { return prefixes_.erase(tokens); }
   // Whether save_prompt, load_prompt and embed would find a free sequence.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
@@ -112,13 +112,13 @@ class Engine {
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
   StepBudget step_budget(const std::vector<Job>& all) const;
-  PrefixCache::Found known_prefix(const Active& active, bool use);
+  PrefixCache::Match known_prefix(const Active& active, bool use);
   void propose_drafts(std::span<Job* const> writers);
   void follow_prompts(const std::vector<Feed>& parts);
   void end_overdue();
   void admit(Active& active);
   void evict(Active& active);
-  void make_room(const std::vector<Feed>& parts);
+  void free_pages_for(const std::vector<Feed>& parts);
   void remember(Active& active, bool last_too);
   void end(Active& active);
   void leave(Active& active);
@@ -144,10 +144,10 @@ class Engine {
                                   std::span<const Token> fed_since);
   std::optional<Ahead> begin_next(Active& active);
   void step_ahead();
-  void land_ahead();
+  void finish_ahead();
   void drop_ahead();
-  void forget_last(const Active& active);
-  std::int64_t settled_length(const Active& active) const;
+  void drop_last(const Active& active);
+  std::int64_t committed_length(const Active& active) const;
 
   Session& session_;
   const Tokenizer& tokenizer_;

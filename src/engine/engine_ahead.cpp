@@ -65,7 +65,7 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   prefixes_.make_states_free(1);
   session_.state().only_checkpoint(active.sequence);
   if (cache.free_pages() < pages) return std::nullopt;
-  const Token fed = drawn_id(0);
+  const Token fed = placeholder_id(0);
   batch_.clear();
   batch_.add(active.sequence, &fed, 1, Batch::Want::all);
   std::optional<Ahead> next;
@@ -84,18 +84,18 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
 void Engine::step_ahead() {
   Active& active = *active_.at(ahead_->id);
   std::optional<Ahead> next = begin_next(active);
-  land_ahead();
+  finish_ahead();
   const Ahead landed = std::exchange(ahead_, std::move(next)).value();
   if (landed.drawn >= 0) {
     return take(active, {active.id, 1, 0, true}, std::span(&landed.drawn, 1), *landed.logits, 0);
   }
   drop_ahead();
-  forget_last(active);
+  drop_last(active);
   active.one_by_one = true;
 }
 
 // Waits for the pending draw, so that other users of the session do not get its error.
-void Engine::land_ahead() {
+void Engine::finish_ahead() {
   if (!ahead_ || ahead_->drawing == nullptr) return;
   try {
     ahead_->drawing->wait(std::span(&ahead_->drawn, 1));
@@ -108,20 +108,20 @@ void Engine::land_ahead() {
 // Rolls back the step ahead where its token is not part of the reply or the reply was cancelled.
 void Engine::drop_ahead() {
   if (!ahead_) return;
-  land_ahead();
+  finish_ahead();
   const Active& active = *active_.at(ahead_->id);
   ahead_.reset();
-  forget_last(active);
+  drop_last(active);
 }
 
 // Removes the last fed token, which is not part of the reply, from the cache.
-void Engine::forget_last(const Active& active) {
+void Engine::drop_last(const Active& active) {
   const SequenceState state = session_.state();
   (void)state.restore(active.sequence, state.length(active.sequence) - 1);
 }
 
 // Number of cached positions whose tokens the host has.
-std::int64_t Engine::settled_length(const Active& active) const {
+std::int64_t Engine::committed_length(const Active& active) const {
   return session_.cache().length(active.sequence) - (ahead_ ? 1 : 0);
 }
 

@@ -6,12 +6,12 @@
 namespace leq {
 
 SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
-  land_ahead();
+  finish_ahead();
   const SequenceState state = session_.state();
   SavedPrompt prompt;
   if (!options_.reuse_prefixes) return prompt;
   const std::int32_t sequence = sequences_.idle();
-  const PrefixCache::Found found = prefixes_.find(tokens, false);
+  const PrefixCache::Match found = prefixes_.find(tokens, false);
   state.adopt(sequence, found.prefix());
   prompt.tokens.assign(tokens.begin(), tokens.begin() + found.tokens);
   prompt.kv = state.save(sequence);
@@ -20,7 +20,7 @@ SavedPrompt Engine::save_prompt(std::span<const Token> tokens) {
 }
 
 bool Engine::load_prompt(const SavedPrompt& prompt, std::string_view source) {
-  land_ahead();
+  finish_ahead();
   if (!options_.reuse_prefixes) return false;
   const SequenceState state = session_.state();
   const KvCache& cache = state.pages();
@@ -50,7 +50,7 @@ std::vector<float> Engine::embed(std::span<const Token> tokens) {
 }
 
 void Engine::embed_chunk(EmbeddedText& text) {
-  land_ahead();
+  finish_ahead();
   embedder_.advance(text, running() > 0);
 }
 

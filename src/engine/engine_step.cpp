@@ -113,8 +113,8 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
                          std::int64_t right) {
   if (!speculator_.reads_hidden()) return;
   const std::int64_t width = session_.transformer().config().width;
-  const std::int64_t before = settled_length(active) - part.drafts - part.tokens;
-  speculator_.saw(
+  const std::int64_t before = committed_length(active) - part.drafts - part.tokens;
+  speculator_.record_hidden(
       active.sequence, before,
       std::span(hidden_).subspan(static_cast<std::size_t>(first * width),
                                  static_cast<std::size_t>((part.tokens + right) * width)));
@@ -153,16 +153,16 @@ void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t rig
     counts_.right_drafts += right;
   }
   if (checked > 0) {
-    active.drafts.record.saw(active.drafts.kind, std::min(checked, right + 1), right);
+    active.drafts.record.add(active.drafts.kind, std::min(checked, right + 1), right);
   } else {
-    active.drafts.record.saw_none();
+    active.drafts.record.add_none();
   }
 }
 
 // The reply takes draws up to and including the first one that differs from its draft token.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
                   const Rows& logits, std::int64_t first_row, std::int64_t first_in_batch) {
-  const std::int64_t fed = settled_length(active) - part.drafts;
+  const std::int64_t fed = committed_length(active) - part.drafts;
   count_prompt(active, part, fed);
   if (!part.draws) {
     show_hidden(active, part, first_in_batch, 0);

@@ -25,9 +25,9 @@ PrefixCache::~PrefixCache() {
   }
 }
 
-PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
+PrefixCache::Match PrefixCache::find(std::span<const Token> tokens, bool use) {
   if (use) ++clock_;
-  Found found, with_state;
+  Match found, with_state;
   std::size_t node = 0;
   const auto take = [&](std::size_t child, std::int64_t count) {
     found.pages.push_back(nodes_[child].page);
@@ -64,10 +64,10 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     most = common;
     best = child;
   }
-  const std::int64_t alike = found.tokens + most;
+  const std::int64_t matched = found.tokens + most;
   if (most > 0 && state_.fixed() == nullptr) take(best, most);
   if (state_.fixed() != nullptr) found = std::move(with_state);
-  found.alike = alike;
+  found.matched = matched;
   cut(found, found.tokens);
   return found;
 }
@@ -84,10 +84,10 @@ std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const To
   return best;
 }
 
-void PrefixCache::cut(Found& found, std::int64_t tokens) const {
+void PrefixCache::cut(Match& found, std::int64_t tokens) const {
   const std::int64_t all = found.tokens;
   found.tokens = cache_.reach(found.pages, std::min(found.tokens, tokens));
-  if (state_.fixed() != nullptr && found.tokens != all) found = {.alike = found.alike};
+  if (state_.fixed() != nullptr && found.tokens != all) found = {.matched = found.matched};
   found.pages.resize(static_cast<std::size_t>(pages_for(found.tokens)));
 }
 
@@ -173,9 +173,9 @@ std::vector<std::vector<Token>> PrefixCache::texts() const {
   return texts;
 }
 
-std::int64_t PrefixCache::forget(std::span<const Token> tokens) {
+std::int64_t PrefixCache::erase(std::span<const Token> tokens) {
   std::vector<std::size_t> path;
-  std::int64_t forgotten = 0;
+  std::int64_t erased = 0;
   for (std::size_t node = 0; std::ssize(tokens) >= kPageTokens;) {
     node = child_of(node, tokens.first(kPageTokens));
     if (node == 0) break;
@@ -187,15 +187,15 @@ std::int64_t PrefixCache::forget(std::span<const Token> tokens) {
     const std::vector<Token>& own = nodes_[child].tokens;
     if (!is_idle(nodes_[child]) || !nodes_[child].children.empty()) continue;
     if (own.size() > tokens.size() || common_prefix(own, tokens) != std::ssize(own)) continue;
-    forgotten += std::ssize(own);
+    erased += std::ssize(own);
     drop(child);
   }
   while (!path.empty() && nodes_[path.back()].children.empty() && is_idle(nodes_[path.back()])) {
-    forgotten += std::ssize(nodes_[path.back()].tokens);
+    erased += std::ssize(nodes_[path.back()].tokens);
     drop(path.back());
     path.pop_back();
   }
-  return forgotten;
+  return erased;
 }
 
 bool PrefixCache::holds(std::int32_t page) const {

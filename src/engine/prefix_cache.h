@@ -21,22 +21,22 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  struct Found {
+  struct Match {
     std::vector<std::int32_t> pages;              // kNoPage for pages outside every layer's window
     std::int64_t tokens = 0;                      // the last page may be used in part
     FixedStates::Id state = FixedStates::kZeros;  // after the tokens, where layers have one
     // Length of the matching prefix, whether or not a sequence can begin after it.
-    std::int64_t alike = 0;
+    std::int64_t matched = 0;
 
     SequenceState::Prefix prefix() const { return {pages, tokens, state}; }
   };
   // The longest cached prefix of `tokens` after which a sequence can begin. `use` marks its nodes
   // as used now.
-  Found find(std::span<const Token> tokens, bool use);
+  Match find(std::span<const Token> tokens, bool use);
 
   // Shortens a result to at most `tokens`, to a length after which a sequence can begin: where
   // layers have states, to 0 unless that is the full length, since only its state was found.
-  void cut(Found& found, std::int64_t tokens) const;
+  void cut(Match& found, std::int64_t tokens) const;
 
   // Keeps the pages of a sequence whose first tokens are `tokens`: whole pages, and with `last_too`
   // the partial one at the end, which must be copied before it grows. Where a page is kept already,
@@ -49,7 +49,7 @@ class PrefixCache {
   std::vector<std::vector<Token>> texts() const;
   // Frees the pages of a text, from its end on, that no sequence holds and no other kept text
   // shares. Returns the number of tokens freed.
-  std::int64_t forget(std::span<const Token> tokens);
+  std::int64_t erase(std::span<const Token> tokens);
 
   bool holds(std::int32_t page) const;
   // Pages that only this cache holds.

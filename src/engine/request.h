@@ -36,7 +36,7 @@ struct EngineOptions {
   // launched before the host has its last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
   // Limit on a step that feeds prompts while other requests draw a token: at most this many times
-  // as long as the same step without prompts, times crowd_of_readers() (scheduler.h).
+  // as long as the same step without prompts, times prompts_per_writer() (scheduler.h).
   double prompt_patience = 1.5;
 };
 

@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-bool goes_first(const Job* a, const Job* b) {
+bool precedes(const Job* a, const Job* b) {
   const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };
   const std::int64_t of_a = urgency(*a), of_b = urgency(*b);
   return of_a != of_b ? of_a > of_b : a->id < b->id;
@@ -18,8 +18,8 @@ class Planner {
   Planner(std::span<const Job> jobs, const StepBudget& budget)
       : tokens_(budget.tokens), outputs_(budget.outputs), pages_(budget.pages), budget_(budget) {
     for (const Job& job : jobs) (job.running ? running_ : waiting_).push_back(&job);
-    std::ranges::sort(running_, goes_first);
-    std::ranges::sort(waiting_, goes_first);
+    std::ranges::sort(running_, precedes);
+    std::ranges::sort(waiting_, precedes);
   }
 
   StepPlan plan() {
@@ -36,21 +36,21 @@ class Planner {
   void feed_writers() {
     for (std::size_t i = 0; i < running_.size() && tokens_ > 0 && outputs_ > 0; ++i) {
       const Job& job = *running_[i];
-      if (!job.writes() || !make_room(i, new_pages(job, 1))) continue;
+      if (!job.writes() || !reserve_pages(i, new_pages(job, 1))) continue;
       feed(job, 1);
-      someone_writes_ = true;
+      any_writes_ = true;
     }
   }
 
   void feed_prompts() {
     prompt_tokens_ = tokens_;
-    if (someone_writes_) {
+    if (any_writes_) {
       prompt_tokens_ = std::min(tokens_, std::max<std::int64_t>(1, budget_.prompt_tokens));
     }
     for (std::size_t i = 0; i < running_.size() && prompt_tokens_ > 0; ++i) {
       const Job& job = *running_[i];
       const std::int64_t chunk = job.writes() ? 0 : chunk_of(job);
-      if (chunk == 0 || !make_room(i, new_pages(job, chunk))) continue;
+      if (chunk == 0 || !reserve_pages(i, new_pages(job, chunk))) continue;
       feed(job, chunk);
       prompt_tokens_ -= chunk;
     }
@@ -131,7 +131,7 @@ class Planner {
 
   // Takes pages for running_[i], if necessary by evicting jobs after it, last first, that have no
   // feed in this step. False where that is not enough: the job keeps its pages and gets no feed.
-  bool make_room(std::size_t i, std::int64_t pages) {
+  bool reserve_pages(std::size_t i, std::int64_t pages) {
     for (std::size_t last = running_.size(); pages > pages_ && --last > i;) {
       const Job& victim = *running_[last];
       if (feed_of(victim) != nullptr) continue;
@@ -157,7 +157,7 @@ class Planner {
 
   std::int64_t tokens_, outputs_, pages_;  // remaining
   std::int64_t prompt_tokens_ = 0;
-  bool someone_writes_ = false;
+  bool any_writes_ = false;
   bool pages_ran_out_ = false;
   const StepBudget& budget_;
   std::vector<const Job*> running_, waiting_;  // in order
@@ -170,7 +170,7 @@ StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget) {
   return Planner(jobs, budget).plan();
 }
 
-double crowd_of_readers(std::span<const Job> jobs, int sequences) {
+double prompts_per_writer(std::span<const Job> jobs, int sequences) {
   const auto running = std::ranges::count_if(jobs, &Job::running);
   const auto writing =
       std::ranges::count_if(jobs, [](const Job& job) { return job.running && job.writes(); });
@@ -178,7 +178,7 @@ double crowd_of_readers(std::span<const Job> jobs, int sequences) {
       std::max<std::int64_t>(std::min<std::int64_t>(std::ssize(jobs), sequences) - running, 0);
   const auto reading = static_cast<double>(running - writing + joining);
   return std::clamp(reading / static_cast<double>(std::max<std::int64_t>(writing, 1)), 1.0,
-                    kMostCrowd);
+                    kMostPromptsPerWriter);
 }
 
 }  // namespace leq

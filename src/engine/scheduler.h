@@ -66,9 +66,9 @@ inline constexpr std::int64_t kPatienceSteps = 256;
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
 // Ratio of requests that read their prompts, or could with `sequences`, to those that generate,
-// clamped to 1 ... kMostCrowd. A prompt delays every generating request; the more requests are
+// clamped to 1 ... kMostPromptsPerWriter. A prompt delays every generating request; the more requests are
 // reading, the more of them profit from the delay of a few, and the sooner the batch is full.
-double crowd_of_readers(std::span<const Job> jobs, int sequences);
-inline constexpr double kMostCrowd = 4;
+double prompts_per_writer(std::span<const Job> jobs, int sequences);
+inline constexpr double kMostPromptsPerWriter = 4;
 
 }  // namespace leq

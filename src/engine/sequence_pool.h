@@ -32,7 +32,7 @@ class SequencePool {
     taken_[static_cast<std::size_t>(sequence)] = true;
     return sequence;
   }
-  void give_back(std::int32_t sequence) { taken_[static_cast<std::size_t>(sequence)] = false; }
+  void release(std::int32_t sequence) { taken_[static_cast<std::size_t>(sequence)] = false; }
 
  private:
   std::vector<bool> taken_;

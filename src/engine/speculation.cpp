@@ -12,7 +12,7 @@ namespace {
 constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
 // Step of a share back to its initial value for each token sampled without a draft: where draft
 // tokens fail, about one token in 40 gets a new try.
-constexpr double kForgets = 0.0025;
+constexpr double kDecay = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
 
 }  // namespace
@@ -38,15 +38,15 @@ NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, s
   return {};
 }
 
-void DraftRecord::saw(DraftKind kind, std::int64_t checked, std::int64_t right) {
+void DraftRecord::add(DraftKind kind, std::int64_t checked, std::int64_t right) {
   double& share = right_share_[kind];
   for (std::int64_t i = 0; i < checked; ++i) {
     share += kNewShare * ((i < right ? 1.0 : 0.0) - share);
   }
 }
 
-void DraftRecord::saw_none() {
-  for (double& share : right_share_) share += kForgets * (kFirstShare - share);
+void DraftRecord::add_none() {
+  for (double& share : right_share_) share += kDecay * (kFirstShare - share);
 }
 
 namespace {

@@ -47,9 +47,9 @@ class DraftRecord {
  public:
   double right_share(DraftKind kind) const { return right_share_[kind]; }
   // Of the last draft tokens `checked` were verified, of which `right` were right.
-  void saw(DraftKind kind, std::int64_t checked, std::int64_t right);
+  void add(DraftKind kind, std::int64_t checked, std::int64_t right);
   // A token was sampled without a draft: shares return slowly to their initial value.
-  void saw_none();
+  void add_none();
 
  private:
   static constexpr double kFirstShare = 0.6;

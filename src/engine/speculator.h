@@ -45,7 +45,7 @@ class Speculator {
   bool follows() const { return draft_.has_value(); }
   // DraftModel::saw, where reads_hidden().
   bool reads_hidden() const { return drafts() && draft_->reads_hidden(); }
-  void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
+  void record_hidden(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
   bool lags(std::int32_t sequence) const { return draft_ && draft_->lags(sequence); }
   // The sequence is released.
   void leave(std::int32_t sequence);

@@ -12,24 +12,24 @@ namespace {
 constexpr double kLessShare = 0.3;
 constexpr double kMoreShare = 0.05;
 constexpr double kOutlier = 4;  // slower because of other load
-// Factor on the belief in a cost for each step of another size: the believed cost falls until steps
+// Factor on the weight of a cost for each step of another size: the weighted cost falls until steps
 // of that size are tried and measured again.
-constexpr double kFades = 0.999;
-constexpr double kForgotten = 0.5;  // below this the measurements start anew
-constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
+constexpr double kDecay = 0.999;
+constexpr double kLeastWeight = 0.5;  // below this the measurements start anew
+constexpr std::int64_t kUnclipped = 3;   // measurements before outliers are clipped
 // The same for the cost of a prompt token beside draws: too high and too low are equally bad.
 constexpr double kMixedShare = 0.25;
 
 }  // namespace
 
-void StepCosts::Seen::add(double value) {
-  if (belief < kForgotten) times = 0;
-  belief = 1;
-  if (times >= kSure && value > kOutlier * seconds) value = kOutlier * seconds;
+void StepCosts::SizeCost::add(double value) {
+  if (weight < kLeastWeight) times = 0;
+  weight = 1;
+  if (times >= kUnclipped && value > kOutlier * seconds) value = kOutlier * seconds;
   ++times;
   // The first steps of a size include page faults: a faster one replaces the mean.
   const double usual = value < seconds ? kLessShare : kMoreShare;
-  const double share = times <= kSure && value < seconds ? 1 : usual;
+  const double share = times <= kUnclipped && value < seconds ? 1 : usual;
   if (times == 1) seconds = value;
   seconds += share * (value - seconds);
 }
@@ -45,12 +45,12 @@ double rows_of(std::size_t size) { return static_cast<double>(std::int64_t{1} <<
 
 }  // namespace
 
-void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds) {
+void StepCosts::record(std::int64_t outputs, std::int64_t prompt_tokens, double seconds) {
   if (prompt_tokens == 0) {
     const std::size_t size = std::min(size_of(outputs), kSizes - 1);
     of_size_[size].add(seconds);
     for (std::size_t other = 0; other < kSizes; ++other) {
-      if (other != size) of_size_[other].belief *= kFades;
+      if (other != size) of_size_[other].weight *= kDecay;
     }
     return;
   }
@@ -72,9 +72,9 @@ double StepCosts::seconds(std::int64_t outputs) const {
   const std::size_t size = std::min(size_of(outputs), kSizes - 1);
   if (of_size_[size].times > 0) {
     // A step takes at most the time of one with more rows.
-    double least = of_size_[size].believed();
+    double least = of_size_[size].weighted();
     for (std::size_t above = size + 1; above < kSizes; ++above) {
-      if (of_size_[above].times > 0) least = std::min(least, of_size_[above].believed());
+      if (of_size_[above].times > 0) least = std::min(least, of_size_[above].weighted());
     }
     return least;
   }
@@ -84,10 +84,10 @@ double StepCosts::seconds(std::int64_t outputs) const {
   const bool has_below = of_size_[below].times > 0, has_above = of_size_[above].times > 0;
   if (has_below && has_above) {
     const double along = (rows_of(size) - rows_of(below)) / (rows_of(above) - rows_of(below));
-    return std::lerp(of_size_[below].believed(), of_size_[above].believed(), along);
+    return std::lerp(of_size_[below].weighted(), of_size_[above].weighted(), along);
   }
-  if (has_below) return of_size_[below].believed();
-  return has_above ? of_size_[above].believed() : 0;
+  if (has_below) return of_size_[below].weighted();
+  return has_above ? of_size_[above].weighted() : 0;
 }
 
 std::int64_t StepCosts::prompt_tokens_within(double factor, std::int64_t outputs) const {

@@ -11,7 +11,7 @@ class StepCosts {
  public:
   // Records a step's time: `outputs` rows with logits (next tokens and drafts) and `prompt_tokens`
   // other rows.
-  void saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
+  void record(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
 
   // Seconds of a step without prompts: measured; between measured sizes interpolated; beyond them
   // that of the largest one, so that larger steps are tried. Costs that were not measured for long
@@ -26,18 +26,18 @@ class StepCosts {
   static constexpr std::int64_t kFewest = 16;
 
  private:
-  struct Seen {
+  struct SizeCost {
     double seconds = 0;  // moving mean
-    double belief = 1;   // falls with steps of other sizes
+    double weight = 1;   // falls with steps of other sizes
     std::int64_t times = 0;
-    double believed() const { return belief * seconds; }
+    double weighted() const { return weight * seconds; }
     void add(double value);
   };
   static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows
   // As seconds(); if no step was without prompts, the time of a mixed step with few prompt tokens.
   double seconds_without_prompts(std::int64_t outputs) const;
 
-  std::array<Seen, kSizes> of_size_ = {};
+  std::array<SizeCost, kSizes> of_size_ = {};
   double few_tokens_seconds_ = 0;  // of the last mixed step with at most kFewest prompt tokens
   double mixed_token_ = 0;         // seconds, a moving mean
   std::int64_t mixed_tokens_ = 0;  // of the last mixed step

@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kTextRoom = 64 << 10;  // bound of a search's metadata in a file's header
+constexpr std::uint64_t kTextCapacity = 64 << 10;  // bound of a search's metadata in a file's header
 
 // By falling precision. Keys need more bits than values.
 constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
@@ -48,7 +48,7 @@ FitSearch::FitSearch(const FitRequest& request, const MixedModel& mixed,
   result_.request = request;
   const Assignment eight(mixed.units().size(), kEightBits);
   const std::uint64_t file = mixed.model().file().file_bytes(), tensors = mixed.bytes(eight);
-  overhead_ = (file > tensors ? file - tensors : 0) + kTextRoom;
+  overhead_ = (file > tensors ? file - tensors : 0) + kTextCapacity;
 }
 
 RunLimits FitSearch::limits_of(KvType keys, KvType values) const {

@@ -45,12 +45,12 @@ double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64
 }
 
 // The peers of a rank: those of its node are reached over links, the rest over the network.
-struct Ways {
+struct PeerLinks {
   double near = 0;  // other ranks of its node
   double far = 0;
   double microseconds = 0;  // of one exchange
 
-  Ways(int ranks, const RankMachine& machine)
+  PeerLinks(int ranks, const RankMachine& machine)
       : near(std::min(ranks, machine.ranks_per_node) - 1),
         far(std::max(0, ranks - machine.ranks_per_node)),
         microseconds(far > 0 ? machine.network_microseconds : machine.link_microseconds) {}
@@ -113,19 +113,19 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   }
   const double logits = kFloatBytes * static_cast<double>(config.vocab);  // gathered by the leader
   const double each = rows * (gathered + logits) / ranks;
-  const Ways ways(ranks, machine);
+  const PeerLinks links(ranks, machine);
   plan.received_bytes = static_cast<std::uint64_t>(each * (ranks - 1));
   plan.exchanges = 2 * inner_sites + 1;
   plan.exchange_seconds =
-      ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
+      links.seconds(each, machine) + static_cast<double>(plan.exchanges) * links.microseconds / 1e6;
 
   // For comparison, one all-reduce for each linear that adds to the stream: every rank sends its
   // whole rows to all others in one exchange, or a reduce-scatter and an all-gather, two exchanges.
   const double row = kReducedBytes * width * rows;
-  const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
-  const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);
+  const double at_once = links.seconds(row, machine) + links.microseconds / 1e6;
+  const double in_parts = 2 * (links.seconds(row / ranks, machine) + links.microseconds / 1e6);
   plan.reduce_seconds = static_cast<double>(inner_sites) * std::min(at_once, in_parts) +
-                        ways.seconds(rows * logits / ranks, machine) + ways.microseconds / 1e6;
+                        links.seconds(rows * logits / ranks, machine) + links.microseconds / 1e6;
   return plan;
 }
 

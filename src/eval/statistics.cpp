@@ -64,17 +64,17 @@ double incomplete_beta(double a, double b, double x) {
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
 
-double student_t_two_sided(double t, double freedom) {
-  ensure(freedom > 0, "student t: ", freedom, " degrees of freedom");
+double student_t_two_sided(double t, double degrees) {
+  ensure(degrees > 0, "student t: ", degrees, " degrees of freedom");
   if (!std::isfinite(t)) return 0;
-  return incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t));
+  return incomplete_beta(degrees / 2, 0.5, degrees / (degrees + t * t));
 }
 
-double student_t_critical(double p, double freedom) {
+double student_t_critical(double p, double degrees) {
   ensure(p > 0 && p < 1, "student t: probability ", p);
   double high = 1;
-  while (student_t_two_sided(high, freedom) > p) high *= 2;
-  return bisect(0, high, -p, [&](double t) { return -student_t_two_sided(t, freedom); });
+  while (student_t_two_sided(high, degrees) > p) high *= 2;
+  return bisect(0, high, -p, [&](double t) { return -student_t_two_sided(t, degrees); });
 }
 
 double normal_quantile(double p) {

@@ -38,7 +38,7 @@ class GgufSource : public TensorSource {
   const SourceTensor* find(std::string_view name) const override;
   void drop(const SourceTensor& tensor) const override;
   void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const override;
-  bool tells_types() const override { return true; }
+  bool has_types() const override { return true; }
   std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const override;
   bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                   std::int64_t rows, ChosenCodes& out) const override;

@@ -86,13 +86,13 @@ void for_each_part(std::size_t size, std::size_t block, const LoadProgress& prog
   const auto tasks = static_cast<std::int64_t>((size + block - 1) / block);
   ThreadPool pool =
       reading_pool(static_cast<int>(std::min<std::int64_t>({kReadThreads, usable_cores(), tasks})));
-  std::mutex telling;
+  std::mutex progress_lock;
   std::size_t done = 0;
   pool.run(tasks, [&](std::int64_t task, int) {
     const std::size_t first = static_cast<std::size_t>(task) * block;
     const std::size_t last = std::min(first + block, size);
     part(first, last);
-    const std::lock_guard lock(telling);
+    const std::lock_guard lock(progress_lock);
     done += last - first;
     progress(done, size);
   });
@@ -113,8 +113,8 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
 // of it. Huge pages result for files that were written in blocks of 2 MB (AtomicFile) or are read
 // from disk through this mapping, in order, where the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
-  const auto map = [&](std::size_t bytes, const LoadProgress& tell) {
-    for_each_part(bytes, kMapBytes, tell, [&](std::size_t first, std::size_t last) {
+  const auto map = [&](std::size_t bytes, const LoadProgress& progress) {
+    for_each_part(bytes, kMapBytes, progress, [&](std::size_t first, std::size_t last) {
       map_ahead(file.data() + first, last - first);
     });
     return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;

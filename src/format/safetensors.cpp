@@ -151,9 +151,9 @@ class SafetensorsSource : public TensorSource {
   void drop(const SourceTensor& tensor) const override {
     for (const MappedFile& file : files_) {
       const auto bytes = file.bytes();
-      const std::less_equal<const std::byte*> not_behind;
-      if (not_behind(bytes.data(), tensor.bytes.data()) &&
-          not_behind(tensor.bytes.data() + tensor.bytes.size(), bytes.data() + bytes.size())) {
+      const std::less_equal<const std::byte*> not_after;
+      if (not_after(bytes.data(), tensor.bytes.data()) &&
+          not_after(tensor.bytes.data() + tensor.bytes.size(), bytes.data() + bytes.size())) {
         file.drop(tensor.bytes);
       }
     }

@@ -41,7 +41,7 @@ class TensorSource {
   // Throws Error naming the tensor where its type is not numeric, or where they exceed its end.
   virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
   // Whether tensors have many types, so that a converted file should record each one's type.
-  virtual bool tells_types() const { return false; }
+  virtual bool has_types() const { return false; }
   // The scheme that represents a tensor's stored values, exactly or nearly (see read_codes);
   // nullopt: there is none.
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;

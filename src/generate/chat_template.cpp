@@ -95,21 +95,21 @@ bool has_no_content(JsonNode messages) {
 // Templates that add the arguments of earlier calls, or a content, to a text get them as texts:
 // each is tried where plain rendering fails; if all fail, the error of plain rendering is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
-  std::vector<JinjaInput> ways = {input};
+  std::vector<JinjaInput> variants = {input};
   if (has_calls(input.messages)) {
-    ways.push_back(input);
-    ways.back().arguments = ToolArguments::texts;
+    variants.push_back(input);
+    variants.back().arguments = ToolArguments::texts;
   }
   if (has_no_content(input.messages)) {
-    for (std::size_t i = 0, count = ways.size(); i < count; ++i) {
-      ways.push_back(ways[i]);
-      ways.back().null_is_empty = true;
+    for (std::size_t i = 0, count = variants.size(); i < count; ++i) {
+      variants.push_back(variants[i]);
+      variants.back().null_is_empty = true;
     }
   }
   std::optional<Error> first;
-  for (const JinjaInput& way : ways) {
+  for (const JinjaInput& variant : variants) {
     try {
-      return jinja.render(way);
+      return jinja.render(variant);
     } catch (const Error& error) {
       if (!first) first = error;
     }
@@ -118,7 +118,7 @@ std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput inpu
 }
 
 // The special token that the template writes after a past reply; nullopt where there is none.
-std::optional<Token> token_behind_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
+std::optional<Token> token_after_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kReply = "leq";
   const std::vector<ChatMessage> probe = {{"user", "?"}, {"assistant", std::string(kReply)}};
   ChatOptions options = chat_options(tokenizer);
@@ -211,7 +211,7 @@ std::vector<TextPart> ChatTemplate::render(const ChatRequest& request,
 
 void ChatTemplate::add_stops(const Tokenizer& tokenizer, StopRules& rules) const {
   if (format_ == nullptr) {
-    const auto id = token_behind_reply(*this, tokenizer);
+    const auto id = token_after_reply(*this, tokenizer);
     if (id && !rules.is_end_token(*id)) rules.end_tokens.push_back(*id);
   } else if (format_->end == "{eos}") {
     if (tokenizer.eos() != kNoToken) rules.end_tokens.push_back(tokenizer.eos());

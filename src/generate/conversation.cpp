@@ -175,8 +175,8 @@ void check_order(const ChatFormat& format, const std::vector<ChatMessage>& messa
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const std::string_view turn = i % 2 == 0 ? "user" : "assistant";
     const bool is_system = messages[i].role == "system" && !own_messages(format);
-    const bool out_of_turn = format.order == RoleOrder::alternate && messages[i].role != turn;
-    if (is_system || out_of_turn) {
+    const bool wrong_role = format.order == RoleOrder::alternate && messages[i].role != turn;
+    if (is_system || wrong_role) {
       refuse(format, i, messages[i],
              format.order == RoleOrder::alternate
                  ? "user, assistant, user, ... after the system prompt"

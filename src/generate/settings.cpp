@@ -20,7 +20,7 @@ GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
 }
 
 // Whether the setting has an effect, or could have one and is expected to be told.
-bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
+bool needs_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
   const bool greedy = all.temperature == 0;
   if (knob.role == KnobRole::temperature) return true;
   const bool is_cut = knob.role == KnobRole::cut || knob.role == KnobRole::extra_cut;
@@ -50,7 +50,7 @@ SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>
   }
   for (const SamplingKnob& knob : kSamplingKnobs) {
     const GivenSetting chosen = choose(knob, given, model);
-    if (!is_worth_a_note(knob, chosen.origin, settings)) continue;
+    if (!needs_note(knob, chosen.origin, settings)) continue;
     choice.notes.push_back(knob_word(knob) + " " + number_text(chosen.value) + " (" +
                            std::string(origin_name(chosen.origin)) + ")");
   }

@@ -110,11 +110,11 @@ ReplyPiece ReplyReader::finish() {
   ended_ = true;
   while (step()) {
   }
-  if (place_ == Place::head) give_up();
+  if (place_ == Place::head) treat_as_content();
   if (place_ == Place::thoughts) {
     out_.thoughts += held_;
   } else if (place_ == Place::content || place_ == Place::start) {
-    say(held_);
+    emit(held_);
     out_.content += std::exchange(space_, {});
   }
   held_.clear();
@@ -159,7 +159,7 @@ void ReplyReader::skip_space() {
   held_.erase(0, std::min(held_.find_first_not_of(kBlanks), held_.size()));
 }
 
-void ReplyReader::say(std::string_view text) {
+void ReplyReader::emit(std::string_view text) {
   if (text.empty()) return;
   const std::size_t space = space_at_end(text);
   if (space < text.size()) {
@@ -187,16 +187,16 @@ void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
 }
 
 // What was taken for a call is content.
-bool ReplyReader::give_up() {
+bool ReplyReader::treat_as_content() {
   const bool had_mark = !opened_.empty();
-  say(std::exchange(opened_, {}));
+  emit(std::exchange(opened_, {}));
   place_ = Place::content;
   if (style_.tools == ToolCallStyle::llama3) {  // it begins a reply, or is none
-    say(std::exchange(held_, {}));
+    emit(std::exchange(held_, {}));
     return false;
   }
   if (held_.empty() || had_mark) return !held_.empty();
-  say(std::string_view(held_).substr(0, 1));  // "<": else the same mark would be seen again
+  emit(std::string_view(held_).substr(0, 1));  // "<": else the same mark would be seen again
   held_.erase(0, 1);
   return true;
 }
@@ -267,11 +267,11 @@ bool ReplyReader::read_content() {
   }
   if (at == std::string::npos) {
     const std::size_t sure = held_.size() - (ended_ ? 0 : open);
-    say(std::string_view(held_).substr(0, sure));
+    emit(std::string_view(held_).substr(0, sure));
     held_.erase(0, sure);
     return false;
   }
-  say(std::string_view(held_).substr(0, at));
+  emit(std::string_view(held_).substr(0, at));
   // <function= is a part of the head.
   const bool is_head = found == kFunction;
   opened_ = is_head ? "" : std::string(found);
@@ -282,7 +282,7 @@ bool ReplyReader::read_content() {
 }
 
 bool ReplyReader::read_head() {
-  if (held_.size() > kLongestHead) return give_up();
+  if (held_.size() > kLongestHead) return treat_as_content();
   switch (style_.tools) {
     case ToolCallStyle::hermes:
       return read_json_head();
@@ -297,7 +297,7 @@ bool ReplyReader::read_head() {
     case ToolCallStyle::none:
       break;
   }
-  return give_up();
+  return treat_as_content();
 }
 
 bool ReplyReader::read_json_head() {
@@ -311,7 +311,7 @@ bool ReplyReader::read_json_head() {
     case CallHead::State::open:
       return false;
     case CallHead::State::bad:
-      return give_up();
+      return treat_as_content();
     case CallHead::State::streams:
       begin_call(head.name, head.arguments);
       place_ = Place::arguments;
@@ -341,7 +341,7 @@ bool ReplyReader::read_mistral_head() {
   if (brace == std::string::npos) return false;
   const std::size_t end = std::min({args, held_.find(kCallId), brace});
   const std::string_view name = trim(std::string_view(held_).substr(0, end));
-  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos) return give_up();
+  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos) return treat_as_content();
   begin_call(std::string(name), brace);
   rest_.take("{}");
   place_ = Place::arguments;
@@ -362,7 +362,7 @@ bool ReplyReader::read_deepseek_head() {
                                                                  brace - sep - kDeepSeekSep.size());
     name = trim(rest.substr(0, rest.find('\n')));
   }
-  if (name.empty()) return give_up();
+  if (name.empty()) return treat_as_content();
   begin_call(std::string(name), brace);
   rest_.take("{}");
   place_ = Place::arguments;
@@ -376,12 +376,12 @@ bool ReplyReader::read_xml_head() {
   if (!text.starts_with(kFunction)) {
     if (!ended_ && kFunction.starts_with(text)) return false;
     if (text[0] == '{') return read_json_head();
-    return give_up();
+    return treat_as_content();
   }
   const std::size_t end = text.find('>');
   if (end == std::string_view::npos) return false;
   const std::string name(trim(text.substr(kFunction.size(), end - kFunction.size())));
-  if (name.empty()) return give_up();
+  if (name.empty()) return treat_as_content();
   begin_call(name, first + end + 1);
   add_arguments("{");
   any_parameter_ = false;
@@ -520,7 +520,7 @@ bool ReplyReader::read_between() {
   }
   if (style_.tools == ToolCallStyle::mistral || style_.tools == ToolCallStyle::llama3) {
     place_ = held_[0] == '{' ? Place::head : Place::content;
-    if (place_ == Place::content && !opened_.empty()) return give_up();
+    if (place_ == Place::content && !opened_.empty()) return treat_as_content();
     return true;
   }
   if (style_.tools == ToolCallStyle::deepseek) {

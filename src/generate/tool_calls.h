@@ -103,10 +103,10 @@ class ReplyReader {
   bool waits_for(std::string_view mark) const;
   bool skip(std::string_view mark);
   void skip_space();
-  bool give_up();
+  bool treat_as_content();
   void begin_call(std::string_view name, std::size_t drop);
   void add_arguments(std::string_view text);
-  void say(std::string_view text);
+  void emit(std::string_view text);
   std::string_view mark() const;
   std::string argument_value(std::string_view key, std::string_view text) const;
 

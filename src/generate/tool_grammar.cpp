@@ -158,7 +158,7 @@ class CallGrammar {
   GrammarBuilder builder_;
   JsonParts parts_;
   std::vector<Tool> tools_;
-  SchemaNotes told_;  // by read_tool already
+  SchemaNotes reported_;  // by read_tool already
 };
 
 void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
@@ -198,7 +198,7 @@ Expr CallGrammar::arguments(const Tool& tool) {
   const std::int32_t known = builder_.rule(tool.prefix + "arguments");
   if (!builder_.is_defined(known)) {
     const SchemaPlace whole = {tool.schema, "#"};
-    const auto rules = add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &told_},
+    const auto rules = add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &reported_},
                                   std::span(&whole, 1));
     builder_.define(known, builder_.call(rules.front()));
   }
@@ -276,7 +276,7 @@ Expr CallGrammar::parameters(const Tool& tool) {
     places.push_back(
         {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
   }
-  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &told_}, places);
+  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
   std::vector<Expr> all;
   std::size_t i = 0;
   for (JsonNode p = properties.first(); p; p = p.next(), ++i) {

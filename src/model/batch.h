@@ -7,7 +7,7 @@
 namespace leq {
 
 struct Batch {
-  std::vector<std::int32_t> tokens;     // [T]; drawn_id(row) after Operations::begin_sample
+  std::vector<std::int32_t> tokens;     // [T]; placeholder_id(row) after Operations::begin_sample
   std::vector<std::int32_t> sequences;  // [T] sequence of each row in the cache
   std::vector<std::int32_t> outputs;    // rows whose logits are wanted, ascending
 

@@ -143,7 +143,7 @@ std::string total_table(const Model& model) {
   return table.text();
 }
 
-Json config_for_people(const ModelConfig& config) {
+Json readable_config(const ModelConfig& config) {
   Json json = config_to_json(config);
   if (config.rope_scaling.kind == RopeScalingKind::none) json["rope_scaling"] = "none";
   if (json.contains("windows") && json["windows"].size() == 0) json["windows"] = "none";
@@ -201,7 +201,7 @@ std::string inspect_text(const Model& model) {
                      describe(model.config()) + '\n' + "type " + printable(model.type()) + ", " +
                      with_commas(model.parameters()) + " parameters, " +
                      fixed(model.bits_per_weight(), 3) + " bits per weight\n";
-  text += "\nconfig\n" + listing(config_for_people(model.config()));
+  text += "\nconfig\n" + listing(readable_config(model.config()));
   text += "\ntokenizer\n  " + (model.has_tokenizer() ? model.tokenizer().summary() : "none") +
           "\n  chat template  " + template_summary(model) + '\n';
   text += "\ngeneration\n" + listing(generation_to_json(model.generation()));

@@ -61,12 +61,12 @@ void write(Writer& writer, const PageCopy& copy) {
 void write(Writer&, const RankEnd&) {}
 
 void write(Writer& writer, const StateTransfer& transfer) {
-  writer.number(transfer.way);
+  writer.number(transfer.kind);
   writer.number(transfer.state);
 }
 
 void write(Writer& writer, const SequenceTransfer& transfer) {
-  writer.number(transfer.way);
+  writer.number(transfer.kind);
   writer.number(transfer.place.length);
   writer.number(transfer.place.copies_from);
   writer.list(transfer.place.pages);
@@ -142,7 +142,7 @@ PageCopy read_copy(ByteReader& reader) {
 
 SequenceTransfer read_transfer(ByteReader& reader) {
   SequenceTransfer transfer;
-  transfer.way = read_enum(reader, SequenceTransfer::Way::load);
+  transfer.kind = read_enum(reader, SequenceTransfer::Kind::load);
   SequencePlace& place = transfer.place;
   place.length = reader.read<std::int64_t>("a length");
   place.copies_from = reader.read<std::int64_t>("a position");
@@ -158,7 +158,7 @@ SequenceTransfer read_transfer(ByteReader& reader) {
 
 StateTransfer read_state_transfer(ByteReader& reader) {
   StateTransfer transfer;
-  transfer.way = read_enum(reader, StateTransfer::Way::write);
+  transfer.kind = read_enum(reader, StateTransfer::Kind::write);
   transfer.state = reader.read<std::int32_t>("a state");
   return transfer;
 }

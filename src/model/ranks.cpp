@@ -78,7 +78,7 @@ class Follower {
   void apply(const StateTransfer& transfer) {
     check_states_exist({transfer.state, transfer.state});
     ensure(states_ != nullptr, "a state of a model without");
-    if (transfer.way == StateTransfer::Way::read) {
+    if (transfer.kind == StateTransfer::Kind::read) {
       states_->give(transfer.state, states_among_, {});
     } else {
       states_->take(transfer.state, states_among_, {});
@@ -105,7 +105,7 @@ class Follower {
              pages_.copy_count());
     }
     const KvTransfer side(pages_, backend_.memory(), backend_.layout(), shape_, among_);
-    if (transfer.way == SequenceTransfer::Way::save) {
+    if (transfer.kind == SequenceTransfer::Kind::save) {
       side.save(place, {});
     } else {
       side.load(place, {});

@@ -47,14 +47,14 @@ Session::Session(const ModelConfig& config, Weights weights, std::uint64_t weigh
           " 1, or quantize with ", Setting{"act"}, " row");
   if (place_.alone()) return;
   require_agreement(ranks_, rank_facts(config, limits_, fingerprint));
-  const auto tell = [&ranks](const RankCommand& command) {
+  const auto send = [&ranks](const RankCommand& command) {
     std::vector<std::byte> bytes = encode(command);
     ranks.broadcast(bytes, "a change of pages or states");
   };
   cache_.lead({{ranks, kv_heads_of_ranks(place_)},
-               [tell](const KvCommand& command) { tell(as_rank_command(command)); }});
+               [send](const KvCommand& command) { send(as_rank_command(command)); }});
   if (states_ == nullptr) return;
-  states_->lead({{ranks, state_parts_of_ranks(config, place_)}, tell});
+  states_->lead({{ranks, state_parts_of_ranks(config, place_)}, send});
 }
 
 std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,

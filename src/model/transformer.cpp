@@ -164,7 +164,7 @@ bool Transformer::run_sublayer(Sublayer which, std::int64_t layer, std::span<flo
 namespace {
 
 // Positions for all rows of each sequence.
-void require_room(const Batch& batch, const SequenceState& state, std::int64_t context) {
+void require_context(const Batch& batch, const SequenceState& state, std::int64_t context) {
   std::map<std::int32_t, std::int64_t> rows_of;
   for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
@@ -191,7 +191,7 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
   ensure(batch.sequences.size() == batch.tokens.size(), "forward: ", batch.sequences.size(),
          " sequences for ", tokens, " tokens");
   for (const std::int32_t token : batch.tokens) {
-    const bool known_later = is_drawn_id(token) && ranks_.alone();
+    const bool known_later = is_placeholder_id(token) && ranks_.alone();
     ensure(known_later || (token >= 0 && token < config_.vocab), "forward: token id ", token,
            ", the model has ", config_.vocab);
   }
@@ -207,7 +207,7 @@ void Transformer::check(const Batch& batch, const SequenceState& state) {
               " 1, or quantize with ", Setting{"act"}, " row");
     }
   }
-  require_room(batch, state, limits_.context);
+  require_context(batch, state, limits_.context);
 }
 
 Step Transformer::step_of(const Batch& batch, const KvLayers& kv) {

@@ -26,7 +26,7 @@ void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& 
 
 // The share of experts that some of the tokens go to, where each goes to `active` of them at
 // random.
-double met_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
+double used_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
   const double missed =
       1 - static_cast<double>(config.active) / static_cast<double>(config.experts);
   return 1 - std::pow(missed, static_cast<double>(tokens));
@@ -43,7 +43,7 @@ std::uint64_t bytes_of_layer(const LayerWeights& layer, std::int64_t tokens) {
   bytes += moved_bytes(mlp->router) - routed;
   if (mlp->shared) bytes += moved_bytes(mlp->shared->gate);
   return bytes +
-         static_cast<std::uint64_t>(static_cast<double>(routed) * met_share(mlp->config, tokens));
+         static_cast<std::uint64_t>(static_cast<double>(routed) * used_share(mlp->config, tokens));
 }
 
 }  // namespace

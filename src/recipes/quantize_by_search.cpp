@@ -103,7 +103,7 @@ MixedSearchResult quantize_by_search(
     kept.remove();
     return result;
   } catch (const std::exception&) {
-    kept.tell_kept();
+    kept.report_kept();
     throw;
   }
 }

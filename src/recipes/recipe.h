@@ -28,8 +28,8 @@ struct Recipe {
   // Sets method, type and folds; `narrow` models have less to average over and large tables.
   void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
   bool searches = false;        // for the bit width of each unit
-  bool few_windows_do = false;  // few calibration windows suffice: as many as fit into minutes
-  ChoosingWork work = {};       // set where few_windows_do
+  bool few_windows_suffice = false;  // few calibration windows suffice: as many as fit into minutes
+  ChoosingWork work = {};       // set where few_windows_suffice
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";

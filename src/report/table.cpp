@@ -20,7 +20,7 @@ std::string exact(double value) {
   return {buffer.data(), end.ptr};
 }
 
-struct ForPeople {
+struct ForText {
   int decimals;
   std::string operator()(std::monostate) const { return ""; }
   std::string operator()(const std::string& text) const {
@@ -47,7 +47,7 @@ struct ForJson {
   std::string operator()(double number) const { return Json(number).dump(); }  // null: not finite
 };
 
-std::string shown(const Cell& cell) { return std::visit(ForPeople{cell.decimals}, cell.value); }
+std::string shown(const Cell& cell) { return std::visit(ForText{cell.decimals}, cell.value); }
 
 bool is_number(const Cell& cell) {
   return std::holds_alternative<std::int64_t>(cell.value) ||

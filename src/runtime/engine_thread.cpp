@@ -11,18 +11,18 @@
 
 namespace leq {
 
-void Mailbox::put(ReplyNews&& news) {
+void Mailbox::put(ReplyUpdate&& update) {
   {
     const std::lock_guard lock(mutex_);
-    news_.push_back(std::move(news));
+    updates_.push_back(std::move(update));
   }
-  came_.notify_one();
+  arrived_.notify_one();
 }
 
-std::vector<ReplyNews> Mailbox::take(double seconds) {
+std::vector<ReplyUpdate> Mailbox::take(double seconds) {
   std::unique_lock lock(mutex_);
-  came_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !news_.empty(); });
-  return std::exchange(news_, {});
+  arrived_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !updates_.empty(); });
+  return std::exchange(updates_, {});
 }
 
 struct EngineThread::Task {
@@ -41,7 +41,7 @@ struct EngineThread::Writing {
   double last_tokens = 0;  // time of the last tokens in seconds
   Stopwatch since = {};
   LogitDigests digests = {};
-  ReplyNews news = {};  // of the current step
+  ReplyUpdate update = {};  // of the current step
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
@@ -216,7 +216,7 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
   return ids;
 }
 
-// Sets callbacks that collect the news of a step, for publish(). Tokens come before their text.
+// Sets callbacks that collect the updates of a step, for publish(). Tokens come before their text.
 EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& call,
                                       std::size_t index, const std::shared_ptr<Writing>& writing) {
   writing->mailbox = call.mailbox;
@@ -226,15 +226,15 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
   if (call.top_logprobs || call.digests) {
     request.on_logits = [writing, top = call.top_logprobs, digests = call.digests](
                             std::span<const Token> tokens, std::span<const float> logits) {
-      if (top) writing->news.logprobs = token_logprobs(tokens, logits, *top);
+      if (top) writing->update.logprobs = token_logprobs(tokens, logits, *top);
       if (digests) writing->digests.add(tokens.size(), logits);
     };
   }
   request.on_tokens = [this, writing](std::span<const Token> tokens) {
     count_tokens(*writing, std::ssize(tokens));
-    writing->news.tokens.assign(tokens.begin(), tokens.end());
+    writing->update.tokens.assign(tokens.begin(), tokens.end());
   };
-  request.on_text = [writing](std::string_view text) { writing->news.text += text; };
+  request.on_text = [writing](std::string_view text) { writing->update.text += text; };
   request.on_end = [this, writing](const EngineReply& reply) {
     totals_.failed += reply.stopped == StopReason::failed ? 1 : 0;
     totals_.cancelled += reply.stopped == StopReason::interrupted ? 1 : 0;
@@ -244,10 +244,10 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
     totals_.reply_decoded += reply.decoded_tokens;
     totals_.whole_reply.add(writing->since.seconds());
     keep_text(*writing, reply);
-    writing->news.digests = writing->digests.values();
-    writing->news.end = reply;
-    writing->news.reply = writing->index;
-    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
+    writing->update.digests = writing->digests.values();
+    writing->update.end = reply;
+    writing->update.reply = writing->index;
+    outbox_.push_back({writing->mailbox, std::exchange(writing->update, {})});
     writing_.erase(reply.id);
   };
   return request;
@@ -276,7 +276,7 @@ void EngineThread::keep_text(const Writing& writing, const EngineReply& reply) {
   text.insert(text.end(), reply.tokens.begin(), reply.tokens.end());
 }
 
-// After a step: updates the status, then delivers the news.
+// After a step: updates the status, then delivers the updates.
 void EngineThread::publish(const Engine& engine) {
   EngineStatus status = totals_;
   status.counts = engine.counts();
@@ -288,9 +288,9 @@ void EngineThread::publish(const Engine& engine) {
   for (const auto& [id, writing] : writing_) {
     status.in_work.push_back(
         {id, std::ssize(writing->prompt), writing->reply_tokens, writing->since.seconds()});
-    if (writing->news.text.empty() && writing->news.tokens.empty()) continue;
-    writing->news.reply = writing->index;
-    outbox_.push_back({writing->mailbox, std::exchange(writing->news, {})});
+    if (writing->update.text.empty() && writing->update.tokens.empty()) continue;
+    writing->update.reply = writing->index;
+    outbox_.push_back({writing->mailbox, std::exchange(writing->update, {})});
   }
   {
     const std::lock_guard lock(mutex_);
@@ -302,7 +302,7 @@ void EngineThread::publish(const Engine& engine) {
 // An item is removed only after its delivery, so that none is lost on an exception.
 void EngineThread::send() {
   for (; !outbox_.empty(); outbox_.pop_front()) {
-    outbox_.front().mailbox->put(std::move(outbox_.front().news));
+    outbox_.front().mailbox->put(std::move(outbox_.front().update));
   }
 }
 

@@ -23,7 +23,7 @@
 namespace leq {
 
 // What one step added to one reply of a call.
-struct ReplyNews {
+struct ReplyUpdate {
   std::size_t reply = 0;  // index of the call's reply
   std::string text;
   std::vector<TokenLogprobs> logprobs;  // of the tokens, if requested
@@ -35,15 +35,15 @@ struct ReplyNews {
 // Queue from the engine's thread to the thread that waits for a call's replies.
 class Mailbox {
  public:
-  // Throws std::bad_alloc and leaves `news` unchanged then.
-  void put(ReplyNews&& news);
-  // Takes all news since the last call; waits up to `seconds` if there are none.
-  std::vector<ReplyNews> take(double seconds);
+  // Throws std::bad_alloc and leaves `update` unchanged then.
+  void put(ReplyUpdate&& update);
+  // Takes all updates since the last call; waits up to `seconds` if there are none.
+  std::vector<ReplyUpdate> take(double seconds);
 
  private:
   std::mutex mutex_;
-  std::condition_variable came_;
-  std::vector<ReplyNews> news_;
+  std::condition_variable arrived_;
+  std::vector<ReplyUpdate> updates_;
 };
 
 // A call of several requests; a reply is identified by its index in `requests`.
@@ -97,7 +97,7 @@ class EngineThread {
   // Ends running requests as interrupted.
   ~EngineThread();
 
-  // On return the requests are queued, and the mailbox receives news of each reply until its end.
+  // On return the requests are queued, and the mailbox receives updates of each reply until its end.
   // Throws Error as Engine::submit does, and Busy; then none of the requests is queued.
   std::vector<RequestId> submit(EngineCall call);
   void cancel(const std::vector<RequestId>& ids);
@@ -151,7 +151,7 @@ class EngineThread {
   std::vector<std::vector<Token>> slot_texts_;
   struct Letter {
     std::shared_ptr<Mailbox> mailbox;
-    ReplyNews news;
+    ReplyUpdate update;
   };
   std::deque<Letter> outbox_;  // of the current step
   std::thread thread_;

@@ -20,13 +20,13 @@ namespace {
 
 // The leader reports an error and its exit ends all processes; a follower waits so long before it
 // reports its own, in case the leader does not.
-constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
+constexpr auto kLeaderTimeout = std::chrono::seconds(1);
 
 [[noreturn]] void follow_process(const Runtime& runtime, const RunLimits& limits) {
   try {
     follow(*runtime.model, *runtime.backend, limits, *runtime.processes);
   } catch (const Error&) {
-    std::this_thread::sleep_for(kTimeForTheLeader);
+    std::this_thread::sleep_for(kLeaderTimeout);
     throw;
   }
   throw FollowerDone();

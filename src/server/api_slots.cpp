@@ -89,7 +89,7 @@ Json ModelApi::erase_slot(std::size_t slot) const {
   std::size_t tokens = 0;
   engine_.between_steps([&](Engine& engine) {
     const std::vector<Token> text = std::exchange(engine_.slot_texts()[slot], {});
-    (void)engine.forget_prompt(text);
+    (void)engine.erase_prompt(text);
     tokens = text.size();
   });
   return {{"id_slot", slot}, {"n_erased", tokens}};

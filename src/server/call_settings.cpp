@@ -132,7 +132,7 @@ StopRules read_stop(JsonNode body, const ApiModel& model) {
     stop.strings.push_back(std::move(text));
   }
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensAsked)) stop.max_tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested)) stop.max_tokens = *most;
   }
   return stop;
 }
@@ -164,7 +164,7 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
     if (found.tokens == 0) thinking.enabled = false;
   }
   for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensAsked)) thinking.tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested)) thinking.tokens = *most;
   }
   // Without thinking the limit is 0, for templates that open a thought all the same.
   if (thinking.enabled == false) thinking.tokens = 0;
@@ -191,8 +191,8 @@ void refuse_members(CallStyle style, JsonNode body) {
     if (!text_field(body, "suffix").value_or("").empty()) {
       field_error("suffix", "is not supported: a reply goes on from its prompt");
     }
-    const auto best = whole_field(body, "best_of", 1, kMostTokensAsked);
-    if (best && *best > whole_field(body, "n", 1, kMostTokensAsked).value_or(1)) {
+    const auto best = whole_field(body, "best_of", 1, kMostTokensRequested);
+    if (best && *best > whole_field(body, "n", 1, kMostTokensRequested).value_or(1)) {
       field_error("best_of", "is not supported; ask for n replies and choose");
     }
   }

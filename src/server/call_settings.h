@@ -6,7 +6,7 @@
 
 namespace leq {
 
-inline constexpr std::int64_t kMostTokensAsked = 0x7fffffff;
+inline constexpr std::int64_t kMostTokensRequested = 0x7fffffff;
 
 // All throw Error naming the member at fault.
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);

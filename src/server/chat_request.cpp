@@ -18,17 +18,17 @@ namespace {
 
 // vLLM's names. The first: the reply continues the last message. The second: the prompt ends with
 // the start of a new reply; true unless given.
-constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
+constexpr std::string_view kContinueFinal = "continue_final_message", kAddPrompt = "add_generation_prompt";
 
 // Whether the reply continues the last message. Throws Error where it cannot.
 bool continues_last_message(JsonNode body, JsonNode messages) {
-  if (!flag_field(body, kGoesOn)) return false;
-  if (flag_field(body, kAsks)) {
-    field_error(kGoesOn, "contradicts add_generation_prompt: leave one out");
+  if (!flag_field(body, kContinueFinal)) return false;
+  if (flag_field(body, kAddPrompt)) {
+    field_error(kContinueFinal, "contradicts add_generation_prompt: leave one out");
   }
   const JsonNode last = messages.last(), role = last.find("role");
   if (!role.is_string() || role.text() != "assistant" || last.find("tool_calls").size() > 0) {
-    field_error(kGoesOn, "expected a text of the assistant as the last message");
+    field_error(kContinueFinal, "expected a text of the assistant as the last message");
   }
   return true;
 }
@@ -169,9 +169,9 @@ std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
   ChatOptions options = model.rendering;
   const ThinkingSettings thinking = read_thinking(body, model);
   if (thinking.enabled) options.enable_thinking = *thinking.enabled;
-  const bool goes_on = continues_last_message(body, request.messages);
-  const bool asks = !given_field(body, kAsks) || flag_field(body, kAsks);
-  options.ask_for_reply = asks && !goes_on;
+  const bool continues = continues_last_message(body, request.messages);
+  const bool asks = !given_field(body, kAddPrompt) || flag_field(body, kAddPrompt);
+  options.ask_for_reply = asks && !continues;
   JsonTree roles, variables;
   if (!model.template_has_developer && has_developer(request.messages)) {
     roles = parse_json_tree(with_known_roles(request.messages), "messages", kBodyLimits);
@@ -183,8 +183,8 @@ std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model) {
     request.variables = variables.root();
   }
   std::vector<TextPart> parts = render_checked(*model.chat, request, options);
-  if (goes_on && !reopen_last_message(parts, request.messages)) {
-    field_error(kGoesOn, "the chat template does not end with the last message's text");
+  if (continues && !reopen_last_message(parts, request.messages)) {
+    field_error(kContinueFinal, "the chat template does not end with the last message's text");
   }
   return parts;
 }

@@ -97,7 +97,7 @@ Connection::Moved Connection::write(std::string_view text) {
   return {later ? Outcome::wait_write : Outcome::ended};
 }
 
-bool Connection::write_all(std::string_view text, double patience) {
+bool Connection::write_all(std::string_view text, double timeout) {
   while (!text.empty()) {
     const Moved moved = write(text);
     if (moved.outcome == Outcome::ended) return false;
@@ -107,7 +107,7 @@ bool Connection::write_all(std::string_view text, double patience) {
     }
     const bool reading = moved.outcome == Outcome::wait_read;
     pollfd waiting = {descriptor_, static_cast<short>(reading ? POLLIN : POLLOUT), 0};
-    if (poll(&waiting, 1, static_cast<int>(patience * 1000)) <= 0) return false;
+    if (poll(&waiting, 1, static_cast<int>(timeout * 1000)) <= 0) return false;
   }
   return true;
 }

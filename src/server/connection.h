@@ -48,9 +48,9 @@ class Connection {
   Moved read(char* to, std::size_t size);
   Moved write(std::string_view text);
 
-  // Blocks as long as some bytes are sent at least every `patience` seconds; false on a timeout or
+  // Blocks as long as some bytes are sent at least every `timeout` seconds; false on a timeout or
   // a closed connection.
-  bool write_all(std::string_view text, double patience);
+  bool write_all(std::string_view text, double timeout);
 
   // False once the peer has closed its end.
   bool is_open() const;

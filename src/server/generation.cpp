@@ -53,8 +53,8 @@ class Generation {
   void make_choices();
   bool begin_stream();
   bool echo();
-  bool take(ReplyNews news);
-  ChoicePiece read(std::size_t index, const ReplyNews& news);
+  bool take(ReplyUpdate update);
+  ChoicePiece read(std::size_t index, const ReplyUpdate& update);
   bool add(Choice& choice, const ChoicePiece& piece);
   bool finish(Choice& choice);
   void read_forced_call(Choice& choice, ChoicePiece& piece) const;
@@ -71,7 +71,7 @@ class Generation {
   EngineThread& engine_;
   std::unique_ptr<ReplyWriter> writer_;
   Stopwatch since_write_;
-  bool is_heard_ = false;
+  bool is_connected_ = false;
   std::vector<Choice> choices_;
   std::vector<ReplyReader> readers_;  // one per choice of a chat
   std::vector<std::string> held_;     // texts of forced calls, parsed at their ends
@@ -133,7 +133,7 @@ void Generation::answer(const ReplyTimes& times) {
     throw;
   }
   if (ended_ < choices_.size()) engine_.cancel(ids);
-  if (!is_heard_) {
+  if (!is_connected_) {
     if (call_.stream) return;
     throw ApiError(503, "the client went away", "");  // not sent: the connection is closed
   }
@@ -149,14 +149,14 @@ void Generation::answer(const ReplyTimes& times) {
 
 // Runs until all replies have ended, one has failed, or the client has disconnected.
 void Generation::write_all(const ReplyTimes& times, Mailbox& mailbox) {
-  is_heard_ = (!call_.stream || begin_stream()) && echo();
-  while (is_heard_ && ended_ < choices_.size() && !error_) {
-    for (ReplyNews& news : mailbox.take(kLookSeconds)) {
-      is_heard_ = is_heard_ && take(std::move(news));
+  is_connected_ = (!call_.stream || begin_stream()) && echo();
+  while (is_connected_ && ended_ < choices_.size() && !error_) {
+    for (ReplyUpdate& update : mailbox.take(kLookSeconds)) {
+      is_connected_ = is_connected_ && take(std::move(update));
     }
-    is_heard_ = is_heard_ && exchange_.client_is_there();
-    if (is_heard_ && call_.stream && since_write_.seconds() >= times.ping_seconds) {
-      is_heard_ = write(writer_->ping());
+    is_connected_ = is_connected_ && exchange_.client_is_there();
+    if (is_connected_ && call_.stream && since_write_.seconds() >= times.ping_seconds) {
+      is_connected_ = write(writer_->ping());
     }
   }
 }
@@ -206,12 +206,12 @@ std::vector<TokenLogprobs> Generation::prompt_logprobs(const std::vector<Token>&
   return all;
 }
 
-bool Generation::take(ReplyNews news) {
-  Choice& choice = choices_[news.reply];
-  const ChoicePiece piece = read(news.reply, news);
+bool Generation::take(ReplyUpdate update) {
+  Choice& choice = choices_[update.reply];
+  const ChoicePiece piece = read(update.reply, update);
   if (!add(choice, piece)) return false;
-  if (!news.end) return true;
-  choice.end = std::move(*news.end);
+  if (!update.end) return true;
+  choice.end = std::move(*update.end);
   ++ended_;
   if (choice.end.stopped == StopReason::interrupted) {
     choice.interruption = engine_.draining() ? "shutdown" : "timeout";
@@ -224,18 +224,18 @@ bool Generation::take(ReplyNews news) {
 }
 
 // Splits a step's text into content, thoughts and calls.
-ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
+ChoicePiece Generation::read(std::size_t index, const ReplyUpdate& update) {
   ChoicePiece piece;
-  piece.logprobs = news.logprobs;
-  piece.tokens = news.tokens;
+  piece.logprobs = update.logprobs;
+  piece.tokens = update.tokens;
   if (call_.use == ReplyUse::forced) {
-    ReplyPiece parts = readers_[index].push(news.text);
+    ReplyPiece parts = readers_[index].push(update.text);
     piece.thoughts = std::move(parts.thoughts);
     held_[index] += parts.content;
   } else if (call_.use == ReplyUse::plain) {
-    piece.content = news.text;
+    piece.content = update.text;
   } else {
-    ReplyPiece parts = readers_[index].push(news.text);
+    ReplyPiece parts = readers_[index].push(update.text);
     piece.thoughts = std::move(parts.thoughts);
     piece.content = std::move(parts.content);
     piece.calls = std::move(parts.calls);

@@ -63,7 +63,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
   const JsonNode found = given_field(body, name);
   constexpr std::string_view kExpected = "a text, an array of ids, or an array of these";
   if (!found || (!found.is_string() && !found.is_array()) ||
-      found.size() > static_cast<std::size_t>(kMostTokensAsked)) {
+      found.size() > static_cast<std::size_t>(kMostTokensRequested)) {
     field_error(name, kExpected, found);
   }
   if (found.is_array() && found.size() == 0) field_error(name, kExpected, found);

@@ -20,7 +20,7 @@ HttpHeaders sent_headers(const HttpReply& reply) {
 }
 
 bool SocketExchange::send(std::string_view text) {
-  if (is_sound_) is_sound_ = connection_.write_all(text, patience_);
+  if (is_sound_) is_sound_ = connection_.write_all(text, timeout_);
   return is_sound_;
 }
 

@@ -18,7 +18,7 @@ class SocketExchange : public HttpExchange {
   SocketExchange(Connection& connection, HttpRequest request, const HttpOptions& options)
       : connection_(connection),
         request_(std::move(request)),
-        patience_(options.write_seconds),
+        timeout_(options.write_seconds),
         keep_alive_(request_.keep_alive) {}
 
   const HttpRequest& request() const override { return request_; }
@@ -33,7 +33,7 @@ class SocketExchange : public HttpExchange {
 
   bool begun() const { return begun_; }
   // The whole reply was sent, and the connection stays open for another request.
-  bool may_go_on() const { return ended_ && is_sound_ && keep_alive_; }
+  bool can_reuse() const { return ended_ && is_sound_ && keep_alive_; }
   bool is_sound() const { return is_sound_; }
 
  private:
@@ -41,7 +41,7 @@ class SocketExchange : public HttpExchange {
 
   Connection& connection_;
   HttpRequest request_;
-  double patience_;
+  double timeout_;
   bool keep_alive_;
   bool begun_ = false, ended_ = false, is_sound_ = true;
 };

@@ -246,7 +246,7 @@ void HttpReader::take_chunk_size(std::string_view line) {
   part_ = left_ > 0 ? Part::chunk : Part::trailer;
 }
 
-bool HttpReader::take_wish_to_continue() {
+bool HttpReader::take_expect_continue() {
   const bool waits = part_ == Part::body || part_ == Part::chunk_size;
   return waits && std::exchange(wants_continue_, false);
 }

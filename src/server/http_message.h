@@ -57,7 +57,7 @@ class HttpReader {
   const HttpRequest& request() const { return request_; }
   const std::optional<HttpFault>& fault() const { return fault_; }
   // Whether the client waits for "100 Continue" before it sends its body; true only once.
-  bool take_wish_to_continue();
+  bool take_expect_continue();
   std::size_t held_bytes() const { return line_.size() + request_.body.size(); }
   // The complete request, or the part parsed so far.
   HttpRequest take() { return std::move(request_); }

@@ -115,15 +115,15 @@ class HttpServer::EventLoop {
   using Clients = std::map<int, Client>;
 
   void run();
-  void attend(int descriptor);
+  void handle_event(int descriptor);
   bool watch(int descriptor, std::uint32_t events, int how);
   void accept_all();
   void accept_one(int descriptor);
   void take_returned();
-  void welcome(Exchange visit);
+  void accept_returned(Exchange pending);
   void receive(Clients::iterator client);
   bool feed(Clients::iterator client, std::string_view bytes);
-  void hand_over(Clients::iterator client, std::string_view rest);
+  void enqueue(Clients::iterator client, std::string_view rest);
   void refuse(Clients::iterator client, const HttpFault& fault);
   void refuse(Clients::iterator client, const HttpReply& reply);
   void linger(Client& client);
@@ -134,7 +134,7 @@ class HttpServer::EventLoop {
   void add_worker();
   void try_add_worker();
   void work();
-  void answer(Exchange& visit);
+  void answer(Exchange& pending);
   void wake() const;
 
   HttpOptions options_;
@@ -142,7 +142,7 @@ class HttpServer::EventLoop {
   HttpFaultReply fault_reply_;
   HttpHeadCheck head_check_;
   std::optional<TlsContext> tls_;
-  Descriptor listening_, epoll_, wakener_;
+  Descriptor listening_, epoll_, wake_event_;
   Clients clients_;  // used by the event loop's thread alone, like held_
   std::uint64_t held_ = 0;
   std::atomic<std::int64_t> connections_{0}, waiting_{0}, answering_{0};
@@ -165,12 +165,12 @@ HttpServer::EventLoop::EventLoop(const HttpOptions& options, HttpHandler handler
       head_check_(std::move(head_check)),
       listening_(listening_socket(options)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
-      wakener_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+      wake_event_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (!options.certificate.empty()) tls_.emplace(options.certificate, options.key);
-  require(epoll_.number >= 0 && wakener_.number >= 0, ErrorKind::io,
+  require(epoll_.number >= 0 && wake_event_.number >= 0, ErrorKind::io,
           "cannot wait for connections: ", std::strerror(errno));
   require(watch(listening_.number, EPOLLIN, EPOLL_CTL_ADD) &&
-              watch(wakener_.number, EPOLLIN, EPOLL_CTL_ADD),
+              watch(wake_event_.number, EPOLLIN, EPOLL_CTL_ADD),
           ErrorKind::io, "cannot wait for connections: ", std::strerror(errno));
   try {
     thread_ = std::thread([this] { run(); });
@@ -211,7 +211,7 @@ void HttpServer::EventLoop::stop() {
 void HttpServer::EventLoop::wake() const {
   const std::uint64_t one = 1;
   // A full counter may be ignored: the event loop wakes up either way.
-  (void)!write(wakener_.number, &one, sizeof one);
+  (void)!write(wake_event_.number, &one, sizeof one);
 }
 
 // False where the system's limit on epoll watches is reached.
@@ -223,11 +223,11 @@ bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how)
 }
 
 // Where memory for a client runs out, only its connection is closed.
-void HttpServer::EventLoop::attend(int descriptor) {
+void HttpServer::EventLoop::handle_event(int descriptor) {
   try {
     if (descriptor == listening_.number) {
       accept_all();
-    } else if (descriptor == wakener_.number) {
+    } else if (descriptor == wake_event_.number) {
       take_returned();
     } else if (const auto client = clients_.find(descriptor); client != clients_.end()) {
       receive(client);
@@ -245,7 +245,7 @@ void HttpServer::EventLoop::run() {
                                  kTickMilliseconds);
     if (stopping_ && listening_.number >= 0) listening_.reset();
     for (int i = 0; i < count; ++i) {
-      attend(events[static_cast<std::size_t>(i)].data.fd);
+      handle_event(events[static_cast<std::size_t>(i)].data.fd);
     }
     const bool last = ending_;
     if (last || tick.seconds() * 1000 >= kTickMilliseconds) {
@@ -289,16 +289,16 @@ void HttpServer::EventLoop::accept_one(int descriptor) {
 void HttpServer::EventLoop::take_returned() {
   std::deque<Exchange> back;  // allocated first: a failure must not consume the wake-up
   std::uint64_t count = 0;
-  (void)!read(wakener_.number, &count, sizeof count);
+  (void)!read(wake_event_.number, &count, sizeof count);
   {
     const std::lock_guard lock(mutex_);
     back.swap(returned_);
   }
-  for (Exchange& visit : back) {
-    const int descriptor = visit.connection->descriptor();
+  for (Exchange& pending : back) {
+    const int descriptor = pending.connection->descriptor();
     try {
-      welcome(std::move(visit));
-    } catch (const std::exception&) {  // as attend()
+      accept_returned(std::move(pending));
+    } catch (const std::exception&) {  // as handle_event()
       const auto client = clients_.find(descriptor);
       client == clients_.end() ? void(--connections_) : drop(client);
     }
@@ -306,14 +306,14 @@ void HttpServer::EventLoop::take_returned() {
 }
 
 // Takes a connection back from a worker. Its buffered bytes are parsed first; TLS may hold more.
-void HttpServer::EventLoop::welcome(Exchange visit) {
-  const int descriptor = visit.connection->descriptor();
-  Client back = {std::move(visit.connection), HttpReader(options_.limits)};
+void HttpServer::EventLoop::accept_returned(Exchange pending) {
+  const int descriptor = pending.connection->descriptor();
+  Client back = {std::move(pending.connection), HttpReader(options_.limits)};
   back.is_new = false;
   const auto client = clients_.emplace(descriptor, std::move(back)).first;
   if (!watch(descriptor, EPOLLIN, EPOLL_CTL_ADD)) return drop(client);
-  if (visit.is_leaving) return linger(client->second);
-  if (feed(client, visit.rest)) receive(client);
+  if (pending.is_leaving) return linger(client->second);
+  if (feed(client, pending.rest)) receive(client);
 }
 
 void HttpServer::EventLoop::receive(Clients::iterator client) {
@@ -342,7 +342,7 @@ bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view byte
     return false;
   }
   if (from.reader.complete()) {
-    hand_over(client, bytes.substr(used));
+    enqueue(client, bytes.substr(used));
     return false;
   }
   if (head_check_ && from.reader.head_complete() && !std::exchange(from.is_checked, true)) {
@@ -355,7 +355,7 @@ bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view byte
     refuse(client, HttpFault{503, "too many large requests at once"});
     return false;
   }
-  if (from.reader.take_wish_to_continue()) {
+  if (from.reader.take_expect_continue()) {
     from.connection->write("HTTP/1.1 100 Continue\r\n\r\n");
   }
   return true;
@@ -367,11 +367,11 @@ void HttpServer::EventLoop::count_held(Client& client) {
   client.held = held;
 }
 
-void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view rest) {
-  Exchange visit = {nullptr, client->second.reader.take(), std::string(rest)};
+void HttpServer::EventLoop::enqueue(Clients::iterator client, std::string_view rest) {
+  Exchange pending = {nullptr, client->second.reader.take(), std::string(rest)};
   {
     const std::lock_guard lock(mutex_);
-    ready_.push_back(std::move(visit));
+    ready_.push_back(std::move(pending));
     // Nothing below can throw.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
@@ -385,7 +385,7 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
 
 void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpFault& fault) try {
   refuse(client, fault_reply_(fault));
-} catch (const std::exception&) {  // as attend()
+} catch (const std::exception&) {  // as handle_event()
   drop(client);
 }
 
@@ -424,15 +424,15 @@ bool HttpServer::EventLoop::drop_oldest() {
 void HttpServer::EventLoop::end_overdue() {
   for (auto next = clients_.begin(); next != clients_.end();) {
     const auto client = next++;
-    const Client& who = client->second;
-    const double seconds = who.since.seconds();
-    if (who.is_leaving) {
+    const Client& client_state = client->second;
+    const double seconds = client_state.since.seconds();
+    if (client_state.is_leaving) {
       if (seconds > (ending_ ? kLastSeconds : kLingerSeconds)) drop(client);
     } else if (stopping_) {
       drop(client);
-    } else if (who.reader.started() && seconds > options_.request_seconds) {
+    } else if (client_state.reader.started() && seconds > options_.request_seconds) {
       refuse(client, HttpFault{408, "the request did not arrive in time"});
-    } else if (seconds > (who.is_new ? options_.request_seconds : options_.idle_seconds)) {
+    } else if (seconds > (client_state.is_new ? options_.request_seconds : options_.idle_seconds)) {
       drop(client);
     }
   }
@@ -448,21 +448,21 @@ void HttpServer::EventLoop::try_add_worker() try { add_worker(); } catch (const 
 
 void HttpServer::EventLoop::work() {
   while (true) {
-    Exchange visit;
+    Exchange pending;
     {
       std::unique_lock lock(mutex_);
       ++idle_workers_;
       is_ready_.wait(lock, [&] { return stopping_ || !ready_.empty(); });
       --idle_workers_;
       if (ready_.empty()) return;
-      visit = std::move(ready_.front());
+      pending = std::move(ready_.front());
       ready_.pop_front();
     }
     ++answering_;
     try {
-      answer(visit);
+      answer(pending);
     } catch (const std::exception&) {  // out of memory, even for an error reply
-      visit.connection.reset();
+      pending.connection.reset();
       --connections_;
     }
     --answering_;
@@ -470,8 +470,8 @@ void HttpServer::EventLoop::work() {
 }
 
 // Returns the connection to the event loop or closes it.
-void HttpServer::EventLoop::answer(Exchange& visit) {
-  SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
+void HttpServer::EventLoop::answer(Exchange& pending) {
+  SocketExchange exchange(*pending.connection, std::move(pending.request), options_);
   if (stopping_) exchange.close_after();
   try {
     handler_(exchange);
@@ -484,10 +484,10 @@ void HttpServer::EventLoop::answer(Exchange& visit) {
     --connections_;
     return;
   }
-  visit.is_leaving = !exchange.may_go_on();
+  pending.is_leaving = !exchange.can_reuse();
   {
     const std::lock_guard lock(mutex_);
-    returned_.push_back({std::move(visit.connection), {}, std::move(visit.rest), visit.is_leaving});
+    returned_.push_back({std::move(pending.connection), {}, std::move(pending.rest), pending.is_leaving});
   }
   wake();
 }

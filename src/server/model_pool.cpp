@@ -138,7 +138,7 @@ ModelPool::Lease ModelPool::lease_of(Entry& entry) {
   return {&entry.loaded->hosted, Release{this, &entry}};
 }
 
-void ModelPool::give_back(Entry& entry) {
+void ModelPool::release(Entry& entry) {
   {
     const std::lock_guard lock(mutex_);
     --entry.users;
@@ -148,8 +148,8 @@ void ModelPool::give_back(Entry& entry) {
 
 // False where another model's load has waited too long for memory.
 bool ModelPool::may_use(const Entry& entry) const {
-  return room_queue_.empty() || room_queue_.front()->entry == &entry ||
-         room_queue_.front()->since.seconds() < kFairSeconds;
+  return memory_queue_.empty() || memory_queue_.front()->entry == &entry ||
+         memory_queue_.front()->since.seconds() < kFairSeconds;
 }
 
 ModelPool::Lease ModelPool::lease(std::string_view name, const std::function<bool()>& is_wanted) {

@@ -71,7 +71,7 @@ class ModelPool {
   struct Release {
     ModelPool* pool = nullptr;
     Entry* entry = nullptr;
-    void operator()(HostedModel*) const { pool->give_back(*entry); }
+    void operator()(HostedModel*) const { pool->release(*entry); }
   };
   // Keeps a model loaded while it exists.
   using Lease = std::unique_ptr<HostedModel, Release>;
@@ -113,13 +113,13 @@ class ModelPool {
   void rescan();
   Entry& entry_of(std::string_view name);
   Lease lease_of(Entry& entry);
-  void give_back(Entry& entry);
+  void release(Entry& entry);
   bool may_use(const Entry& entry) const;
   void check_running() const;
   void check_queue() const;
   Lease wait_for(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
   void load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
-  bool make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
+  bool reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
                  const std::function<bool()>& is_wanted);
   bool drop_oldest(Lock& lock);
   void drop(Entry& entry, Lock& lock);
@@ -137,7 +137,7 @@ class ModelPool {
   std::list<Entry> entries_;
   Entry* default_ = nullptr;
   struct Waiting;
-  std::deque<Waiting*> room_queue_;  // loads that wait for memory, in order of arrival
+  std::deque<Waiting*> memory_queue_;  // loads that wait for memory, in order of arrival
   std::int64_t uses_ = 0;            // counter for the order of uses
   PoolCounts counts_;
   bool stopping_ = false;

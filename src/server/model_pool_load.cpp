@@ -42,7 +42,7 @@ void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_w
     const std::uint64_t bytes = loader_.plan(path);
     lock.lock();
     require_size(entry, bytes);
-    if (!make_room(entry, bytes, lock, is_wanted)) return set_state(entry, ModelState::unloaded);
+    if (!reserve_memory(entry, bytes, lock, is_wanted)) return set_state(entry, ModelState::unloaded);
     lock.unlock();
     RunnableModel runnable = loader_.load(path);
     runnable.options.name = entry.file.name;
@@ -96,19 +96,19 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
 
 // Reserves memory for a model: unloads others until there is enough, or waits for their requests.
 // False once no client waits for it.
-bool ModelPool::make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
+bool ModelPool::reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
                           const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};
-  room_queue_.push_back(&waiting);
+  memory_queue_.push_back(&waiting);
   const auto leave = [&] {
     if (!lock.owns_lock()) lock.lock();
-    std::erase(room_queue_, &waiting);
+    std::erase(memory_queue_, &waiting);
     changed_.notify_all();
   };
   try {
     while (true) {
       check_running();
-      const bool is_next = room_queue_.front() == &waiting;
+      const bool is_next = memory_queue_.front() == &waiting;
       const bool fits =
           used_bytes() <= options_.memory_bytes - bytes && used_places() < options_.models;
       if (is_next && fits) break;

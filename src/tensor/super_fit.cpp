@@ -111,7 +111,7 @@ void try_line(const Block& block, const Line& start, bool with_min, Best& best) 
 }
 
 // The best line's codes are rounded again, twice.
-Line settle(const Block& block, Best best, bool with_min) {
+Line refine(const Block& block, Best best, bool with_min) {
   for (int i = 0; i < 2; ++i) try_line(block, Line(best.line), with_min, best);
   return best.line;
 }
@@ -126,7 +126,7 @@ Line fit_with_min(const Block& block) {
     const float levels = block.high_code + kLevelStep * static_cast<float>(i);
     try_line(block, {range / levels, min}, true, best);
   }
-  return settle(block, best, true);
+  return refine(block, best, true);
 }
 
 Line fit_symmetric(const Block& block) {
@@ -139,7 +139,7 @@ Line fit_symmetric(const Block& block) {
     try_line(block, {extreme / (block.low_code + shift), 0}, false, best);
     try_line(block, {extreme / (block.high_code + shift), 0}, false, best);
   }
-  return settle(block, best, false);
+  return refine(block, best, false);
 }
 
 std::size_t block_count(const SuperPart& part, std::size_t columns) {

@@ -37,12 +37,12 @@ bool is_inert(char32_t c) {
 }
 
 // The first character from `at` on that is not inert, and the start of the character before it.
-struct Troubled {
+struct ChangingText {
   std::size_t before = 0;
   std::size_t at = 0;
 };
-Troubled find_troubled(std::string_view text, std::size_t at) {
-  Troubled found{at, at};
+ChangingText find_changing(std::string_view text, std::size_t at) {
+  ChangingText found{at, at};
   for (std::size_t i = at; i < text.size();) {
     found.at = i;
     if (static_cast<unsigned char>(text[i]) < 0xcc) {  // below U+0300
@@ -140,17 +140,17 @@ std::string nfc(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t done = 0; done < text.size();) {
-    const Troubled trouble = find_troubled(text, done);
-    out.append(text, done, trouble.before - done);
-    if (trouble.at == text.size()) break;
+    const ChangingText changing = find_changing(text, done);
+    out.append(text, done, changing.before - done);
+    if (changing.at == text.size()) break;
     // Up to the second of two inert characters nothing composes with what follows.
-    std::size_t end = trouble.at;
+    std::size_t end = changing.at;
     for (int inert = 0; end < text.size();) {
       inert = is_inert(decode_utf8(text.substr(end))) ? inert + 1 : 0;
       if (inert == 2) break;
       end += std::max<std::size_t>(utf8_length(text.substr(end)), 1);
     }
-    compose(text.substr(trouble.before, end - trouble.before), out);
+    compose(text.substr(changing.before, end - changing.before), out);
     done = end;
   }
   return out;
@@ -168,7 +168,7 @@ std::string_view normalize(std::span<const Normalizer> steps, std::string_view t
     std::string out;
     switch (step.kind) {
       case Normalizer::Kind::nfc:
-        if (find_troubled(text, 0).at == text.size()) continue;
+        if (find_changing(text, 0).at == text.size()) continue;
         out = nfc(text);
         require_length(out.size());
         break;

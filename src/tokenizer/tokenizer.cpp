@@ -134,7 +134,7 @@ class EncodeRun {
     for (std::size_t done = 0; done < text.size();) {
       const std::string_view rest = text.substr(done);
       const std::size_t good = first_invalid_utf8(rest).value_or(rest.size());
-      if (good > 0) stretches(rest.substr(0, good), {done == 0, start + done == 0});
+      if (good > 0) encode_segments(rest.substr(0, good), {done == 0, start + done == 0});
       if (good < rest.size()) invalid_byte(rest.substr(good, 1));
       done += std::min(good + 1, rest.size());
     }
@@ -150,12 +150,12 @@ class EncodeRun {
 
   // Where special tokens are matched in normalized text, whose offsets are others, a stretch ends
   // at each border of the scope.
-  void stretches(std::string_view text, PreTokenizerChain::Flags flags) {
-    if (!scope_.in_ranges() || !state_.normalized_added.has_special()) return stretch(text, flags);
+  void encode_segments(std::string_view text, PreTokenizerChain::Flags flags) {
+    if (!scope_.in_ranges() || !state_.normalized_added.has_special()) return encode_segment(text, flags);
     for (const std::size_t start = offset_of(text); !text.empty();) {
       const std::size_t at = offset_of(text);
       const std::size_t size = scope_.next_border(at, at + text.size()) - at;
-      stretch(text.substr(0, size),
+      encode_segment(text.substr(0, size),
               {flags.begins_segment && at == start, flags.at_text_start && at == start});
       text.remove_prefix(size);
     }
@@ -165,7 +165,7 @@ class EncodeRun {
     return static_cast<std::size_t>(part.data() - text_.data());
   }
 
-  void stretch(std::string_view text, PreTokenizerChain::Flags flags) {
+  void encode_segment(std::string_view text, PreTokenizerChain::Flags flags) {
     const std::string_view normal = normalize(
         state_.tables.rules.normalizers, text,
         {.prepend = flags.begins_segment, .max_bytes = room_, .source = state_.source}, buffer_);

@@ -49,12 +49,12 @@ TEST(ShareBalance, BeginsWithEqualShares) {
 TEST(ShareBalance, FollowsAThreadSlowedDown) {
   Random random(3);
   ShareBalance balance(4);
-  for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 0.25, 1}, random, 0.1));
+  for (int loop = 0; loop < 1000; ++loop) balance.update(done_at({1, 1, 0.25, 1}, random, 0.1));
   const Counts shares = shares_of(balance, 4, kShareTasks);
   // 1 / 3.25 and 0.25 / 3.25 of the tasks, to within the tolerance of a quarter of an equal share.
   for (const std::size_t fast : {0, 1, 3}) EXPECT_NEAR(double(shares[fast]), 295, 60);
   EXPECT_NEAR(double(shares[2]), 74, 60);
-  for (int loop = 0; loop < 1000; ++loop) balance.learn(done_at({1, 1, 1, 1}, random, 0.1));
+  for (int loop = 0; loop < 1000; ++loop) balance.update(done_at({1, 1, 1, 1}, random, 0.1));
   for (const std::int64_t share : shares_of(balance, 4, kShareTasks)) {
     EXPECT_NEAR(double(share), 240, 60);  // and back
   }
@@ -69,7 +69,7 @@ TEST(ShareBalance, CoversAllTasksInOrderWhateverWasLearned) {
       speeds.push_back(random.below(3) == 0 ? 0.0 : random.uniform());
     speeds[0] += 0.01;
     ShareBalance balance(threads);
-    for (int loop = 0; loop < 300; ++loop) balance.learn(done_at(speeds, random, 0.5));
+    for (int loop = 0; loop < 300; ++loop) balance.update(done_at(speeds, random, 0.5));
     for (const std::int64_t tasks : {1, 2, 7, 1000}) {
       EXPECT_EQ(balance.first(0, tasks), 0);
       EXPECT_EQ(balance.first(threads, tasks), tasks);
@@ -85,7 +85,7 @@ TEST(ShareBalance, StandsStillWhereSpeedsAreAlike) {
   ShareBalance balance(8);
   const Counts before = shares_of(balance, 8, kShareTasks);
   for (int loop = 0; loop < 5000; ++loop) {
-    balance.learn(done_at(std::vector<double>(8, 1.0), random, 0.6));
+    balance.update(done_at(std::vector<double>(8, 1.0), random, 0.6));
     ASSERT_EQ(shares_of(balance, 8, kShareTasks), before) << loop;
   }
 }
@@ -93,7 +93,7 @@ TEST(ShareBalance, StandsStillWhereSpeedsAreAlike) {
 TEST(ShareBalance, LearnsNothingFromFewTasks) {
   ShareBalance balance(4);
   const Counts before = shares_of(balance, 4, kShareTasks);
-  for (int loop = 0; loop < 1000; ++loop) balance.learn(Counts{15, 0, 0, 0});
+  for (int loop = 0; loop < 1000; ++loop) balance.update(Counts{15, 0, 0, 0});
   EXPECT_EQ(shares_of(balance, 4, kShareTasks), before);
 }
 

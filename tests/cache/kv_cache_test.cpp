@@ -61,7 +61,7 @@ class Sequences {
             -mine.back() - 0.25f * static_cast<float>(layer);
       }
     }
-    cache_.settle();
+    cache_.commit();
     longest(sequence) = std::max(longest(sequence), std::ssize(mine));
   }
   void truncate(std::int32_t sequence, std::int64_t length) {

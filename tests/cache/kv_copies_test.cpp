@@ -46,7 +46,7 @@ class Copies {
                         cache_.residual().quantized(first + count));
       }
     }
-    cache_.settle();
+    cache_.commit();
   }
   void truncate(std::int32_t s, std::int64_t length) {
     const std::int64_t kept = cache_.truncate(s, length);

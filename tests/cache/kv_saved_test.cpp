@@ -39,7 +39,7 @@ void feed(Backend& backend, KvCache& cache, std::int32_t sequence, std::int64_t 
     backend.quantize_kv_blocks({rows, {&run, 1}}, attention, {&kv, 1});
     backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
   }
-  cache.settle();
+  cache.commit();
 }
 
 // Rows at once, row i with the numbers that feed(..., 1, i + 1) has.
@@ -63,7 +63,7 @@ void feed_rows(Backend& backend, KvCache& cache, std::int32_t sequence, std::int
   const KvLayer kv = cache.layer(0);
   backend.quantize_kv_blocks({rows, {&run, 1}}, attention, {&kv, 1});
   backend.rope_append(qkv, {rows, {&run, 1}}, attention, rope, kv);
-  cache.settle();
+  cache.commit();
 }
 
 TEST(KvSaved, ComesBackByteForByteForAllTypes) {

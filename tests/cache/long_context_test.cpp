@@ -151,7 +151,7 @@ std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
         found.insert(found.end(), row, row + kHeads * kDims);
       }
     }
-    cache.settle();
+    cache.commit();
     first += count;
   }
   return found;

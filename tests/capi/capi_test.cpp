@@ -35,7 +35,7 @@ TEST(CApi, ARepliesTextAndTokensAreThoseOfTheGenerator) {
     const std::string settings = "{\"seed\": " + std::to_string(seed) + "}";
     const Written written =
         generate(session.get(), {tokenize(model.get(), kPrompt)}, seeded(settings.c_str(), 48));
-    ASSERT_EQ(written.told.status, LEQ_OK) << written.told.text;
+    ASSERT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
     const FinishedReply expected = native.reply(kPrompt, seed, 48);
     EXPECT_EQ(written.texts.at(0), expected.text);
     EXPECT_EQ(written.tokens.at(0), expected.tokens);
@@ -52,7 +52,7 @@ TEST(CApi, ABatchIsWhatItsRepliesAreAlone) {
   std::vector<std::vector<leq_token>> ids;
   for (const auto& prompt : prompts) ids.push_back(tokenize(model.get(), prompt));
   const Written written = generate(together.get(), ids, seeded("{\"seed\": 5}", 24));
-  ASSERT_EQ(written.told.status, LEQ_OK) << written.told.text;
+  ASSERT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(written.texts.at(i), native.reply(prompts[i], 5, 24).text) << prompts[i];
   }
@@ -179,7 +179,7 @@ TEST(CApi, AGrammarHoldsTheReply) {
   auto options = seeded("{\"temperature\": 0}", 40);
   options.grammar = grammar;
   const Written written = generate(session.get(), {tokenize(model.get(), kPrompt)}, options);
-  ASSERT_EQ(written.told.status, LEQ_OK) << written.told.text;
+  ASSERT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
   const Json json = parse_json(written.texts.at(0), "the reply");
   EXPECT_TRUE(json.at("a").is_boolean()) << written.texts.at(0);
 }
@@ -268,7 +268,7 @@ TEST(CApi, SeveralThreadsShareASessionAndGetWhatTheyGetAlone) {
     threads.emplace_back([&, i] {
       const auto written =
           generate(session.get(), {tokenize(model.get(), prompts[i])}, seeded("{\"seed\": 9}", 24));
-      if (written.told.status == LEQ_OK) texts[i] = written.texts.at(0);
+      if (written.call_result.status == LEQ_OK) texts[i] = written.texts.at(0);
     });
   }
   for (auto& thread : threads) thread.join();

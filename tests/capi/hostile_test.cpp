@@ -16,12 +16,12 @@ namespace {
 
 constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max();
 
-Told told(leq_status status, const leq_error& error) { return {status, error.text, error.setting}; }
+CallResult call_result(leq_status status, const leq_error& error) { return {status, error.text, error.setting}; }
 
-#define EXPECT_TOLD(call, wanted, part)                                           \
+#define EXPECT_STATUS(call, wanted, part)                                           \
   do {                                                                            \
     leq_error error = no_error();                                                 \
-    const Told found = told(call, error);                                         \
+    const CallResult found = call_result(call, error);                                         \
     EXPECT_EQ(found.status, wanted) << found.text;                                \
     EXPECT_EQ(error.status, wanted);                                              \
     EXPECT_NE(found.text.find(part), std::string::npos) << "says " << found.text; \
@@ -37,38 +37,38 @@ TEST(CApiMisuse, NullIsToldByEveryCall) {
   char* text = nullptr;
   std::size_t size = 0;
   auto info = sized<leq_model_info>();
-  EXPECT_TOLD(leq_open(nullptr, nullptr, &model, &error), LEQ_MISUSE, "path is NULL");
-  EXPECT_TOLD(leq_open("x", nullptr, nullptr, &error), LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_model_get_info(nullptr, &info, &error), LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_inspect(nullptr, &text, &error), LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_verify(nullptr, &error), LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_tokenize(nullptr, "a", 1, 0, &tokens, &size, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_open(nullptr, nullptr, &model, &error), LEQ_MISUSE, "path is NULL");
+  EXPECT_STATUS(leq_open("x", nullptr, nullptr, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_model_get_info(nullptr, &info, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_inspect(nullptr, &text, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_verify(nullptr, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_tokenize(nullptr, "a", 1, 0, &tokens, &size, &error), LEQ_MISUSE,
               "model is NULL");
-  EXPECT_TOLD(leq_detokenize(nullptr, nullptr, 0, 0, &text, &size, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_detokenize(nullptr, nullptr, 0, 0, &text, &size, &error), LEQ_MISUSE,
               "model is NULL");
-  EXPECT_TOLD(leq_apply_chat_template(nullptr, "{}", 2, &text, &size, nullptr, nullptr, &error),
+  EXPECT_STATUS(leq_apply_chat_template(nullptr, "{}", 2, &text, &size, nullptr, nullptr, &error),
               LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_session_new(nullptr, nullptr, &session, &error), LEQ_MISUSE, "model is NULL");
-  EXPECT_TOLD(leq_generate(nullptr, nullptr, nullptr, 0, nullptr, &replies, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_session_new(nullptr, nullptr, &session, &error), LEQ_MISUSE, "model is NULL");
+  EXPECT_STATUS(leq_generate(nullptr, nullptr, nullptr, 0, nullptr, &replies, &error), LEQ_MISUSE,
               "session is NULL");
-  EXPECT_TOLD(leq_chat_completion(nullptr, "{}", 2, nullptr, &text, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_chat_completion(nullptr, "{}", 2, nullptr, &text, &error), LEQ_MISUSE,
               "session is NULL");
-  EXPECT_TOLD(leq_completion(nullptr, "{}", 2, nullptr, nullptr, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_completion(nullptr, "{}", 2, nullptr, nullptr, &error), LEQ_MISUSE,
               "reply is NULL");
-  EXPECT_TOLD(leq_embed(nullptr, nullptr, 0, nullptr, 0, &error), LEQ_MISUSE, "session is NULL");
-  EXPECT_TOLD(leq_feed(nullptr, nullptr, 0, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_embed(nullptr, nullptr, 0, nullptr, 0, &error), LEQ_MISUSE, "session is NULL");
+  EXPECT_STATUS(leq_feed(nullptr, nullptr, 0, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
               "session is NULL");
-  EXPECT_TOLD(leq_rewind(nullptr, 0, nullptr, &error), LEQ_MISUSE, "session is NULL");
-  EXPECT_TOLD(leq_sample(nullptr, nullptr, 0, nullptr, 0, 0, nullptr, nullptr, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_rewind(nullptr, 0, nullptr, &error), LEQ_MISUSE, "session is NULL");
+  EXPECT_STATUS(leq_sample(nullptr, nullptr, 0, nullptr, 0, 0, nullptr, nullptr, &error), LEQ_MISUSE,
               "NULL");
-  EXPECT_TOLD(leq_save_state(nullptr, nullptr, 0, "x", nullptr, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_save_state(nullptr, nullptr, 0, "x", nullptr, &error), LEQ_MISUSE,
               "session is NULL");
-  EXPECT_TOLD(leq_load_state(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
-  EXPECT_TOLD(leq_perplexity(nullptr, "x", 1, nullptr, nullptr, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_load_state(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
+  EXPECT_STATUS(leq_perplexity(nullptr, "x", 1, nullptr, nullptr, &error), LEQ_MISUSE,
               "result is NULL");
-  EXPECT_TOLD(leq_quantize(nullptr, nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "NULL");
-  EXPECT_TOLD(leq_plan_memory(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
-  EXPECT_TOLD(leq_grammar_from_gbnf(nullptr, 3, &grammar, &error), LEQ_MISUSE, "text is NULL");
+  EXPECT_STATUS(leq_quantize(nullptr, nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "NULL");
+  EXPECT_STATUS(leq_plan_memory(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
+  EXPECT_STATUS(leq_grammar_from_gbnf(nullptr, 3, &grammar, &error), LEQ_MISUSE, "text is NULL");
   // What frees and what counts takes NULL; a missing leq_error is fine.
   leq_close(nullptr);
   leq_session_close(nullptr);
@@ -89,8 +89,8 @@ TEST(CApiMisuse, AHandleOfAnotherKindIsTold) {
   const auto session = new_session(model.get());
   auto* wrong = reinterpret_cast<leq_model*>(session.get());
   auto info = sized<leq_model_info>();
-  EXPECT_TOLD(leq_model_get_info(wrong, &info, &error), LEQ_MISUSE, "another kind");
-  EXPECT_TOLD(leq_rewind(reinterpret_cast<leq_session*>(model.get()), 0, nullptr, &error),
+  EXPECT_STATUS(leq_model_get_info(wrong, &info, &error), LEQ_MISUSE, "another kind");
+  EXPECT_STATUS(leq_rewind(reinterpret_cast<leq_session*>(model.get()), 0, nullptr, &error),
               LEQ_MISUSE, "another kind");
   leq_close(wrong);  // does nothing
   EXPECT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
@@ -104,7 +104,7 @@ TEST(CApiMisuse, AModelMayBeClosedBeforeItsSessions) {
   options.max_tokens = 4;
   model.reset();
   const Written written = generate(session.get(), {prompt}, options);
-  EXPECT_EQ(written.told.status, LEQ_OK) << written.told.text;
+  EXPECT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
   EXPECT_EQ(written.tokens.at(0).size(), 4u);
 }
 
@@ -113,7 +113,7 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
   auto info = sized<leq_model_info>();
   for (const std::uint32_t size : {0u, 3u, 5000u, 0xffffffffu}) {
     info.size = size;
-    EXPECT_TOLD(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE, "leq_model_info.size");
+    EXPECT_STATUS(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE, "leq_model_info.size");
   }
   // A caller of an older version: what does not fit is not written.
   std::memset(&info, 0x55, sizeof info);
@@ -129,10 +129,10 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
   newer.known.size = sizeof newer;
   newer.known.context = 128;
   leq_session* session = nullptr;
-  EXPECT_TOLD(leq_session_new(model.get(), &newer.known, &session, &error), LEQ_OK, "");
+  EXPECT_STATUS(leq_session_new(model.get(), &newer.known, &session, &error), LEQ_OK, "");
   const Owned<leq_session> owned(session);
   newer.more = 7;
-  EXPECT_TOLD(leq_session_new(model.get(), &newer.known, &session, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_session_new(model.get(), &newer.known, &session, &error), LEQ_MISUSE,
               "does not know");
 }
 
@@ -155,20 +155,20 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   leq_replies* replies = nullptr;
   std::size_t size = 0;
   const char* text = "x";
-  EXPECT_TOLD(leq_tokenize(model.get(), text, kHuge, 0, &tokens, &size, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_tokenize(model.get(), text, kHuge, 0, &tokens, &size, &error), LEQ_MISUSE,
               "text");
-  EXPECT_TOLD(leq_feed(session.get(), &token, kHuge, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_feed(session.get(), &token, kHuge, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
               "count");
   const leq_token* prompt = &token;
-  EXPECT_TOLD(leq_generate(session.get(), &prompt, &size, kHuge, nullptr, &replies, &error),
+  EXPECT_STATUS(leq_generate(session.get(), &prompt, &size, kHuge, nullptr, &replies, &error),
               LEQ_MISUSE, "prompt_count");
   size = kHuge;
-  EXPECT_TOLD(leq_generate(session.get(), &prompt, &size, 1, nullptr, &replies, &error), LEQ_MISUSE,
+  EXPECT_STATUS(leq_generate(session.get(), &prompt, &size, 1, nullptr, &replies, &error), LEQ_MISUSE,
               "count");
   leq_session* another = nullptr;
   auto options = sized<leq_session_options>();
   options.context = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "context");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "context");
   // Some systems promise memory that they have not.
   options.context = 1 << 30;
   const leq_status status = leq_session_new(model.get(), &options, &another, nullptr);
@@ -176,17 +176,17 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   leq_session_close(another);
   options = sized<leq_session_options>();
   options.sequences = std::numeric_limits<std::int32_t>::max();
-  EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
               "sequences");
   options = sized<leq_session_options>();
   options.threads = -1;
-  EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "threads");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "threads");
   options = sized<leq_session_options>();
   options.key_type = "int7";
-  EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "int7");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "int7");
   options = sized<leq_session_options>();
   options.device = "abacus";
-  EXPECT_TOLD(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "abacus");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "abacus");
   EXPECT_EQ(another, nullptr);
 }
 
@@ -195,31 +195,31 @@ TEST(CApiMisuse, TokensAndTextsThatAreNoneAreTold) {
   const auto session = new_session(model.get(), 1, 64);
   leq_logits* logits = nullptr;
   const leq_token bad[] = {1, 1 << 30, -5};
-  EXPECT_TOLD(leq_feed(session.get(), bad, 3, LEQ_LAST_LOGITS, &logits, &error), LEQ_BAD_INPUT,
+  EXPECT_STATUS(leq_feed(session.get(), bad, 3, LEQ_LAST_LOGITS, &logits, &error), LEQ_BAD_INPUT,
               "tokens[1]");
   EXPECT_EQ(leq_position(session.get()), 0u);
   const std::vector<leq_token> many(65, 1);
-  EXPECT_TOLD(leq_feed(session.get(), many.data(), many.size(), LEQ_LAST_LOGITS, &logits, &error),
+  EXPECT_STATUS(leq_feed(session.get(), many.data(), many.size(), LEQ_LAST_LOGITS, &logits, &error),
               LEQ_CONTEXT_FULL, "64");
   auto options = sized<leq_generate_options>();
-  EXPECT_EQ(generate(session.get(), {many}, options).told.status, LEQ_CONTEXT_FULL);
-  EXPECT_EQ(generate(session.get(), {{bad, bad + 3}}, options).told.status, LEQ_BAD_INPUT);
-  EXPECT_EQ(generate(session.get(), {{}}, options).told.status, LEQ_BAD_INPUT);
+  EXPECT_EQ(generate(session.get(), {many}, options).call_result.status, LEQ_CONTEXT_FULL);
+  EXPECT_EQ(generate(session.get(), {{bad, bad + 3}}, options).call_result.status, LEQ_BAD_INPUT);
+  EXPECT_EQ(generate(session.get(), {{}}, options).call_result.status, LEQ_BAD_INPUT);
   options.settings = "{\"temperature\": -1}";
-  const Told wrong = generate(session.get(), {{1}}, options).told;
+  const CallResult wrong = generate(session.get(), {{1}}, options).call_result;
   EXPECT_EQ(wrong.status, LEQ_BAD_SETTING) << wrong.text;
   EXPECT_EQ(wrong.setting, "temperature");
   options.settings = "{\"temprature\": 1}";
-  EXPECT_EQ(generate(session.get(), {{1}}, options).told.setting, "temprature");
+  EXPECT_EQ(generate(session.get(), {{1}}, options).call_result.setting, "temprature");
   options.settings = "{\"temperature\": ";
-  EXPECT_EQ(generate(session.get(), {{1}}, options).told.status, LEQ_BAD_INPUT);
+  EXPECT_EQ(generate(session.get(), {{1}}, options).call_result.status, LEQ_BAD_INPUT);
   char* text = nullptr;
-  EXPECT_TOLD(leq_chat_completion(session.get(), "[]", 2, nullptr, &text, &error), LEQ_BAD_INPUT,
+  EXPECT_STATUS(leq_chat_completion(session.get(), "[]", 2, nullptr, &text, &error), LEQ_BAD_INPUT,
               "object");
   leq_grammar* grammar = nullptr;
-  EXPECT_TOLD(leq_grammar_from_gbnf("root ::= (", 10, &grammar, &error), LEQ_BAD_INPUT,
+  EXPECT_STATUS(leq_grammar_from_gbnf("root ::= (", 10, &grammar, &error), LEQ_BAD_INPUT,
               "the grammar");
-  EXPECT_TOLD(leq_rewind(session.get(), 9, nullptr, &error), LEQ_MISUSE, "position 9");
+  EXPECT_STATUS(leq_rewind(session.get(), 9, nullptr, &error), LEQ_MISUSE, "position 9");
 }
 
 TEST(CApiMisuse, AModelThatIsCutOffIsRefused) {
@@ -230,17 +230,17 @@ TEST(CApiMisuse, AModelThatIsCutOffIsRefused) {
     std::ofstream(path, std::ios::binary)
         << bytes.substr(0, static_cast<std::size_t>(share * static_cast<double>(bytes.size())));
     leq_model* model = nullptr;
-    EXPECT_TOLD(leq_open(path.c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "cut.leq");
+    EXPECT_STATUS(leq_open(path.c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "cut.leq");
     EXPECT_EQ(model, nullptr);
   }
   leq_model* model = nullptr;
-  EXPECT_TOLD(leq_open(folder.path().c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "folder");
+  EXPECT_STATUS(leq_open(folder.path().c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "folder");
   // A damaged plane is found by those who look.
   std::string damaged = bytes;
   damaged[4096] = static_cast<char>(damaged[4096] ^ 1);
   std::ofstream(path, std::ios::binary) << damaged;
   const auto opened = open_model(path);
-  EXPECT_TOLD(leq_verify(opened.get(), &error), LEQ_BAD_INPUT, "checksum");
+  EXPECT_STATUS(leq_verify(opened.get(), &error), LEQ_BAD_INPUT, "checksum");
 }
 
 TEST(CApiMisuse, FeedingWhileOthersWriteIsTold) {
@@ -263,12 +263,12 @@ TEST(CApiMisuse, FeedingWhileOthersWriteIsTold) {
   std::thread writer([&] { written = generate(session.get(), {prompt}, options); });
   while (!begun) std::this_thread::yield();
   leq_logits* logits = nullptr;
-  EXPECT_TOLD(
+  EXPECT_STATUS(
       leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, &error),
       LEQ_MISUSE, "another thread");
   go_on = false;
   writer.join();
-  EXPECT_EQ(written.told.status, LEQ_OK) << written.told.text;
+  EXPECT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
   EXPECT_EQ(written.replies.at(0).stop, LEQ_STOP_INTERRUPTED);
   EXPECT_EQ(
       leq_feed(session.get(), prompt.data(), prompt.size(), LEQ_LAST_LOGITS, &logits, nullptr),
@@ -296,7 +296,7 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   auto json_options = sized<leq_request_options>();
   json_options.cancel = cancel.get();
   char* text = nullptr;
-  EXPECT_TOLD(
+  EXPECT_STATUS(
       leq_completion(session.get(), request.data(), request.size(), &json_options, &text, &error),
       LEQ_INTERRUPTED, "ended");
   auto measure = sized<leq_perplexity_options>();
@@ -304,7 +304,7 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   measure.cancel = cancel.get();
   auto result = sized<leq_perplexity_result>();
   const std::string story(4000, 'a');
-  EXPECT_TOLD(leq_perplexity(model.get(), story.data(), story.size(), &measure, &result, &error),
+  EXPECT_STATUS(leq_perplexity(model.get(), story.data(), story.size(), &measure, &result, &error),
               LEQ_INTERRUPTED, "ended");
   leq_cancel_reset(cancel.get());
   options.max_tokens = 3;

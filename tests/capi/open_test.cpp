@@ -124,7 +124,7 @@ std::string receipt_of(leq_session* session, const std::vector<leq_token>& promp
   auto options = seeded(settings, 40);
   options.receipts = 1;
   const Written written = generate(session, {prompt}, options);
-  EXPECT_EQ(written.told.status, LEQ_OK) << written.told.text;
+  EXPECT_EQ(written.call_result.status, LEQ_OK) << written.call_result.text;
   return written.replies.at(0).receipt;
 }
 
@@ -198,7 +198,7 @@ TEST(CApiReceipts, AreNotMadeUnderAGrammar) {
   auto options = sized<leq_generate_options>();
   options.receipts = 1;
   options.grammar = grammar;
-  EXPECT_EQ(generate(session.get(), {{1}}, options).told.status, LEQ_BAD_SETTING);
+  EXPECT_EQ(generate(session.get(), {{1}}, options).call_result.status, LEQ_BAD_SETTING);
   EXPECT_EQ(generate(session.get(), {{1}}, seeded("{\"seed\": 1}", 2)).replies.at(0).receipt,
             nullptr);
 }

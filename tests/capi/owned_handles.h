@@ -79,13 +79,13 @@ inline std::vector<leq_token> tokenize(const leq_model* model, std::string_view 
   return {tokens, tokens + count};
 }
 
-struct Told {
+struct CallResult {
   leq_status status = LEQ_OK;
   std::string text, setting;
 };
 
 struct Written {
-  Told told;
+  CallResult call_result;
   std::vector<leq_reply> replies;
   std::vector<std::string> texts;
   std::vector<std::vector<leq_token>> tokens;
@@ -103,10 +103,10 @@ inline Written generate(leq_session* session, const std::vector<std::vector<leq_
   leq_error error = no_error();
   leq_replies* replies = nullptr;
   Written written;
-  written.told.status = leq_generate(session, pointers.data(), counts.data(), prompts.size(),
+  written.call_result.status = leq_generate(session, pointers.data(), counts.data(), prompts.size(),
                                      &options, &replies, &error);
-  written.told.text = error.text;
-  written.told.setting = error.setting;
+  written.call_result.text = error.text;
+  written.call_result.setting = error.setting;
   written.owner.reset(replies);
   for (std::size_t i = 0; i < leq_replies_count(replies); ++i) {
     auto reply = sized<leq_reply>();

@@ -59,9 +59,9 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   const int bad = argc > 2 ? std::atoi(argv[2]) : -1;
   try {
-    const auto patience = std::chrono::milliseconds(what == "stay-away" ? 500 : 60'000);
+    const auto timeout = std::chrono::milliseconds(what == "stay-away" ? 500 : 60'000);
     const auto ranks =
-        leq::make_mpi_rank({.patience = patience, .silence = std::chrono::milliseconds(3'000)});
+        leq::make_mpi_rank({.timeout = timeout, .heartbeat_timeout = std::chrono::milliseconds(3'000)});
     try {
       if (argc > 3) {
         run_without(*ranks, what == "kill" ? SIGKILL : SIGSTOP, bad, argv[3]);

@@ -101,7 +101,7 @@ TEST(ThreadRanks, TheFirstOfTwoErrorsIsEverybodys) {
 }
 
 TEST(ThreadRanks, ARankThatStaysAwayIsNamedWithTheCall) {
-  const ThreadRankOptions hasty = {.patience = std::chrono::milliseconds(50)};
+  const ThreadRankOptions hasty = {.timeout = std::chrono::milliseconds(50)};
   const auto errors = on_ranks(3, hasty, [](Communicator& ranks) {
     if (ranks.rank() != 1) ranks.barrier("layers.3.o");
   });
@@ -114,7 +114,7 @@ TEST(ThreadRanks, ARankThatStaysAwayIsNamedWithTheCall) {
 
 // The leader may think for as long as it likes before it says what is next.
 TEST(ThreadRanks, TheLeaderIsWaitedForWithPatience) {
-  const ThreadRankOptions hasty = {.patience = std::chrono::milliseconds(300)};
+  const ThreadRankOptions hasty = {.timeout = std::chrono::milliseconds(300)};
   const auto errors = on_ranks(2, hasty, [](Communicator& ranks) {
     if (ranks.leads()) std::this_thread::sleep_for(std::chrono::milliseconds(700));
     test::check_broadcast_round(ranks, 3);

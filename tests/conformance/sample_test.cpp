@@ -145,14 +145,14 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   const std::vector<std::int32_t> rows_fed = {7, 4, 2, 63, 64, 130, 255};
   Rows x = backend->allocate_rows(std::ssize(rows_fed), kWidth, {});
   std::vector<std::int32_t> ids;
-  for (const std::int32_t row : rows_fed) ids.push_back(drawn_id(row));
+  for (const std::int32_t row : rows_fed) ids.push_back(placeholder_id(row));
   if (drawing == nullptr) {  // its operations have ended when they return
     EXPECT_THROW(backend->embed({tokens, ids}, x), Error);
     return;
   }
   EXPECT_TRUE(drawing->is_last());
   backend->embed({tokens, ids}, x);
-  const std::vector<std::int32_t> beyond = {drawn_id(kRows)};
+  const std::vector<std::int32_t> beyond = {placeholder_id(kRows)};
   EXPECT_THROW(backend->embed({tokens, beyond}, x), Error);
   backend->assign(std::vector<float>(kRows * kVocabulary, 1.0f), logits);
   const auto later = backend->begin_sample(logits, requests);

@@ -22,10 +22,10 @@ TEST(Arena, TakesAGapThatIsLargeEnoughAndNoOther) {
   EXPECT_EQ(arena.take(2 * 256), 0u);
   EXPECT_EQ(arena.take(256), 512u);
   EXPECT_EQ(arena.take(3 * 256), 768u);
-  arena.give_back(512);
+  arena.release(512);
   EXPECT_EQ(arena.take(2 * 256), 6u * 256) << "the gap holds 256 bytes";
   EXPECT_EQ(arena.take(100), 512u);
-  arena.give_back(0);
+  arena.release(0);
   EXPECT_EQ(arena.take(512), 0u);
 }
 
@@ -34,9 +34,9 @@ TEST(Arena, TheLastBlockLeavesTheRestWhole) {
   EXPECT_EQ(arena.take_last(2 * 256), 6u * 256);
   EXPECT_EQ(arena.take(6 * 256), 0u);
   EXPECT_FALSE(arena.take_last(1));
-  arena.give_back(6 * 256);
+  arena.release(6 * 256);
   EXPECT_EQ(arena.take(2 * 256), 6u * 256);
-  arena.give_back(6 * 256);
+  arena.release(6 * 256);
   EXPECT_FALSE(arena.take_last(3 * 256));
 }
 
@@ -48,7 +48,7 @@ TEST(Arena, BlocksNeverOverlap) {
   for (int step = 0; step < 3000; ++step) {
     if (!blocks.empty() && random() % 3 == 0) {
       const auto gone = std::next(blocks.begin(), random() % blocks.size());
-      arena.give_back(gone->first);
+      arena.release(gone->first);
       blocks.erase(gone);
       continue;
     }
@@ -62,7 +62,7 @@ TEST(Arena, BlocksNeverOverlap) {
     ASSERT_TRUE(next == blocks.begin() || std::prev(next)->second <= *begin) << step;
     blocks[*begin] = *begin + bytes;
   }
-  for (const auto& [begin, end] : blocks) arena.give_back(begin);
+  for (const auto& [begin, end] : blocks) arena.release(begin);
   EXPECT_TRUE(arena.empty());
   EXPECT_EQ(arena.take(kBytes), 0u);
 }

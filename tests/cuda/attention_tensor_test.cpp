@@ -25,8 +25,8 @@ TEST_P(TensorAttention, IsNearDoubleUnderAnySchedule) {
   const auto near = data.in_double_of_halves();
   std::vector<float> before;
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{9, simt::CopyLands::at_issue},
-        simt::Schedule{4, simt::CopyLands::at_wait}}) {
+       {simt::Schedule{}, simt::Schedule{9, simt::CopyArrival::at_issue},
+        simt::Schedule{4, simt::CopyArrival::at_wait}}) {
     simt::schedule() = schedule;
     const auto found = data.run(false);
     ASSERT_EQ(found.size(), near.out.size());

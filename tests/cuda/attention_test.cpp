@@ -23,7 +23,7 @@ TEST_P(AttentionTest, EqualsTheWrittenOrderUnderAnySchedule) {
   const auto want = data.ordered();
   const auto close = data.in_double();
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{9, simt::CopyLands::at_issue}}) {
+       {simt::Schedule{}, simt::Schedule{9, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     const auto found = data.run(true);
     ASSERT_EQ(found.size(), want.size());

@@ -212,7 +212,7 @@ class DeltaText {
     a.key_dim = c_.key_dim;
     a.value_dim = c_.value_dim;
     a.taps = c_.taps;
-    a.gates_apart = c_.value_heads;
+    a.gate_stride = c_.value_heads;
     for (int part = 0; part < 3; ++part) a.conv[part] = conv.data() + part * c_.keys();
     a.conv_stride = c_.channels();
     a.a_log = a_log.data();

@@ -13,7 +13,7 @@ namespace {
 
 class FloatGemmTest : public testing::TestWithParam<PieceCase> {
  protected:
-  FloatGemmTest() { simt::schedule() = {4, simt::CopyLands::at_wait}; }
+  FloatGemmTest() { simt::schedule() = {4, simt::CopyArrival::at_wait}; }
   ~FloatGemmTest() override { simt::schedule() = {}; }
 };
 
@@ -30,7 +30,7 @@ TEST_P(FloatGemmTest, BitsDependOnTheTokenAlone) {
   Inputs x(c.tokens, c.columns);
   const auto whole = problem.run(x);
   for (const FloatTile tile : {FloatTile::few, FloatTile::middle, FloatTile::large}) {
-    for (const auto lands : {simt::CopyLands::at_wait, simt::CopyLands::at_issue}) {
+    for (const auto lands : {simt::CopyArrival::at_wait, simt::CopyArrival::at_issue}) {
       simt::schedule() = {7, lands};
       EXPECT_EQ(problem.run(x, 0, c.tokens, tile), whole) << "tile " << static_cast<int>(tile);
     }

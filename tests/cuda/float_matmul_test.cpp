@@ -23,7 +23,7 @@ float chain(int columns, float bias, const std::function<float(int)>& x,
 
 class FloatMatmulTest : public testing::TestWithParam<IntCase> {
  protected:
-  FloatMatmulTest() { simt::schedule() = {4, simt::CopyLands::at_wait}; }
+  FloatMatmulTest() { simt::schedule() = {4, simt::CopyArrival::at_wait}; }
   ~FloatMatmulTest() override { simt::schedule() = {}; }
 };
 

@@ -24,7 +24,7 @@ TEST_P(FloatWgmmaTest, GivesTheBitsOfMmaAndIsNear) {
   const bool adds_alike = finds_equal_forms(0, test_stream());
   const LaunchCount count("float_gemm_wgmma");
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
+       {simt::Schedule{}, simt::Schedule{6, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     const auto found = problem.run(x, TermOrder::steps);
     expect_near(c, problem, x, found);

@@ -14,8 +14,8 @@ class IntMatmulTest : public testing::TestWithParam<IntCase> {
 };
 
 TEST_P(IntMatmulTest, ValuesFollowTheFormula) {
-  for (const simt::Schedule& schedule : {simt::Schedule{3, simt::CopyLands::at_wait},
-                                         simt::Schedule{5, simt::CopyLands::at_issue}}) {
+  for (const simt::Schedule& schedule : {simt::Schedule{3, simt::CopyArrival::at_wait},
+                                         simt::Schedule{5, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     expect_values(GetParam());
   }
@@ -125,7 +125,7 @@ class TileTest : public testing::TestWithParam<TileCase> {
 TEST_P(TileTest, ValuesFollowTheFormula) {
   const TileCase& c = GetParam();
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
+       {simt::Schedule{}, simt::Schedule{6, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     expect_values(c.matmul, launch_of(c));
   }

@@ -19,7 +19,7 @@ TEST_P(IntWgmmaTest, ValuesFollowTheFormula) {
   if (!device_.exists()) GTEST_SKIP() << "needs compute capability 9.0";
   const LaunchCount count("int_gemm_wgmma");
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{6, simt::CopyLands::at_issue}}) {
+       {simt::Schedule{}, simt::Schedule{6, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     expect_values(c);
   }

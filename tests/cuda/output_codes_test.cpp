@@ -90,7 +90,7 @@ TEST_P(MatmulCodes, AreThoseOfTheRows) {
   const Coded expected(c.tokens, width, smooth);
   const auto rows = expected.code(data.run(), data.arguments().out.stride);
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{5, simt::CopyLands::at_issue}, simt::Schedule{8}}) {
+       {simt::Schedule{}, simt::Schedule{5, simt::CopyArrival::at_issue}, simt::Schedule{8}}) {
     simt::schedule() = schedule;
     const Coded found(c.tokens, width, smooth);
     const auto kept = data.run([&](const IntMatmul& a, rt::Stream& stream) {
@@ -145,7 +145,7 @@ TEST_P(AttentionCodes, AreThoseOfTheRows) {
   const Coded expected(rows, data.out_width(), smooth);
   const auto kept = expected.code(AttentionData(at_once).run(parts, false), data.out_width());
   for (const simt::Schedule& schedule :
-       {simt::Schedule{}, simt::Schedule{7, simt::CopyLands::at_wait}, simt::Schedule{2}}) {
+       {simt::Schedule{}, simt::Schedule{7, simt::CopyArrival::at_wait}, simt::Schedule{2}}) {
     simt::schedule() = schedule;
     const Coded found(rows, data.out_width(), smooth);
     EXPECT_EQ(data.run(parts, false, found.of_outputs()), kept);

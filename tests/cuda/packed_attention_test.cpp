@@ -53,8 +53,8 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
   const PackedText text(GetParam());
   const auto steps = text.together(50);
   const auto before = text.feed(steps);
-  for (const simt::Schedule& schedule : {simt::Schedule{9, simt::CopyLands::at_issue},
-                                         simt::Schedule{4, simt::CopyLands::at_wait}}) {
+  for (const simt::Schedule& schedule : {simt::Schedule{9, simt::CopyArrival::at_issue},
+                                         simt::Schedule{4, simt::CopyArrival::at_wait}}) {
     simt::schedule() = schedule;
     ASSERT_EQ(text.feed(steps).out, before.out);
   }

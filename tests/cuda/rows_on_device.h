@@ -41,7 +41,7 @@ class FromHost final : public Communicator {
   }
   void barrier(std::string_view site) override { link_.barrier(site); }
   Error abort(const Error& error) noexcept override { return link_.abort(error); }
-  std::chrono::milliseconds patience() const override { return link_.patience(); }
+  std::chrono::milliseconds timeout() const override { return link_.timeout(); }
 
  private:
   struct OnDevice {
@@ -81,9 +81,9 @@ class FromHost final : public Communicator {
 };
 
 // What the first rank that failed threw, or nothing.
-inline std::string on_ranks(int count, std::chrono::milliseconds patience,
+inline std::string on_ranks(int count, std::chrono::milliseconds timeout,
                             const std::function<void(Communicator&)>& work) {
-  ThreadRanks ranks(count, {.patience = patience, .threads = count});
+  ThreadRanks ranks(count, {.timeout = timeout, .threads = count});
   std::vector<std::thread> threads;
   std::vector<std::string> texts(static_cast<std::size_t>(count));
   for (int rank = 0; rank < count; ++rank) {

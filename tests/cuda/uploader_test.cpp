@@ -13,7 +13,7 @@ namespace {
 
 class UploaderTest : public testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyLands::at_wait}; }
+  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyArrival::at_wait}; }
   void TearDown() override { simt::schedule() = {}; }
 };
 

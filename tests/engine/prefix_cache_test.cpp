@@ -52,7 +52,7 @@ class Prefixes : public testing::Test {
         place = digest;
       }
     }
-    cache_.settle();
+    cache_.commit();
     return found.tokens;
   }
 

@@ -270,14 +270,14 @@ TEST(Scheduler, ACrowdOfReadersIsWhatCouldReadOverWhatWrites) {
       jobs.push_back(prompt_of(std::ssize(jobs), 2048));
       jobs.back().running = i < readers;
     }
-    return crowd_of_readers(jobs, sequences);
+    return prompts_per_writer(jobs, sequences);
   };
   EXPECT_EQ(crowd(15, 1, 0, 16), 1);  // one prompt among many
   EXPECT_EQ(crowd(2, 2, 0, 16), 1);
   EXPECT_EQ(crowd(2, 3, 0, 16), 1.5);
   EXPECT_EQ(crowd(2, 1, 3, 16), 2);
   EXPECT_EQ(crowd(2, 1, 3, 4), 1);  // who finds no sequence does not read
-  EXPECT_EQ(crowd(1, 60, 0, 64), kMostCrowd);
+  EXPECT_EQ(crowd(1, 60, 0, 64), kMostPromptsPerWriter);
   EXPECT_EQ(crowd(0, 2, 0, 64), 2);
 }
 

@@ -45,7 +45,7 @@ TEST(NgramProposer, ARunThatGoesOnIsGuessedToItsEnd) {
 StepCosts costs_of(const std::vector<std::pair<std::int64_t, double>>& seen) {
   StepCosts costs;
   for (int i = 0; i < 9; ++i) {
-    for (const auto& [rows, seconds] : seen) costs.saw(rows, 0, seconds);
+    for (const auto& [rows, seconds] : seen) costs.record(rows, 0, seconds);
   }
   return costs;
 }
@@ -113,10 +113,10 @@ TEST(DraftRecord, WhatIsWrongIsLeftAndTriedAgain) {
   DraftRecord record;
   const auto drafts = [&] { return found_drafts(record.right_share(2), 8, costs).drafts; };
   ASSERT_GT(drafts(), 0);
-  for (int i = 0; i < 40; ++i) record.saw(2, 1, 0);
+  for (int i = 0; i < 40; ++i) record.add(2, 1, 0);
   EXPECT_EQ(drafts(), 0);
   EXPECT_GT(found_drafts(record.right_share(kDrafted), 8, costs).drafts, 0);  // another kind
-  for (int i = 0; i < 400; ++i) record.saw_none();
+  for (int i = 0; i < 400; ++i) record.add_none();
   EXPECT_GT(drafts(), 0);
 }
 
@@ -124,8 +124,8 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
   StepCosts costs;
   EXPECT_EQ(costs.prompt_tokens_within(2, 4), StepCosts::kFewest);
   for (int i = 0; i < 50; ++i) {
-    costs.saw(4, 0, 0.1);
-    costs.saw(4, 100, 0.3);  // 0.002 a token
+    costs.record(4, 0, 0.1);
+    costs.record(4, 100, 0.3);  // 0.002 a token
   }
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(2, 4)), 50, 2);
   EXPECT_NEAR(static_cast<double>(costs.prompt_tokens_within(3, 3)), 100, 3);
@@ -135,8 +135,8 @@ TEST(StepCosts, PromptsTakeWhatTheyMay) {
 // what prompts cost alone says too little of what they cost beside others.
 TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
   StepCosts costs;
-  costs.saw(0, 512, 512 * 0.0005);
-  for (int i = 0; i < 5; ++i) costs.saw(15, 0, 0.050);
+  costs.record(0, 512, 512 * 0.0005);
+  for (int i = 0; i < 5; ++i) costs.record(15, 0, 0.050);
   std::int64_t last = StepCosts::kFewest;
   for (int step = 0; step < 200; ++step) {
     const std::int64_t tokens = costs.prompt_tokens_within(1.8, 15);
@@ -146,8 +146,8 @@ TEST(StepCosts, OthersNeverWaitMuchLongerThanTheyMay) {
     if (step > 10) {
       EXPECT_GT(seconds, 0.050 * 1.65) << step;
     }
-    costs.saw(15, tokens, seconds);
-    if (step % 20 == 0) costs.saw(0, 512, 512 * 0.0005);
+    costs.record(15, tokens, seconds);
+    if (step % 20 == 0) costs.record(0, 512, 512 * 0.0005);
     last = tokens;
   }
 }
@@ -157,7 +157,7 @@ TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
   StepCosts costs;
   for (int step = 0; step < 100; ++step) {
     const std::int64_t tokens = costs.prompt_tokens_within(3, 8);
-    costs.saw(8, tokens, 0.050 + 0.0005 * static_cast<double>(tokens));
+    costs.record(8, tokens, 0.050 + 0.0005 * static_cast<double>(tokens));
   }
   EXPECT_GT(costs.prompt_tokens_within(3, 8), 150);  // 200 if it were known
   EXPECT_LT(costs.prompt_tokens_within(3, 8), 300);
@@ -167,13 +167,13 @@ TEST(StepCosts, PromptsTakeWhatTheyMayWhereAllStepsHaveSome) {
 // not believed forever.
 TEST(StepCosts, WhatWasSeenLongAgoIsTriedAgain) {
   StepCosts costs;
-  for (int i = 0; i < 5; ++i) costs.saw(1, 0, 0.01);
-  costs.saw(8, 0, 0.2);
+  for (int i = 0; i < 5; ++i) costs.record(1, 0, 0.01);
+  costs.record(8, 0, 0.2);
   const double before = costs.seconds(8);
-  for (int i = 0; i < 1000; ++i) costs.saw(1, 0, 0.01);
+  for (int i = 0; i < 1000; ++i) costs.record(1, 0, 0.01);
   EXPECT_LT(costs.seconds(8), 0.5 * before);
-  costs.saw(8, 0, 0.02);
-  costs.saw(8, 0, 0.02);
+  costs.record(8, 0, 0.02);
+  costs.record(8, 0, 0.02);
   EXPECT_NEAR(costs.seconds(8), 0.02, 0.002);
 }
 
@@ -182,8 +182,8 @@ TEST(StepCosts, ANoisyMachineChangesAllAlike) {
   Random random(3);
   StepCosts costs;
   for (int i = 0; i < 400; ++i) {
-    costs.saw(1, 0, 0.01 * (1 + random.uniform()));
-    costs.saw(2, 0, 0.015 * (1 + random.uniform()));
+    costs.record(1, 0, 0.01 * (1 + random.uniform()));
+    costs.record(2, 0, 0.015 * (1 + random.uniform()));
   }
   const double ratio = costs.seconds(2) / costs.seconds(1);
   EXPECT_GT(ratio, 1.3);
@@ -194,16 +194,16 @@ TEST(StepCosts, ANoisyMachineChangesAllAlike) {
 TEST(StepCosts, MoreRowsTakeNoLess) {
   StepCosts costs;
   for (int i = 0; i < 5; ++i) {
-    costs.saw(1, 0, 0.03);
-    costs.saw(4, 0, 0.02);
+    costs.record(1, 0, 0.03);
+    costs.record(4, 0, 0.02);
   }
   EXPECT_LE(costs.seconds(1), costs.seconds(4));
 }
 
 TEST(StepCosts, OneBusyMomentIsNotBelieved) {
   StepCosts costs;
-  for (int i = 0; i < 20; ++i) costs.saw(1, 0, 0.01);
-  costs.saw(1, 0, 10);
+  for (int i = 0; i < 20; ++i) costs.record(1, 0, 0.01);
+  costs.record(1, 0, 10);
   EXPECT_LT(costs.seconds(1), 0.02);
 }
 

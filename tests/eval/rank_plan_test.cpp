@@ -37,7 +37,7 @@ class CountingRanks : public Communicator {
   }
   void barrier(std::string_view site) override { ranks_.barrier(site); }
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
-  std::chrono::milliseconds patience() const override { return ranks_.patience(); }
+  std::chrono::milliseconds timeout() const override { return ranks_.timeout(); }
 
   std::uint64_t received = 0;
   std::int64_t exchanges = 0;

@@ -40,7 +40,7 @@ std::vector<std::string> examples() {
     for (const std::int64_t length : {3, 100, 250}) {
       cache.clear(0);
       cache.append(0, length);
-      cache.settle();
+      cache.commit();
       const std::vector<std::byte> saved = cache.save(0);
       texts.push_back(std::string(1, static_cast<char>(i)) +
                       std::string(reinterpret_cast<const char*>(saved.data()), saved.size()));

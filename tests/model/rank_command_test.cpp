@@ -56,19 +56,19 @@ TEST(RankCommand, CopiesOfPagesComeBackAsTheyWere) {
 }
 
 TEST(RankCommand, StatesComeBackAsTheyWere) {
-  const RankCommand command = decode_command(encode(StateTransfer{StateTransfer::Way::write, 12}));
-  EXPECT_EQ(std::get<StateTransfer>(command).way, StateTransfer::Way::write);
+  const RankCommand command = decode_command(encode(StateTransfer{StateTransfer::Kind::write, 12}));
+  EXPECT_EQ(std::get<StateTransfer>(command).kind, StateTransfer::Kind::write);
   EXPECT_EQ(std::get<StateTransfer>(command).state, 12);
 }
 
 SequenceTransfer some_transfer() {
-  return {SequenceTransfer::Way::load, {70, 64, {4, 9}, {-1, 2}}};
+  return {SequenceTransfer::Kind::load, {70, 64, {4, 9}, {-1, 2}}};
 }
 
 TEST(RankCommand, SavedSequencesComeBackAsTheyWere) {
   const RankCommand command = decode_command(encode(some_transfer()));
   const auto& transfer = std::get<SequenceTransfer>(command);
-  EXPECT_EQ(transfer.way, SequenceTransfer::Way::load);
+  EXPECT_EQ(transfer.kind, SequenceTransfer::Kind::load);
   EXPECT_EQ(transfer.place.length, 70);
   EXPECT_EQ(transfer.place.copies_from, 64);
   EXPECT_EQ(transfer.place.pages, some_transfer().place.pages);

@@ -133,9 +133,9 @@ TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
 std::vector<Token> wait_for(Mailbox& mailbox) {
   std::vector<Token> tokens;
   for (bool ended = false; !ended;) {
-    for (const ReplyNews& news : mailbox.take(10)) {
-      tokens.insert(tokens.end(), news.tokens.begin(), news.tokens.end());
-      ended = ended || news.end.has_value();
+    for (const ReplyUpdate& update : mailbox.take(10)) {
+      tokens.insert(tokens.end(), update.tokens.begin(), update.tokens.end());
+      ended = ended || update.end.has_value();
     }
   }
   return tokens;

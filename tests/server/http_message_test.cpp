@@ -134,8 +134,8 @@ TEST(HttpReader, KnowsWhenToCloseAndWhenToSayContinue) {
   EXPECT_FALSE(request("GET / HTTP/1.1\r\nHost: h\r\nConnection: Close\r\n\r\n").keep_alive);
   HttpReader waits({});
   waits.push("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-  EXPECT_TRUE(waits.take_wish_to_continue());
-  EXPECT_FALSE(waits.take_wish_to_continue());
+  EXPECT_TRUE(waits.take_expect_continue());
+  EXPECT_FALSE(waits.take_expect_continue());
 }
 
 TEST(HttpReader, TellsWhenTheHeadIsThere) {

@@ -132,7 +132,7 @@ TEST(LlamaFlags, EachRowDoesAsItSays) {
       const Options options = parse(words);
       EXPECT_EQ(options.text("prompt"), "x") << word;
       const std::string note = word + ": " + std::string(foreign.text);
-      EXPECT_EQ(options.notes(), foreign.use == ForeignUse::told ? std::vector<std::string>{note}
+      EXPECT_EQ(options.notes(), foreign.use == ForeignUse::noted ? std::vector<std::string>{note}
                                                                  : std::vector<std::string>())
           << word;
       if (!foreign.value_may_follow) continue;

@@ -8,6 +8,6 @@ namespace leq {
 
 // A row per part, then `all parts`, `step` and `step, untimed`, each beginning with the cells of
 // `test` (model, backend, test). Milliseconds and bytes are those of one step.
-void add_breakdown(const Row& test, const Breakdown& breakdown, bool for_people, Table& table);
+void add_breakdown(const Row& test, const Breakdown& breakdown, bool as_text, Table& table);
 
 }  // namespace leq

@@ -66,7 +66,7 @@ class Bench {
         runs_(static_cast<int>(options.integer("repetitions"))),
         mode_(load_mode(options)),
         breakdown_(options.flag("breakdown")),
-        for_people_(options.text("output") == "md") {
+        as_text_(options.text("output") == "md") {
     columns_.batch = options.given("batch-size") || options.given("ubatch-size");
     columns_.ranks = options.given("tp");
     columns_.kv_types = names_cache(options);
@@ -93,7 +93,7 @@ class Bench {
     if (breakdown_) return parts_;
     Table table;
     for (const BenchRow& row : rows_) {
-      table.add(for_people_ ? people_row(row, columns_) : script_row(row, columns_));
+      table.add(as_text_ ? readable_row(row, columns_) : script_row(row, columns_));
     }
     return table;
   }
@@ -154,7 +154,7 @@ class Bench {
     add_breakdown({{"model", model.name() + " " + model.scheme()},
                    {"backend", session.transformer().backend().name()},
                    {"test", test_title(test)}},
-                  breakdown, for_people_, parts_);
+                  breakdown, as_text_, parts_);
   }
 
   BenchRow measure(const BenchModel& model, const std::string& typed, Session& session,
@@ -214,7 +214,7 @@ class Bench {
   int runs_;
   LoadMode mode_;
   bool breakdown_;
-  bool for_people_;
+  bool as_text_;
   BenchColumns columns_;
   std::vector<BenchRow> rows_;
   Table parts_;  // --breakdown

@@ -45,7 +45,7 @@ std::string test_title(const BenchTest& test) {
   return test.depth > 0 ? name + " @ d" + std::to_string(test.depth) : name;
 }
 
-Row people_row(const BenchRow& row, const BenchColumns& columns) {
+Row readable_row(const BenchRow& row, const BenchColumns& columns) {
   Row cells = {{"model", row.title},
                {"size", in_gibibytes(row.size_bytes)},
                {"params", in_billions(row.parameters)},

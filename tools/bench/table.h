@@ -36,7 +36,7 @@ struct BenchColumns {
 
 std::string test_title(const BenchTest& test);  // "tg128 @ d4096"
 // llama-bench's columns plus the share of the limit.
-Row people_row(const BenchRow& row, const BenchColumns& columns);
+Row readable_row(const BenchRow& row, const BenchColumns& columns);
 // model, scheme, threads, test, depth, tps, ...: listed in docs/benchmarks.md.
 Row script_row(const BenchRow& row, const BenchColumns& columns);
 

@@ -5,7 +5,7 @@
 namespace leq {
 namespace {
 
-constexpr auto kTold = ForeignUse::told;
+constexpr auto kNoted = ForeignUse::noted;
 constexpr auto kRefused = ForeignUse::refused;
 
 // Flags without effect: leq always does what they say, has no use for it, or prints the same.
@@ -29,38 +29,38 @@ std::vector<ForeignOption> silent_flags() {
   };
 }
 
-std::vector<ForeignOption> told_flags() {
+std::vector<ForeignOption> noted_flags() {
   return {
-      {"--keep", kTold, "does nothing: a full context ends the reply, and no token is thrown away",
+      {"--keep", kNoted, "does nothing: a full context ends the reply, and no token is thrown away",
        1},
-      {"--context-shift", kTold,
+      {"--context-shift", kNoted,
        "does nothing: a full context ends the reply; a larger -c holds more"},
-      {"-kvo --kv-offload -nkvo --no-kv-offload", kTold,
+      {"-kvo --kv-offload -nkvo --no-kv-offload", kNoted,
        "does nothing: the KV cache lies where the model is (-dev)"},
-      {"--check-tensors", kTold, "does nothing: leq-inspect --verify checks a file"},
-      {"-C --cpu-mask -Cr --cpu-range -Cb --cpu-mask-batch -Crb --cpu-range-batch", kTold,
+      {"--check-tensors", kNoted, "does nothing: leq-inspect --verify checks a file"},
+      {"-C --cpu-mask -Cr --cpu-range -Cb --cpu-mask-batch -Crb --cpu-range-batch", kNoted,
        "does nothing: taskset chooses processors", 1},
-      {"--cpu-strict --cpu-strict-batch --poll --poll-batch", kTold,
+      {"--cpu-strict --cpu-strict-batch --poll --poll-batch", kNoted,
        "ignored: thread polling is not configurable", 1},
-      {"--prio --prio-batch", kTold, "does nothing: nice and chrt set a priority", 1},
-      {"-lm --load-mode", kTold, "does nothing: --mmap, --no-mmap and --mlock choose", 1},
-      {"-lv --verbosity --log-verbosity", kTold, "does nothing: -v prints the plan", 1},
-      {"--log-verbose", kTold, "does nothing: -v prints the plan"},
-      {"--verbose-prompt", kTold,
+      {"--prio --prio-batch", kNoted, "does nothing: nice and chrt set a priority", 1},
+      {"-lm --load-mode", kNoted, "does nothing: --mmap, --no-mmap and --mlock choose", 1},
+      {"-lv --verbosity --log-verbosity", kNoted, "does nothing: -v prints the plan", 1},
+      {"--log-verbose", kNoted, "does nothing: -v prints the plan"},
+      {"--verbose-prompt", kNoted,
        "does nothing: leq-inspect --tokenize shows the tokens of a text"},
-      {"-sp", kTold, "does nothing: special tokens of a reply are never printed"},
-      {"-fitt --fit-target -fitc --fit-ctx", kTold,
+      {"-sp", kNoted, "does nothing: special tokens of a reply are never printed"},
+      {"-fitt --fit-target -fitc --fit-ctx", kNoted,
        "does nothing: --vram caps what is taken of a GPU", 1},
       {"--draft-min --draft-n-min --draft-p-min --draft-p-split --spec-draft-n-min "
        "--spec-draft-p-min --spec-draft-p-split",
-       kTold,
+       kNoted,
        "does nothing: the number of draft tokens is chosen by measured cost; --draft-max bounds it",
        1},
       {"-td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "
        "--spec-draft-threads-batch -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl "
        "-cd --ctx-size-draft",
-       kTold, "does nothing: a draft model runs where the model does, with its context", 1},
-      {"--reasoning-format", kTold, "does nothing: thoughts are printed as the model writes them",
+       kNoted, "does nothing: a draft model runs where the model does, with its context", 1},
+      {"--reasoning-format", kNoted, "does nothing: thoughts are printed as the model writes them",
        1},
   };
 }
@@ -161,7 +161,7 @@ std::vector<ForeignOption> refused_flags() {
 std::span<const ForeignOption> llama_flags() {
   static const std::vector<ForeignOption> kAll = [] {
     std::vector<ForeignOption> all = silent_flags();
-    for (const auto& more : {told_flags(), refused_flags()}) {
+    for (const auto& more : {noted_flags(), refused_flags()}) {
       all.insert(all.end(), more.begin(), more.end());
     }
     return all;

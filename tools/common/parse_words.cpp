@@ -82,7 +82,7 @@ class Rewriter {
 
   void take_foreign(const ForeignOption& foreign, const std::string& word, bool has_value) {
     require(foreign.use != ForeignUse::refused, word, ": ", foreign.text);
-    if (foreign.use == ForeignUse::told) notes_.push_back(word + ": " + std::string(foreign.text));
+    if (foreign.use == ForeignUse::noted) notes_.push_back(word + ": " + std::string(foreign.text));
     if (has_value) return;
     for (int i = 0; i < foreign.values; ++i) {
       require(next_ < words_.size(), word, ": a value must follow");

@@ -144,12 +144,12 @@ PerplexityReport start_report(const Options& options, const Runtime& setup,
 }
 
 // Results of one run; the divergence only if requested.
-struct Found {
+struct Measured {
   PerplexityResult result;
   std::optional<DivergenceResult> divergence;
 };
 
-Found measure(const Options& options, const Runtime& setup, const PerplexityRun& run,
+Measured measure(const Options& options, const Runtime& setup, const PerplexityRun& run,
               const PerplexityReport& report, const DivergenceBaseReader* base) {
   ThreadPool pool(setup.threads);
   Session& session = *setup.session;
@@ -172,7 +172,7 @@ Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
 }
 
 // Runs with a progress line that shows the value so far.
-Found measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
+Measured measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
                             const PerplexityReport& report, const DivergenceBaseReader* base) {
   run.window_bos = window_bos(run.protocol, setup.model->tokenizer());
   Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
@@ -200,12 +200,12 @@ std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
 }
 
 // The earlier run of --against.
-struct Against {
+struct ComparedRun {
   Json json;
   EarlierRun run;
 };
 
-Row against_row(const PerplexityReport& report, const Against& against, const Found& found) {
+Row against_row(const PerplexityReport& report, const ComparedRun& against, const Measured& found) {
   Row row = comparison_row(report, against.run);
   if (!found.divergence) return row;
   const std::vector<double> windows =
@@ -220,7 +220,7 @@ Row against_row(const PerplexityReport& report, const Against& against, const Fo
 }
 
 void print_report(const Options& options, const PerplexityReport& report,
-                  const std::optional<Against>& against, const Found& found,
+                  const std::optional<ComparedRun>& against, const Measured& found,
                   const DivergenceBaseReader* base) {
   if (options.text("output") == "json") {
     Row row = report_row(report);
@@ -267,19 +267,19 @@ int perplexity(const Options& options) {
                 divergence_key(report, token_hash(tokens, run.window_bos)));
     return 0;
   }
-  std::optional<Against> against;
+  std::optional<ComparedRun> against;
   if (options.given("against")) {
     const std::string& path = options.text("against");
     Json json = parse_json(read_file(path, kLargestReport), path);
     const EarlierRun run = require_same_measurement(report, json, path);
-    against = Against{std::move(json), run};
+    against = ComparedRun{std::move(json), run};
   }
   if (options.flag("verbose")) {
     for (const std::string& line : plan_lines(*setup.model, *setup.session)) {
       std::cerr << line << '\n';
     }
   }
-  const Found found = measure_with_progress(
+  const Measured found = measure_with_progress(
       options, setup, {.tokens = tokens, .windows = windows, .protocol = settings.protocol}, report,
       base.get());
   report.result = found.result;

@@ -378,7 +378,7 @@ void set_recipe(const Options& options, QuantizeJob& job) {
             " say the same things; leave one of them out");
   }
   apply_recipe(*job.recipe, import_config(job.folder), job.checkpoint);
-  job.fit_windows = job.recipe->few_windows_do && job.checkpoint.load_stats.empty() &&
+  job.fit_windows = job.recipe->few_windows_suffice && job.checkpoint.load_stats.empty() &&
                     !options.given("samples") && !options.given("length");
 }
 

@@ -200,11 +200,11 @@ class TerminalReader : public LineReader {
     el_set(edit_.get(), EL_PREP_TERM, 0);
     std::fputs("^Z\n", stderr);
     kill(0, SIGTSTP);
-    come_back();
+    restore_terminal();
   }
 
   // Restores the terminal after the shell used it, which leaves the cursor on a new line.
-  void come_back() {
+  void restore_terminal() {
     g_continued = false;
     take_terminal();
     redraw();
@@ -217,7 +217,7 @@ class TerminalReader : public LineReader {
       pollfd waiting = {STDIN_FILENO, POLLIN, 0};
       const int ready = poll(&waiting, 1, kLookAgainMs);
       if (interrupts_->interrupted()) return -1;
-      if (g_continued) come_back();
+      if (g_continued) restore_terminal();
       if (g_resized.exchange(false)) follow_size();
       if (ready == 0 || (ready < 0 && errno == EINTR)) continue;
       int typed = 0;

@@ -34,7 +34,7 @@ void on_signal(int) {
   if (write(g_signal_pipe[1], &byte, 1) < 0) _exit(1);
 }
 
-// Makes SIGTERM and SIGINT readable from a pipe, for signal_came.
+// Makes SIGTERM and SIGINT readable from a pipe, for signal_received.
 void watch_signals() {
   require(pipe(g_signal_pipe) == 0, ErrorKind::io, "cannot make a pipe");
   struct sigaction action = {};
@@ -44,7 +44,7 @@ void watch_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-bool signal_came(int milliseconds) {
+bool signal_received(int milliseconds) {
   pollfd waiting = {g_signal_pipe[0], POLLIN, 0};
   if (poll(&waiting, 1, milliseconds) <= 0) return false;
   char byte;
@@ -72,7 +72,7 @@ std::string url_of(const ServerOptions& options, int port) {
 
 int serve(Server& server, double drain_seconds) {
   constexpr int kLookMilliseconds = 500;
-  while (!signal_came(kLookMilliseconds)) {
+  while (!signal_received(kLookMilliseconds)) {
     if (const auto failure = server.failure()) fail(ErrorKind::no_device, *failure);
   }
   note("shutting down: waiting up to " + fixed(drain_seconds, 0) +

@@ -7,7 +7,7 @@
 namespace leq::server_tool {
 namespace {
 
-constexpr auto kTold = ForeignUse::told;
+constexpr auto kNoted = ForeignUse::noted;
 constexpr auto kRefused = ForeignUse::refused;
 
 std::vector<ForeignOption> own_flags() {
@@ -15,11 +15,11 @@ std::vector<ForeignOption> own_flags() {
       {.words = "-cb --cont-batching -nocb --no-cont-batching"},
       {.words = "--embedding --embeddings --cache-prompt --no-cache-prompt --props"},
       {.words = "--prefill-assistant --no-prefill-assistant"},
-      {"--threads-http", kTold, "does nothing: replies have a thread each, all who wait have one",
+      {"--threads-http", kNoted, "does nothing: replies have a thread each, all who wait have one",
        1},
-      {"--cache-reuse -sps --slot-prompt-similarity", kTold,
+      {"--cache-reuse -sps --slot-prompt-similarity", kNoted,
        "does nothing: a prompt begins with the pages of the longest beginning that is there", 1},
-      {"--sleep-idle-seconds", kTold, "does nothing: the model stays where it is", 1},
+      {"--sleep-idle-seconds", kNoted, "does nothing: the model stays where it is", 1},
       {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kRefused,
        "each request says it: response_format, json_schema or grammar"},
       {"--pooling", kRefused, "an embedding is the mean over a text's tokens: leave this out", 1},
@@ -30,7 +30,7 @@ std::vector<ForeignOption> own_flags() {
       {"--models-preset", kRefused,
        "the models of --models-dir are all served with the flags of the command line", 1},
       {.words = "--models-autoload"},
-      {"--no-models-autoload", kTold, "does nothing: a model is loaded when a request names it"},
+      {"--no-models-autoload", kNoted, "does nothing: a model is loaded when a request names it"},
   };
 }
 

@@ -27,11 +27,11 @@ struct QueryBlock {
   const std::int32_t* pages = nullptr;
 
   __device__ __forceinline__ int queries() const { return rows * heads; }
-  __device__ __forceinline__ Positions seen_by(int query) const {
+  __device__ __forceinline__ Positions visible_to(int query) const {
     const int at = position + query / heads;
     return {window > 0 ? max(0, at + 1 - window) : 0, at + 1};
   }
-  __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
+  __device__ __forceinline__ Positions seen() const { return {visible_to(0).first, position + rows}; }
 };
 
 // Block `at` of rows: its run, and its rows in it; rows is 0 where there is none. Its heads are
@@ -95,7 +95,7 @@ struct BlockWork {
 
   __device__ __forceinline__ int first_span() const { return seen.first / kSpanTokens; }
   __device__ __forceinline__ int last_span() const { return (seen.last - 1) / kSpanTokens; }
-  __device__ __forceinline__ Positions seen_in(Positions span) const {
+  __device__ __forceinline__ Positions visible_in(Positions span) const {
     return {max(seen.first, span.first), min(seen.last, span.last)};
   }
 };
@@ -157,7 +157,7 @@ struct KvTiles {
   // Calls use(tile index, tile) for the tiles that hold the positions; each tile is loaded while
   // the one before is used.
   template <class Use>
-  __device__ __forceinline__ void walk(Positions of, Use use) const {
+  __device__ __forceinline__ void for_each_tile(Positions of, Use use) const {
     const int first = of.first / positions, last = (of.last + positions - 1) / positions;
     load(first);
     ptx::cp_async_commit();

@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
   for (int index = block.first_span(); index <= block.last_span(); ++index) {
-    const Positions span = span_positions(index), seen = block.seen_in(span);
+    const Positions span = span_positions(index), seen = block.visible_in(span);
     score_span(work, seen, plan.tile_positions);
     softmax_span(work, span);
     add_values(work, span, seen, plan.tile_positions);

@@ -68,7 +68,7 @@ __device__ void score_packed_span(const Work<queries>& work, Positions seen) {
   for (int q = 0; q < work.block.queries(); ++q) {
     const float* const query = work.query + q * work.layout.query_stride;
     const CodedPositions coded = side.coded(q);
-    const Positions own = work.seen_in(q, seen);
+    const Positions own = work.visible_in(q, seen);
 #pragma unroll 1
     for (int j = own.first + static_cast<int>(threadIdx.x); j < own.last; j += kAttentionThreads) {
       const float score = coded.holds(j) ? score_block(side, query, j) : score_copy(side, query, j);
@@ -119,7 +119,7 @@ __device__ void add_packed_values(const Work<queries>& work, Positions span) {
   const PackedSide side = {work.a, work.block, work.a.values, work.a.copied.values};
 #pragma unroll 1
   for (int q = 0; q < work.block.queries(); ++q) {
-    const Positions own = work.seen_in(q, span);
+    const Positions own = work.visible_in(q, span);
     if (own.empty()) continue;
     const float take = work.facts->take[q], keep = work.facts->keep[q];
 #pragma unroll 1
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kAttentionThreads, 1)
   const Work<queries> work(a, block.queries, plan.tile_positions, memory);
   load_queries(work);
   for (int index = block.first_span(); index <= block.last_span(); ++index) {
-    const Positions span = span_positions(index), seen = block.seen_in(span);
+    const Positions span = span_positions(index), seen = block.visible_in(span);
     if (a.keys.codes.packed()) {
       score_packed_span(work, seen);
     } else {

@@ -53,7 +53,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
           (std::int64_t{first_record(plan, block) + query / block.heads} * a.heads.heads + head) *
               plan.spans * (dims + 2);
       a.out.values[row * a.out.stride + head * dims + c] =
-          join_column<Rule>(records, dims, block.seen_by(query), c);
+          join_column<Rule>(records, dims, block.visible_to(query), c);
     }
   }
   if (a.codes.quantize.out.codes == nullptr) return;

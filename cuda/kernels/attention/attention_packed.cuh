@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Weights times a tile's values. Sums are of codes' f16 numbers until settle_codes.
+// Weights times a tile's values. Sums are of codes' f16 numbers until scale_sums.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -167,7 +167,7 @@ __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
 
 // After a span's tiles of codes: sums of weight * scale * code.
 template <class Shape>
-__device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
+__device__ __forceinline__ void scale_sums(WarpRows<Shape>& warp) {
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
@@ -185,7 +185,7 @@ struct ReadPositions {
 
   __device__ __forceinline__ ReadPositions(const QueryBlock& block, const KvResidual& residual,
                                            int query, bool codes_)
-      : seen(block.seen_by(query)),
+      : seen(block.visible_to(query)),
         coded(residual, block.position + query / block.heads),
         codes(codes_) {}
   __device__ __forceinline__ bool holds(int j) const {
@@ -230,7 +230,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
     const auto read = [&](int query) {
       return ReadPositions(block, a.copied.residual, query, codes);
     };
-    hide_unseen(read, tile, warp, scores);
+    mask_hidden(read, tile, warp, scores);
   }
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, memory, weights);
@@ -259,16 +259,16 @@ __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
 // blocks.
 struct CopyTiles {
   int first, count;
-  bool apart;  // the first tile, and then those from `first` on
+  bool has_gap;  // the first tile, and then those from `first` on
 
   __device__ __forceinline__ CopyTiles(Positions sinks, Positions open)
       : first(open.first),
         count(open.last - open.first),
-        apart(!sinks.empty() && (open.empty() || open.first > 0)) {
-    if (apart) ++count;
+        has_gap(!sinks.empty() && (open.empty() || open.first > 0)) {
+    if (has_gap) ++count;
   }
   __device__ __forceinline__ int at(int i) const {
-    return !apart ? first + i : i == 0 ? 0 : first + i - 1;
+    return !has_gap ? first + i : i == 0 ? 0 : first + i - 1;
   }
 };
 
@@ -285,13 +285,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   if (seen.empty()) return;
   // Registers are short: rarely read values are kept in shared memory.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
-  auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
+  auto& visible = *reinterpret_cast<PackedVisible*>(memory + PackedMemory<Shape>::kVisibleAt);
   if (threadIdx.x == 0) {
     block = work.queries;
-    sight = PackedSight(work.queries, a.copied.residual, seen);
+    visible = PackedVisible(work.queries, a.copied.residual, seen);
   }
   __syncthreads();
-  PackedLoader<Shape> loader(a, block, sight, memory);
+  PackedLoader<Shape> loader(a, block, visible, memory);
   constexpr int kAhead = Shape::kCodeStages > 1 ? Shape::kCodeStages - 1 : 1;
   for (int stage = 0; stage < kAhead; ++stage) loader.load_next();
   load_queries<Shape>(a, block, memory);
@@ -311,8 +311,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       return own.empty() ? Positions{0, 0}
                          : Positions{own.first / kTile, (own.last - 1) / kTile + 1};
     };
-    const Positions coded = tiles(sight.coded());
-    const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
+    const Positions coded = tiles(visible.coded());
+    const CopyTiles copies(tiles(visible.sinks()), tiles(visible.open()));
     // In generation the stage is otherwise unused.
     constexpr bool kEarly = Shape::kGeneration;
     if (kEarly && copies.count > 0) {
@@ -331,7 +331,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       if (works) use_packed_tile<Shape, true>(a, block, loader, tile, whole, memory, warp);
       loader.leave();
     }
-    settle_codes(warp);
+    scale_sums(warp);
     for (int i = 0; i < copies.count; ++i) {
       if (!kEarly || i > 0) {
         __syncthreads();

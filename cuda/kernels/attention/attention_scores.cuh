@@ -126,7 +126,7 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
                                            int positions) {
   const KvTiles keys(work.a, work.a.keys, work.block, work.tiles, positions);
   const ScoreShare<queries> share(positions);
-  keys.walk(seen, [&](int index, const unsigned char* tile) {
+  keys.for_each_tile(seen, [&](int index, const unsigned char* tile) {
     const unsigned char* const row = tile + share.slot * keys.stride();
     switch (work.a.keys.type) {
       case KvType::f32:
@@ -192,7 +192,7 @@ __device__ __forceinline__ void softmax_span(const Work<queries>& work, Position
   const int lane = static_cast<int>(threadIdx.x % 32);
   for (int q = static_cast<int>(threadIdx.x / 32); q < work.block.queries();
        q += kAttentionThreads / 32) {
-    const Positions seen = work.seen_in(q, span);
+    const Positions seen = work.visible_in(q, span);
     if (seen.empty()) {
       if (lane == 0) work.facts->take[q] = -1.0f;  // takes no part
       continue;

@@ -50,28 +50,28 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
 }
 
 // From the warp's first and last query: positions visible to any query, and tiles visible to all.
-struct Sight {
+struct VisibleTiles {
   Positions any;
   WholeTiles all;
 
   template <class Shape>
-  __device__ __forceinline__ Sight(const QueryBlock& block, const WarpRows<Shape>& warp)
-      : Sight(block.seen_by(warp.first_query),
-              block.seen_by(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
-  __device__ __forceinline__ Sight(Positions least, Positions most)
+  __device__ __forceinline__ VisibleTiles(const QueryBlock& block, const WarpRows<Shape>& warp)
+      : VisibleTiles(block.visible_to(warp.first_query),
+              block.visible_to(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+  __device__ __forceinline__ VisibleTiles(Positions least, Positions most)
       : any{least.first, most.last}, all(Positions{most.first, least.last}) {}
 };
 
 template <class Shape>
-__device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& sight, int tile,
+__device__ __forceinline__ void use_tile(const QueryBlock& block, const VisibleTiles& visible, int tile,
                                          unsigned char* memory, const unsigned char* stage,
                                          WarpRows<Shape>& warp) {
-  const bool whole = sight.all.holds(tile);
-  if (!whole && (tile * kTile + kTile <= sight.any.first || tile * kTile >= sight.any.last)) return;
+  const bool whole = visible.all.holds(tile);
+  if (!whole && (tile * kTile + kTile <= visible.any.first || tile * kTile >= visible.any.last)) return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
   if (!whole) {
-    hide_unseen([&](int query) { return block.seen_by(query); }, tile, warp, scores);
+    mask_hidden([&](int query) { return block.visible_to(query); }, tile, warp, scores);
   }
   TileWeights<Shape> weights;
   weigh_tile<Shape>(warp, scores, memory, stage, weights);
@@ -80,7 +80,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
 
 // Joins spans as Joined (attention_tile_values.cuh) does.
 struct TensorJoin {
-  static constexpr float kStart = kNothingSeen;
+  static constexpr float kStart = kMaskedScore;
   float largest, keep, take;
 
   __device__ __forceinline__ TensorJoin(float before, float, float more) {
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     __syncthreads();
     hold_queries<Shape>(memory, warp);
   }
-  const Sight sight(block, warp);
+  const VisibleTiles visible(block, warp);
   Joined<Shape> joined;
   const bool works = warp.first_query < block.queries();
   const int first = seen.first / kTile, last = (seen.last - 1) / kTile;
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
       __syncthreads();
     }
     if (works) {
-      use_tile<Shape>(block, sight, tile, memory, loader.stage(tile), warp);
+      use_tile<Shape>(block, visible, tile, memory, loader.stage(tile), warp);
       if (tile == last || tile % kSpanTiles == kSpanTiles - 1) {
         finish_span(a, plan, block, tile / kSpanTiles == first / kSpanTiles, tile == last, warp,
                     joined);

@@ -11,7 +11,7 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr float kNothingSeen = -INFINITY;
+inline constexpr float kMaskedScore = -INFINITY;
 
 // Sums of int8 products start at the bits of 1.5 * 2^23, so that their bits are those of a float,
 // where no sum reaches 2^22.
@@ -64,7 +64,7 @@ struct WarpRows {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       for (int half = 0; half < 2; ++half) {
-        largest[i][half] = kNothingSeen;
+        largest[i][half] = kMaskedScore;
         total[i][half] = 0.0f;
         middle[i][half] = 0.0f;
       }
@@ -235,21 +235,21 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
   }
 }
 
-// Keys that a query does not see get weight 0: those with sight(query).holds(position) false.
-template <class Shape, class Sight>
-__device__ __forceinline__ void hide_unseen(Sight sight, int tile, const WarpRows<Shape>& warp,
+// Keys that a query does not see get weight 0: those with visible(query).holds(position) false.
+template <class Shape, class Visible>
+__device__ __forceinline__ void mask_hidden(Visible visible, int tile, const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
   const int first = tile * kTile + warp.first_key + ptx::opaque(threadIdx.x % 4) * 2;
 #pragma unroll
   for (int i = 0; i < Shape::kRowTiles; ++i) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const auto seen = sight(warp.query(i, half));
+      const auto seen = visible(warp.query(i, half));
 #pragma unroll
       for (int j = 0; j < Shape::kKeyTiles; ++j) {
         for (int k = 0; k < 2; ++k) {
           float& score = scores[i][j][2 * half + k];
-          if (!seen.holds(first + 8 * j + k)) score = kNothingSeen;
+          if (!seen.holds(first + 8 * j + k)) score = kMaskedScore;
         }
       }
     }
@@ -272,7 +272,7 @@ struct Join {
 
   __device__ __forceinline__ Join(float before, float more)
       : largest(fmaxf(before, more)),
-        reference(largest == kNothingSeen ? 0.0f : largest),
+        reference(largest == kMaskedScore ? 0.0f : largest),
         keep(ptx::exp2_near(before - reference)) {}
   __device__ __forceinline__ float take(float more) const {
     return ptx::exp2_near(more - reference);

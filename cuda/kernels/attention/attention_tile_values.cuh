@@ -191,7 +191,7 @@ __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int ti
 // queries, and each keeps the numbers of one.
 template <class Shape>
 struct Joined {
-  float largest = kNothingSeen, total = 0.0f;
+  float largest = kMaskedScore, total = 0.0f;
   static_assert(Shape::kRowTiles <= 2);
 
   // O = fma(o, b, O a), times 1 / L after the last span. `more` is l; out is null where there is

@@ -148,10 +148,10 @@ class TileLoader {
         if (whole_.holds(next_) && a_.heads.head_dim == Shape::kDims) {
           copy_whole(to);
         } else {
-          copy_seen(to);
+          copy_visible(to);
         }
       } else {
-        copy_seen(to);
+        copy_visible(to);
       }
       ++next_;
       if (next_ < end_) page_ = block_.pages[next_];
@@ -173,7 +173,7 @@ class TileLoader {
   }
 
  private:
-  __device__ __forceinline__ void copy_seen(unsigned char* to) const {
+  __device__ __forceinline__ void copy_visible(unsigned char* to) const {
     const KvHeadPage keys = kv_head_page(a_.keys, page_, a_.heads, block_.kv_head);
     const KvHeadPage values = kv_head_page(a_.values, page_, a_.heads, block_.kv_head);
     copy_rows<typename Memory::Keys>(to, keys);

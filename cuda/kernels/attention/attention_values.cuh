@@ -78,7 +78,7 @@ __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, cons
   for (int i = 0; i < queries; ++i) {
     const int q = share.query(i);
     if (q >= work.block.queries()) continue;
-    const Positions seen = work.seen_in(q, span);
+    const Positions seen = work.visible_in(q, span);
     const int last = min(seen.last, first + values.positions);
     for (int j = max(seen.first, first); j < last; ++j) {
       const float2 v = two_numbers<type>(tile + (j - first) * values.stride(), share.column);
@@ -94,8 +94,8 @@ __device__ __forceinline__ void add_tile(const Work<queries>& work, const KvTile
                                          Positions span, int index, const unsigned char* tile,
                                          const ValueShare& share, ValueSums<queries>& sums) {
   const int first = index * values.positions, last_query = work.block.queries() - 1;
-  if (work.seen_in(last_query, span).first <= first &&
-      work.seen_in(0, span).last >= first + values.positions) {
+  if (work.visible_in(last_query, span).first <= first &&
+      work.visible_in(0, span).last >= first + values.positions) {
     add_whole_tile<queries, type>(work, values, first, tile, share, sums);
   } else {
     add_partial_tile<queries, type>(work, values, span, first, tile, share, sums);
@@ -129,7 +129,7 @@ __device__ __forceinline__ void add_values(const Work<queries>& work, Positions 
   for (int base = 0; base < work.a.heads.head_dim; base += 2 * kAttentionThreads) {
     const ValueShare share(base, work.a.heads.head_dim);
     ValueSums<queries> sums = {};
-    values.walk(seen, [&](int index, const unsigned char* tile) {
+    values.for_each_tile(seen, [&](int index, const unsigned char* tile) {
       switch (work.a.values.type) {
         case KvType::f32:
           return add_tile<queries, KvType::f32>(work, values, span, index, tile, share, sums);

@@ -60,8 +60,8 @@ struct Work {
   __device__ __forceinline__ std::int8_t* codes(int q) const {
     return reinterpret_cast<std::int8_t*>(query + q * layout.query_stride);
   }
-  __device__ __forceinline__ Positions seen_in(int q, Positions span) const {
-    const Positions seen = block.seen_by(q);
+  __device__ __forceinline__ Positions visible_in(int q, Positions span) const {
+    const Positions seen = block.visible_to(q);
     return {max(seen.first, span.first), min(seen.last, span.last)};
   }
 };

@@ -30,11 +30,11 @@ struct PackedShape
 };
 
 // Positions that a block's rows read: as codes, and in f16.
-struct PackedSight {
+struct PackedVisible {
   Positions seen;
   CodedPositions first_row, last_row;
 
-  __device__ __forceinline__ PackedSight(const QueryBlock& block, const KvResidual& residual,
+  __device__ __forceinline__ PackedVisible(const QueryBlock& block, const KvResidual& residual,
                                          Positions seen_)
       : seen(seen_),
         first_row(residual, block.position),
@@ -70,8 +70,8 @@ struct PackedMemory {
 
   static constexpr int kCodesAt = (Wide::kBytes + 15) / 16 * 16;
   static constexpr int kEndsAt = kCodesAt + Shape::kCodeStages * kStageBytes;
-  static constexpr int kSightAt = kEndsAt + kEndStages * kEndBytes;
-  static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
+  static constexpr int kVisibleAt = kEndsAt + kEndStages * kEndBytes;
+  static constexpr int kBytes = kVisibleAt + static_cast<int>(sizeof(PackedVisible));
 };
 
 // Loads tiles of codes, in order, and f16 copies. In generation tiles of heads as wide as the shape
@@ -83,14 +83,14 @@ class PackedLoader {
 
  public:
   __device__ __forceinline__ PackedLoader(const AttentionArguments& a, const QueryBlock& block,
-                                          const PackedSight& sight, unsigned char* memory)
+                                          const PackedVisible& visible, unsigned char* memory)
       : a_(a),
         block_(block),
-        sight_(sight),
-        whole_(sight.coded()),
+        visible_(visible),
+        whole_(visible.coded()),
         memory_(memory),
-        next_(sight.coded().first / kTile),
-        end_(sight.coded().empty() ? next_ : (sight.coded().last + kTile - 1) / kTile),
+        next_(visible.coded().first / kTile),
+        end_(visible.coded().empty() ? next_ : (visible.coded().last + kTile - 1) / kTile),
         page_(next_ < end_ ? block.pages[next_] : 0) {
     if constexpr (Shape::kGeneration) place_whole_tiles();
   }
@@ -139,7 +139,7 @@ class PackedLoader {
   // be 0. Ends with a barrier where there are some.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if (whole_.holds(tile)) return;
-    const Positions coded = sight_.coded();
+    const Positions coded = visible_.coded();
     auto* const of_values = reinterpret_cast<std::uint16_t*>(ends() + Memory::kValueEndsAt);
     for (int i = static_cast<int>(threadIdx.x); i < 2 * Memory::kValueEnds; i += Shape::kThreads) {
       const int slot = i % kTile;
@@ -221,7 +221,7 @@ class PackedLoader {
 #pragma unroll 2
     for (int i = thread; i < kTile * Rows::kChunks; i += Shape::kThreads) {
       const int row = i / Rows::kChunks, chunk = i % Rows::kChunks;
-      const bool valid = copy >= 0 && chunk * 16 < row_bytes && sight_.copied(tile * kTile + row);
+      const bool valid = copy >= 0 && chunk * 16 < row_bytes && visible_.copied(tile * kTile + row);
       ptx::cp_async16(to + Rows::at(row, chunk),
                       page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
     }
@@ -229,7 +229,7 @@ class PackedLoader {
 
   const AttentionArguments& a_;
   const QueryBlock& block_;
-  const PackedSight& sight_;
+  const PackedVisible& visible_;
   WholeTiles whole_;  // of codes
   unsigned char* memory_;
   int next_, end_, page_;      // tiles of codes, and the next one's page

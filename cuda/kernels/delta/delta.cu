@@ -57,7 +57,7 @@ __device__ float softplus(float x) {
 // alpha and beta of a value head.
 __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) {
   const float* const gates = a.gates.values + row * a.gates.stride;
-  const float b = gates[head], x = gates[a.gates_apart + head];
+  const float b = gates[head], x = gates[a.gate_stride + head];
   if (magnitude_bits(b) >= 0x7f800000u || magnitude_bits(x) >= 0x7f800000u) {
     report_row(a.fault, row);
   }

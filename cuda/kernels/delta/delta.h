@@ -25,8 +25,8 @@ struct DeltaChunk {
 
 struct DeltaArguments {
   FloatRows mixed;  // [T][channels + H_v d_v]: q, k, v, z
-  FloatRows gates;  // [T]: b [H_v], and gates_apart numbers later a
-  std::int64_t gates_apart = 0;
+  FloatRows gates;  // [T]: b [H_v], and gate_stride numbers later a
+  std::int64_t gate_stride = 0;
   FloatRows out;  // [T][H_v d_v]
   AttentionBatch batch;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;

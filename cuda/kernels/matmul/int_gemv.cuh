@@ -227,7 +227,7 @@ __device__ __forceinline__ void multiply_groups(
 // Processes the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the
 // tile. Grouped: returns the sum of the groups of this lane's item.
 template <int bits, bool grouped, class Source>
-__device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
+__device__ __forceinline__ float multiply_units(const IntMatmul& a, const Grouping& grouping,
                                       const GemvRows<bits, Source>& rows,
                                       const GemvItem<bits>& item, GemvTile<bits>& tile,
                                       WaitingGroups<bits>* waiting) {
@@ -256,11 +256,11 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
     } else {
       multiply_groups(a, grouping, rows, tile, loaded, inputs, flip, column, active, *waiting);
       const int shift = group_shift(grouping.group);
-      const int walked = min(base + 32, units) * Layout::kColumns >> shift;
+      const int multiplied = min(base + 32, units) * Layout::kColumns >> shift;
       const int next = min(32 * Layout::kColumns, grouping.columns) >> shift;
-      if (walked + next - added <= kWaitingGroups && base + 32 < units) continue;
-      f = add_groups<bits>(item, added, walked, *waiting, f);
-      added = walked;
+      if (multiplied + next - added <= kWaitingGroups && base + 32 < units) continue;
+      f = add_groups<bits>(item, added, multiplied, *waiting, f);
+      added = multiplied;
     }
   }
   return f;
@@ -297,7 +297,7 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& sou
   const GemvItem<bits> item(a, rows);
   GemvTile<bits> tile;
   tile.start();
-  float sum = walk<bits, grouped>(a, grouping, rows, item, tile, waiting);
+  float sum = multiply_units<bits, grouped>(a, grouping, rows, item, tile, waiting);
   ptx::let_successor_start();
   if constexpr (!grouped) {
     int total = warp_totals(tile.sums);

@@ -271,30 +271,30 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   LEQ_DYNAMIC_SHARED(WaitingSum, waiting);
   using Shape = GroupShape<bits>;
   const BlockRows rows(a);
-  GroupLoop<bits> walk(a, rows, waiting);
+  GroupLoop<bits> loop(a, rows, waiting);
   GroupStep<bits> next;
   int group = static_cast<int>(threadIdx.x / 32) * Shape::kGroups;
-  walk.load_weights(group, next);
+  loop.load_weights(group, next);
   ptx::wait_for_predecessor();
-  walk.load_tokens(next);
+  loop.load_tokens(next);
   float f = 0;
-  for (int first = 0; first < walk.groups; first += Shape::kRound) {
-    const int last = min(first + Shape::kRound, walk.groups);
+  for (int first = 0; first < loop.groups; first += Shape::kRound) {
+    const int last = min(first + Shape::kRound, loop.groups);
     if (first > 0) __syncthreads();
 #pragma unroll 2
     for (; group < last; group += Shape::kStep) {
       const GroupStep<bits> step = next;
-      walk.load_weights(group + Shape::kStep, next);
-      walk.load_tokens(next);
+      loop.load_weights(group + Shape::kStep, next);
+      loop.load_tokens(next);
       int sums[Shape::kItems];
-      if (bits == 8 && walk.has_zeros) {
-        walk.template multiply<bits == 8>(step, sums);
+      if (bits == 8 && loop.has_zeros) {
+        loop.template multiply<bits == 8>(step, sums);
       } else {
-        walk.template multiply<false>(step, sums);
+        loop.template multiply<false>(step, sums);
       }
-      walk.keep(step, group, first, sums);
+      loop.keep(step, group, first, sums);
     }
-    if (last == walk.groups) ptx::let_successor_start();
+    if (last == loop.groups) ptx::let_successor_start();
     __syncthreads();
     f = add_waiting(waiting, last - first, f);
   }

@@ -265,28 +265,28 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   LEQ_BOUNDS(kGroupWarps * 32);
   LEQ_DYNAMIC_SHARED(WaitingPair, waiting);
   const BlockRows rows(a);
-  const TokenLoop<bits, zeros> walk(a, rows);
+  const TokenLoop<bits, zeros> loop(a, rows);
   TokenStep<bits, zeros> next;
   int group = static_cast<int>(threadIdx.x / 32);
-  walk.load_weights(group, next);
+  loop.load_weights(group, next);
   ptx::wait_for_predecessor();
-  walk.load_tokens(next);
+  loop.load_tokens(next);
   const TokenOutput output;
   WaitingPair* const mine = waiting + threadIdx.x % 32;  // of group 0
   float f = 0;
-  for (int first = 0; first < walk.groups; first += kTokenRound) {
-    const int last = min(first + kTokenRound, walk.groups);
+  for (int first = 0; first < loop.groups; first += kTokenRound) {
+    const int last = min(first + kTokenRound, loop.groups);
     if (first > 0) __syncthreads();
 #pragma unroll 2
     for (; group < last; group += kGroupWarps) {
       const TokenStep<bits, zeros> step = next;
-      walk.load_weights(group + kGroupWarps, next);
-      walk.load_tokens(next);
+      loop.load_weights(group + kGroupWarps, next);
+      loop.load_tokens(next);
       int sums[4];
-      walk.multiply(step, sums);
-      walk.keep(step, first, mine, sums);
+      loop.multiply(step, sums);
+      loop.keep(step, first, mine, sums);
     }
-    if (last == walk.groups) ptx::let_successor_start();
+    if (last == loop.groups) ptx::let_successor_start();
     __syncthreads();
     f = output.add(waiting, last - first, f);
   }

@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads)
   ptx::wait_for_predecessor();
   const std::int64_t token = blockIdx.x, columns = round_up_to(a.width, 128);
   const std::int32_t id = a.ids[token];
-  const std::int64_t row = is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;
+  const std::int64_t row = is_placeholder_id(id) ? max(a.drawn[row_of_placeholder(id)], 0) : id;
   for (int k = static_cast<int>(threadIdx.x); k < a.width; k += kThreads) {
     float value;
     if (a.table.bits == 4) {

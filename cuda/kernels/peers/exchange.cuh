@@ -19,7 +19,7 @@ struct CountedExchange {
   // Between the block's pushes and its flags.
   static __device__ __forceinline__ void publish() { __threadfence_system(); }
   // For the exchange that follows `epoch` others.
-  static __device__ __forceinline__ bool has_come(std::uint32_t flag, std::uint32_t epoch) {
+  static __device__ __forceinline__ bool has_arrived(std::uint32_t flag, std::uint32_t epoch) {
     return static_cast<std::int32_t>(flag - (epoch + 1)) >= 0;
   }
   // Called by the last block.
@@ -108,9 +108,9 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
                                               std::uint32_t epoch) {
   const std::uint32_t* const flag = flag_of(a.windows[a.rank], peer);
   const long long start = clock64();
-  while (!Protocol::has_come(look(flag), epoch)) {
+  while (!Protocol::has_arrived(look(flag), epoch)) {
     if (has_ended(a.end)) return false;
-    if (clock64() - start > a.patience) {
+    if (clock64() - start > a.timeout) {
       signal(&a.end->site, a.site);
       __threadfence_system();
       signal(&a.end->lost, static_cast<std::uint32_t>(peer) + 1);
@@ -127,15 +127,15 @@ template <class Protocol>
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {
   LEQ_BOUNDS(kExchangeThreads);
-  LEQ_SHARED(bool, goes_on);
+  LEQ_SHARED(bool, continues);
   ptx::wait_for_predecessor();
   std::byte* const window = a.windows[a.rank];
   auto* const counter = reinterpret_cast<std::uint32_t*>(window + kEpochAt);
   const std::uint32_t epoch = look(counter);
   const std::size_t slot_at = kSlotsAt + (epoch % 2) * static_cast<std::size_t>(a.slot_bytes);
-  if (threadIdx.x == 0) goes_on = !has_ended(a.end);
+  if (threadIdx.x == 0) continues = !has_ended(a.end);
   __syncthreads();
-  if (goes_on) {
+  if (continues) {
     push_parts(a, slot_at);
     __syncthreads();
     if (threadIdx.x == 0) {
@@ -146,11 +146,11 @@ __global__ void __launch_bounds__(kExchangeThreads, 2)
     }
     const int peer = static_cast<int>(threadIdx.x);
     if (peer < a.ranks && peer != a.rank && !wait_for_peer<Protocol>(a, peer, epoch)) {
-      goes_on = false;
+      continues = false;
     }
   }
   __syncthreads();
-  if (goes_on) take_parts(a, slot_at);
+  if (continues) take_parts(a, slot_at);
   auto* const ticket = reinterpret_cast<unsigned*>(window + kTicketAt);
   if (is_last_block(ticket, gridDim.x) && threadIdx.x == 0) Protocol::count(counter);
 }

@@ -42,7 +42,7 @@ struct ExchangeArguments {
   bool all_receive = true;  // else rank 0 alone; all wait for all anyway
   std::uint32_t site = 0;   // for ExchangeEnd
   ExchangeEnd* end = nullptr;
-  long long patience = 0;  // ticks of clock64
+  long long timeout = 0;  // ticks of clock64
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
 // For transfers by other means: packs this rank's parts of rows into the first slot of its own

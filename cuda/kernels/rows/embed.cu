@@ -11,7 +11,7 @@ constexpr int kThreads = 256;
 // A row of the table. A draw without a token ends its reply: its results are discarded.
 __device__ __forceinline__ std::int64_t row_of(const EmbedArguments& a, std::int64_t token) {
   const std::int32_t id = a.ids[token];
-  return is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;
+  return is_placeholder_id(id) ? max(a.drawn[row_of_placeholder(id)], 0) : id;
 }
 
 __global__ void __launch_bounds__(kThreads) embed_rows(const LEQ_GRID_CONSTANT EmbedArguments a) {

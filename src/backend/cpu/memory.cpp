@@ -28,7 +28,7 @@ WeightView Memory::place(const WeightView& weight, std::vector<Buffer>&) {
   return weight;
 }
 
-std::byte* Memory::take(std::size_t bytes) {
+std::byte* Memory::allocate_block(std::size_t bytes) {
   std::byte* data = nullptr;
   if (bytes < SIZE_MAX / 2)
     data = bytes >= kHugePageBytes ? map_huge_pages(bytes) : take_small(bytes);
@@ -38,7 +38,7 @@ std::byte* Memory::take(std::size_t bytes) {
   return data;
 }
 
-void Memory::give_back(std::byte* data, std::size_t bytes) noexcept {
+void Memory::free_block(std::byte* data, std::size_t bytes) noexcept {
   if (bytes >= kHugePageBytes) {
     unmap_huge_pages(data, bytes);
   } else {

@@ -28,8 +28,8 @@ class Memory final : public DeviceMemory {
  private:
   // Allocates 64-byte aligned, zeroed memory. From 2 MB on it uses huge pages, which the system
   // maps on first touch.
-  std::byte* take(std::size_t bytes) override;
-  void give_back(std::byte* data, std::size_t bytes) noexcept override;
+  std::byte* allocate_block(std::size_t bytes) override;
+  void free_block(std::byte* data, std::size_t bytes) noexcept override;
 
   WeightPlaces places_;
 };

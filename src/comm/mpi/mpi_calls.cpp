@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kErrorTag = 77, kBeatTag = 78;
 
-struct Told {
+struct SentError {
   std::string text;
   MPI_Request request = MPI_REQUEST_NULL;
 };
@@ -19,21 +19,21 @@ struct Told {
 MPI_Request running = MPI_REQUEST_NULL;
 MPI_Comm ranks = MPI_COMM_NULL;   // for collective calls
 MPI_Comm errors = MPI_COMM_NULL;  // for error reports
-MPI_Comm lives = MPI_COMM_NULL;   // for heartbeats
-std::list<Told> told;             // until the process ends
+MPI_Comm heartbeats = MPI_COMM_NULL;   // for heartbeats
+std::list<SentError> sent_errors;             // until the process ends
 std::vector<MPI_Request> beats;   // [ranks] the last one sent
 char no_bytes;
 
 int result(int code) { return code == MPI_SUCCESS ? 0 : -1; }
 
-int start(int* rank, int* size, int* in_turn) {
+int start(int* rank, int* size, int* serialized) {
   int level = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS) return -1;
-  *in_turn = level >= MPI_THREAD_SERIALIZED ? 1 : 0;
+  *serialized = level >= MPI_THREAD_SERIALIZED ? 1 : 0;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (MPI_Comm_dup(MPI_COMM_WORLD, &ranks) != MPI_SUCCESS ||
       MPI_Comm_dup(MPI_COMM_WORLD, &errors) != MPI_SUCCESS ||
-      MPI_Comm_dup(MPI_COMM_WORLD, &lives) != MPI_SUCCESS) {
+      MPI_Comm_dup(MPI_COMM_WORLD, &heartbeats) != MPI_SUCCESS) {
     return -1;
   }
   MPI_Comm_rank(ranks, rank);
@@ -65,13 +65,13 @@ int done() {
   return flag;
 }
 
-int tell(const char* text, int length) {
+int send_error(const char* text, int length) {
   int rank = 0, size = 0;
   MPI_Comm_rank(errors, &rank);
   MPI_Comm_size(errors, &size);
   for (int other = 0; other < size; ++other) {
     if (other == rank) continue;
-    Told& one = told.emplace_back();
+    SentError& one = sent_errors.emplace_back();
     one.text.assign(text, static_cast<std::size_t>(length));
     if (MPI_Isend(one.text.data(), length, MPI_BYTE, other, kErrorTag, errors, &one.request) !=
         MPI_SUCCESS) {
@@ -81,8 +81,8 @@ int tell(const char* text, int length) {
   return 0;
 }
 
-int heard(char* text, int capacity) {
-  for (Told& one : told) {  // sends need calls of MPI for progress
+int receive_error(char* text, int capacity) {
+  for (SentError& one : sent_errors) {  // sends need calls of MPI for progress
     int sent = 0;
     MPI_Test(&one.request, &sent, MPI_STATUS_IGNORE);
   }
@@ -104,13 +104,13 @@ int heard(char* text, int capacity) {
 // No new heartbeat is sent to a rank that has not received the last one.
 int beat() {
   int rank = 0;
-  MPI_Comm_rank(lives, &rank);
+  MPI_Comm_rank(heartbeats, &rank);
   for (std::size_t other = 0; other < beats.size(); ++other) {
     if (static_cast<int>(other) == rank) continue;
     int sent = 0;
     if (MPI_Test(&beats[other], &sent, MPI_STATUS_IGNORE) != MPI_SUCCESS) return -1;
     if (sent == 0) continue;
-    if (MPI_Isend(&no_bytes, 0, MPI_BYTE, static_cast<int>(other), kBeatTag, lives,
+    if (MPI_Isend(&no_bytes, 0, MPI_BYTE, static_cast<int>(other), kBeatTag, heartbeats,
                   &beats[other]) != MPI_SUCCESS) {
       return -1;
     }
@@ -121,10 +121,10 @@ int beat() {
 int beat_of() {
   int there = 0;
   MPI_Status status;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, lives, &there, &status) != MPI_SUCCESS || there == 0) {
+  if (MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, heartbeats, &there, &status) != MPI_SUCCESS || there == 0) {
     return -1;
   }
-  MPI_Recv(&no_bytes, 0, MPI_BYTE, status.MPI_SOURCE, kBeatTag, lives, MPI_STATUS_IGNORE);
+  MPI_Recv(&no_bytes, 0, MPI_BYTE, status.MPI_SOURCE, kBeatTag, heartbeats, MPI_STATUS_IGNORE);
   return status.MPI_SOURCE;
 }
 
@@ -136,8 +136,8 @@ constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion,
                                   begin_broadcast,
                                   begin_barrier,
                                   done,
-                                  tell,
-                                  heard,
+                                  send_error,
+                                  receive_error,
                                   beat,
                                   beat_of,
                                   finish};

@@ -40,12 +40,12 @@ void each_entry(const Json& results, const std::string& group, const Add& add) {
   }
 }
 
-void add_histogram(Table& table, const std::string& who, const std::string& part,
+void add_histogram(Table& table, const std::string& row, const std::string& part,
                    const Json& counts) {
   const auto bins = static_cast<double>(counts.size());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const double middle = -4 + 8 * (static_cast<double>(i) + 0.5) / bins;
-    table.add({{"who", who}, {"part", part}, {"at", Cell(middle, 4)}, {"count", whole(counts[i])}});
+    table.add({{"who", row}, {"part", part}, {"at", Cell(middle, 4)}, {"count", whole(counts[i])}});
   }
 }
 

@@ -91,7 +91,7 @@ std::shared_ptr<const Grammar> GrammarBuilder::finish(std::int32_t root) {
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     const std::int32_t end = place();
     at(end).ends = true;
-    lay(rules_[i].expression, starts_[i], end);
+    emit(rules_[i].expression, starts_[i], end);
   }
   refuse_left_recursion();
   require(drop_dead_ends(places_, starts_, root), source_, ": no text fits");
@@ -109,7 +109,7 @@ std::int32_t GrammarBuilder::place() {
   return static_cast<std::int32_t>(places_.size() - 1);
 }
 
-void GrammarBuilder::lay(Expr expression, std::int32_t from, std::int32_t to) {
+void GrammarBuilder::emit(Expr expression, std::int32_t from, std::int32_t to) {
   const Node& node = nodes_[expression];
   switch (node.kind) {
     case Kind::text:
@@ -122,11 +122,11 @@ void GrammarBuilder::lay(Expr expression, std::int32_t from, std::int32_t to) {
       if (node.bytes.empty()) at(from).skips.push_back(to);
       return;
     case Kind::chars:
-      return lay_chars(node.ranges, from, to);
+      return emit_chars(node.ranges, from, to);
     case Kind::sequence:
       for (std::size_t i = 0; i < node.parts.size(); ++i) {
         const std::int32_t next = i + 1 < node.parts.size() ? place() : to;
-        lay(node.parts[i], from, next);
+        emit(node.parts[i], from, next);
         from = next;
       }
       if (node.parts.empty()) at(from).skips.push_back(to);
@@ -136,24 +136,24 @@ void GrammarBuilder::lay(Expr expression, std::int32_t from, std::int32_t to) {
         // A place of its own, since a part may come back to where it began.
         const std::int32_t own = place();
         at(from).skips.push_back(own);
-        lay(part, own, to);
+        emit(part, own, to);
       }
       return;
     case Kind::repeat:
-      return lay_repeat(node, from, to);
+      return emit_repeat(node, from, to);
     case Kind::call:
       at(from).calls.push_back({node.rule, to});
       return;
     case Kind::machine:
-      return lay_machine(node, from, to);
+      return emit_machine(node, from, to);
   }
 }
 
-void GrammarBuilder::lay_repeat(const Node& node, std::int32_t from, std::int32_t to) {
+void GrammarBuilder::emit_repeat(const Node& node, std::int32_t from, std::int32_t to) {
   const Expr part = node.parts[0];
   for (std::int64_t i = 0; i < node.least; ++i) {
     const std::int32_t next = place();
-    lay(part, from, next);
+    emit(part, from, next);
     from = next;
   }
   if (node.most == kNoLimit) {
@@ -162,20 +162,20 @@ void GrammarBuilder::lay_repeat(const Node& node, std::int32_t from, std::int32_
     at(turn).skips.push_back(to);
     const std::int32_t begin = place();
     at(turn).skips.push_back(begin);
-    lay(part, begin, turn);
+    emit(part, begin, turn);
     return;
   }
   for (std::int64_t i = node.least; i < node.most; ++i) {
     at(from).skips.push_back(to);
     const std::int32_t begin = place(), next = place();
     at(from).skips.push_back(begin);
-    lay(part, begin, next);
+    emit(part, begin, next);
     from = next;
   }
   at(from).skips.push_back(to);
 }
 
-void GrammarBuilder::lay_machine(const Node& node, std::int32_t from, std::int32_t to) {
+void GrammarBuilder::emit_machine(const Node& node, std::int32_t from, std::int32_t to) {
   std::vector<std::int32_t> own(node.states.size());
   for (std::int32_t& state : own) state = place();
   at(from).skips.push_back(own[0]);
@@ -190,7 +190,7 @@ void GrammarBuilder::lay_machine(const Node& node, std::int32_t from, std::int32
   }
 }
 
-void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t from,
+void GrammarBuilder::emit_chars(std::span<const CharRange> ranges, std::int32_t from,
                                std::int32_t to) {
   for (const CharRange& range : ranges) {
     // UTF-8 has no surrogates, and a form for each length.
@@ -198,14 +198,14 @@ void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t f
         {{0, 0x7f}, {0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, kLastCharacter}}};
     for (const CharRange& form : kForms) {
       const CharRange part = {std::max(range.first, form.first), std::min(range.last, form.last)};
-      if (part.first <= part.last) lay_range(part, from, to);
+      if (part.first <= part.last) emit_range(part, from, to);
     }
   }
 }
 
 // Characters of one length in UTF-8: cut until all bytes but the last differ in nothing, or the
 // later ones take all values.
-void GrammarBuilder::lay_range(CharRange range, std::int32_t from, std::int32_t to) {
+void GrammarBuilder::emit_range(CharRange range, std::int32_t from, std::int32_t to) {
   std::vector<CharRange> open = {range};
   while (!open.empty()) {
     CharRange now = open.back();

@@ -86,11 +86,11 @@ class GrammarBuilder {
   std::int32_t place();
   Grammar::Place& at(std::int32_t place) { return places_[static_cast<std::size_t>(place)]; }
   // Makes the expression lead from one place to another.
-  void lay(Expr expression, std::int32_t from, std::int32_t to);
-  void lay_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
-  void lay_range(CharRange range, std::int32_t from, std::int32_t to);
-  void lay_repeat(const Node& node, std::int32_t from, std::int32_t to);
-  void lay_machine(const Node& node, std::int32_t from, std::int32_t to);
+  void emit(Expr expression, std::int32_t from, std::int32_t to);
+  void emit_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
+  void emit_range(CharRange range, std::int32_t from, std::int32_t to);
+  void emit_repeat(const Node& node, std::int32_t from, std::int32_t to);
+  void emit_machine(const Node& node, std::int32_t from, std::int32_t to);
   void refuse_left_recursion();
   // `begins`: by rule, those that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);

@@ -110,7 +110,7 @@ std::vector<std::int32_t> SchemaReader::read(std::span<const SchemaPlace> wanted
   return rules;
 }
 
-void SchemaReader::let_go(std::string_view what) {
+void SchemaReader::note_ignored(std::string_view what) {
   if (notes_ == nullptr) wrong(what, " is not supported here");
   note(std::string(what) + " is not enforced");
 }
@@ -142,7 +142,7 @@ void SchemaReader::check_keywords(JsonNode schema, std::initializer_list<std::st
     const std::string_view speaks_of = type_of_keyword(k.key());
     if (type && !speaks_of.empty() && !may_be(type, speaks_of)) continue;
     if (restricts_nothing(schema, k)) continue;
-    let_go("the keyword '" + printable(k.key()) + "'");
+    note_ignored("the keyword '" + printable(k.key()) + "'");
   }
 }
 
@@ -293,7 +293,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
     const JsonNode own = one.find("type");
     const bool agrees = type && type.is_string() && own.is_string() && own.text() == type.text();
     if (type && !agrees) {
-      let_go("a 'type' beside '" + std::string(keyword) + "' that an alternative does not repeat");
+      note_ignored("a 'type' beside '" + std::string(keyword) + "' that an alternative does not repeat");
     }
     const std::size_t before = constants.size();
     if (is_constant(one)) {
@@ -316,7 +316,7 @@ void SchemaReader::require_disjoint(JsonNode list, JsonNode one, std::int64_t pl
   std::int64_t i = 0;
   for (JsonNode other = list.first(); i < place; other = other.next(), ++i) {
     if (disjoint(target_of(one), target_of(other))) continue;
-    if (notes_ != nullptr) return let_go("that no other alternative of 'oneOf' holds");
+    if (notes_ != nullptr) return note_ignored("that no other alternative of 'oneOf' holds");
     wrong("it may hold together with alternative ", i,
           " of 'oneOf': give both a different type, or a required property with different "
           "constants, or write anyOf");

@@ -71,7 +71,7 @@ struct GrammarMatcher::Parts {
 
   // Sets the tokens below `from` that can be read from `state`, which holds there; lists where the
   // first rule may end.
-  void walk(std::uint32_t from, State state, Mask& tokens, std::vector<std::uint32_t>* leaving) {
+  void mark_allowed(std::uint32_t from, State state, Mask& tokens, std::vector<std::uint32_t>* leaving) {
     const auto& nodes = trie->nodes();
     path[nodes[from].depth] = state;
     for (std::uint32_t i = from + 1; i < nodes[from].end;) {
@@ -97,7 +97,7 @@ struct GrammarMatcher::Parts {
     if (known != local.end()) return known->second;
     if (local.size() > most_masks()) local.clear();
     LocalMask made = {Mask(words()), {}};
-    walk(0, automaton.local_start(place), made.tokens, &made.leaving);
+    mark_allowed(0, automaton.local_start(place), made.tokens, &made.leaving);
     return local.emplace(place, std::move(made)).first->second;
   }
 
@@ -110,7 +110,7 @@ struct GrammarMatcher::Parts {
       if (mask.leaving.empty()) continue;
       const State below = automaton.below(stack);
       if (below == GrammarAutomaton::kDead || !automaton.reads_on(below)) continue;
-      for (const std::uint32_t node : mask.leaving) walk(node, below, tokens, nullptr);
+      for (const std::uint32_t node : mask.leaving) mark_allowed(node, below, tokens, nullptr);
     }
     for (const ShownToken& token : shown) {
       if (automaton.after(state, token.bytes) == GrammarAutomaton::kDead) continue;

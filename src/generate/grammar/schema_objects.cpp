@@ -97,13 +97,13 @@ Expr SchemaReader::object(JsonNode schema) {
     }
   }
   const JsonNode names = schema.find("propertyNames"), patterns = schema.find("patternProperties");
-  if (names && !allows_any_name(names) && !refuses_more) let_go("the keyword 'propertyNames'");
-  if (patterns && patterns.size() > 0) let_go("the keyword 'patternProperties'");
-  if (count(schema, "minProperties", 0) > required) let_go("the keyword 'minProperties'");
+  if (names && !allows_any_name(names) && !refuses_more) note_ignored("the keyword 'propertyNames'");
+  if (patterns && patterns.size() > 0) note_ignored("the keyword 'patternProperties'");
+  if (count(schema, "minProperties", 0) > required) note_ignored("the keyword 'minProperties'");
   const std::int64_t most = count(schema, "maxProperties", GrammarBuilder::kNoLimit);
   const bool may_be_more = !refuses_more && (more || all.empty());
   if (most != GrammarBuilder::kNoLimit && (may_be_more || most < std::ssize(all))) {
-    let_go("the keyword 'maxProperties'");
+    note_ignored("the keyword 'maxProperties'");
   }
   // Where a schema names properties, others come only where it speaks of them.
   const bool open = more ? !refuses_more : all.empty();

@@ -71,7 +71,7 @@ class SchemaReader {
     fail(source_, ": ", place_, ": ", parts...);
   }
   // Loose: notes that `what` is not enforced. Strict: throws Error.
-  void let_go(std::string_view what);
+  void note_ignored(std::string_view what);
   void note(std::string_view text);
   // Loose: the caller enforces the type alone. Strict: throws Error.
   [[noreturn]] void unsupported(const std::string& what) const;

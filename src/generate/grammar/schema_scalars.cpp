@@ -53,7 +53,7 @@ std::optional<Expr> SchemaReader::pattern(std::string_view expression) {
   try {
     return pattern_expression(builder_, parts_, expression, place);
   } catch (const Error&) {
-    let_go("the keyword 'pattern'");
+    note_ignored("the keyword 'pattern'");
     return std::nullopt;
   }
 }
@@ -74,7 +74,7 @@ Expr SchemaReader::string(JsonNode schema) {
       format.is_string() ? format_pattern(format.text()) : std::string_view();
   if (!inside && !known.empty() && (wanted || !counted)) inside = pattern(known);
   if (inside) {
-    if (counted) let_go("a length beside 'pattern' or 'format'");
+    if (counted) note_ignored("a length beside 'pattern' or 'format'");
     return b.sequence({b.text("\""), *inside, b.text("\"")});
   }
   if (!counted) return parts_.string();

@@ -83,7 +83,7 @@ class LowerFactor {
   }
 
   // Subtracts from rows [row, row + 8) of a panel the products of the later rows in the block.
-  void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
+  void subtract_later_rows(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
     const std::int64_t below = row + kTileRows;
     if (below == block_end) return;
     kernels_.add_product_f64({.a = column(row, below),
@@ -121,7 +121,7 @@ class LowerFactor {
   }
 
   void solve_rows(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
-    subtract_rows_behind(panel, row, block_end);
+    subtract_later_rows(panel, row, block_end);
     kernels_.solve(triangle(row), a_.row(panel, row));
   }
 
@@ -129,7 +129,7 @@ class LowerFactor {
   bool factor_corner(RowRange block) {
     for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows) {
       const std::int64_t last = row / kLanes;
-      subtract_rows_behind(last, row, block.last);
+      subtract_later_rows(last, row, block.last);
       if (!factor_triangle(row)) return false;
       kernels_.solve(triangle(row), a_.row(last, row));
       for (std::int64_t panel = block.first / kLanes; panel < last; ++panel)

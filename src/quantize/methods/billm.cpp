@@ -238,10 +238,10 @@ BlockWork start_block(const MethodInput& input, const Feedback& feedback, const 
   work.x.resize(static_cast<std::size_t>(input.rows * count));
   for_rows(input.pool, (input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
     const std::int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, input.rows);
-    double* const owed = work.x.data() + begin * count;  // [rows][count] sums, replaced by x
+    double* const rhs = work.x.data() + begin * count;  // [rows][count] sums, replaced by x
     add_product({errors.data() + begin * columns, end - begin, first, columns},
                 {feedback.v.data() + first, first, count, columns},
-                Block<double>{owed, end - begin, count, count});
+                Block<double>{rhs, end - begin, count, count});
     for (std::int64_t row = begin; row < end; ++row) {
       double* const mine = work.x.data() + row * count;
       for (std::int64_t i = 0; i < count; ++i) {

@@ -39,7 +39,7 @@ MethodResult choose_gptq_plus(const MethodInput& input) {
   take_better_rows(safe, input, choice);
   Hessian hessian = prepare_hessian(input, 0, pool);
   improve(input, hessian, choice, pool);
-  forget_dead_inputs(*input.statistics, hessian);
+  clear_dead_inputs(*input.statistics, hessian);
   safe.losses = row_losses(input, safe.ranges, safe.codes, hessian, pool);
   choice.losses = row_losses(input, choice.ranges, choice.codes, hessian, pool);
   take_better_rows(safe, input, choice);

@@ -106,7 +106,7 @@ Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& po
   return result;
 }
 
-void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
+void clear_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
   for (std::int64_t k = 0; k < hessian.columns; ++k) {
     if (statistics.hessian[at(k * (hessian.columns + 1))] == 0) hessian.values.at(k, k) = 0;
   }
@@ -114,7 +114,7 @@ void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian) {
 
 Hessian loss_hessian(const MethodInput& input, ThreadPool& pool) {
   Hessian hessian = prepare_hessian(input, 0, pool);
-  forget_dead_inputs(*input.statistics, hessian);
+  clear_dead_inputs(*input.statistics, hessian);
   return hessian;
 }
 

@@ -29,7 +29,7 @@ struct Hessian {
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool);
 
 // Sets the diagonal to 0 for inputs that were always 0: they add nothing to a loss.
-void forget_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
+void clear_dead_inputs(const InputStatistics& statistics, Hessian& hessian);
 // H for computing losses: shrunk but not damped, dead inputs excluded.
 Hessian loss_hessian(const MethodInput& input, ThreadPool& pool);
 

@@ -127,7 +127,7 @@ MethodResult choose_super_gptq(const MethodInput& input, int descent_passes) {
   if (descent_passes > 0) {
     descend(shifted, super.ranges, hessian, descent_passes, choice.codes, pool);
   }
-  forget_dead_inputs(*input.statistics, hessian);
+  clear_dead_inputs(*input.statistics, hessian);
   choice.losses = row_losses(shifted, super.ranges, choice.codes, hessian, pool);
   take_better_rows(nearest_choice(shifted, super.ranges, hessian, pool), shifted, choice);
   MethodResult result = result_of(std::move(choice), input, hessian, std::move(note), pool);

@@ -20,7 +20,7 @@ MethodResult choose_zeroquant_plus(const MethodInput& input) {
   descend(input, improved.ranges, hessian, input.options.descent_passes, improved.codes, pool);
   if (input.options.refit_scales)
     refit_scales(input, improved.codes, hessian, improved.ranges, pool);
-  forget_dead_inputs(*input.statistics, hessian);
+  clear_dead_inputs(*input.statistics, hessian);
   improved.losses = row_losses(input, improved.ranges, improved.codes, hessian, pool);
   RowChoice choice = nearest_choice(input, plain, hessian, pool);
   take_better_rows(improved, input, choice);

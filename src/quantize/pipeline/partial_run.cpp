@@ -69,13 +69,13 @@ void write_identity(const std::filesystem::path& path, const std::string& identi
 }  // namespace
 
 PartialRun::PartialRun(std::filesystem::path folder, const std::string& identity,
-                       UnfinishedRun earlier, const Say& say)
-    : work_(std::move(folder)), say_(say) {
+                       UnfinishedRun earlier, const Report& say)
+    : work_(std::move(folder)), report_(say) {
   const auto identity_file = work_.path() / kIdentityFile;
   const std::string name = work_.path().string();
-  const auto lying = work_.names();
-  const bool has_run = std::ranges::find(lying, kIdentityFile) != lying.end();
-  require(has_run || lying.empty(), name,
+  const auto existing = work_.names();
+  const bool has_run = std::ranges::find(existing, kIdentityFile) != existing.end();
+  require(has_run || existing.empty(), name,
           ": is no folder of an interrupted run, but that is where one is "
           "kept; move it away");
   if (has_run && earlier == UnfinishedRun::resume &&
@@ -103,7 +103,7 @@ PartialRun::~PartialRun() {
   try {
     if (folder().empty()) return;
     if (!holds_work()) work_.clear();
-    tell_kept();
+    report_kept();
   } catch (const std::exception&) {  // it stays, as after any run that is cut off
   }
 }
@@ -112,9 +112,9 @@ bool PartialRun::holds_work() const {
   return std::ranges::any_of(work_.names(), [](const auto& name) { return name != kIdentityFile; });
 }
 
-void PartialRun::tell_kept() {
-  if (std::exchange(told_, true) || !holds_work()) return;
-  say_("kept        what is finished stays in " + folder().string() +
+void PartialRun::report_kept() {
+  if (std::exchange(reported_, true) || !holds_work()) return;
+  report_("kept        what is finished stays in " + folder().string() +
        ": the same command goes on with it");
 }
 

@@ -31,14 +31,14 @@ enum class UnfinishedRun : std::uint8_t {
 
 class PartialRun {
  public:
-  using Say = std::function<void(const std::string& line)>;
+  using Report = std::function<void(const std::string& line)>;
 
   // Resumes the run in `folder`, if there is one; or, by `earlier`, deletes its blocks, which is
   // reported to `say`, or throws Error. `identity` contains everything that the blocks depend on.
   // Throws Error where the run in the folder has finished blocks and another identity, or is still
   // running.
   PartialRun(std::filesystem::path folder, const std::string& identity, UnfinishedRun earlier,
-             const Say& say);
+             const Report& say);
   ~PartialRun();  // removes the folder if it has no finished block
   PartialRun(PartialRun&&) noexcept = default;
   PartialRun& operator=(PartialRun&&) noexcept = default;
@@ -53,7 +53,7 @@ class PartialRun {
   // Reads a finished block and verifies its checksums.
   std::vector<BlockTensor> load(std::int64_t layer) const;
   // Called when an error ends the run: reports where finished blocks are kept, if there are any.
-  void tell_kept();
+  void report_kept();
   // Deletes all finished blocks, at the end; the folder is removed with this object.
   void remove();
 
@@ -63,8 +63,8 @@ class PartialRun {
   bool holds_work() const;  // any file apart from the identity
 
   WorkFolder work_;
-  Say say_;
-  bool told_ = false;  // tell_kept() has reported
+  Report report_;
+  bool reported_ = false;  // report_kept() has reported
   std::int64_t finished_ = 0;
 };
 

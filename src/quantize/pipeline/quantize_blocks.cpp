@@ -377,7 +377,7 @@ std::optional<PartialRun> Pipeline::run() {
   try {
     run_with(&partial, memory);
   } catch (const std::exception&) {
-    partial.tell_kept();
+    partial.report_kept();
     throw;
   }
   return partial;

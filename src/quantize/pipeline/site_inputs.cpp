@@ -30,8 +30,8 @@ std::size_t site_of(std::span<const LinearSite> sites, std::string_view part) {
 std::vector<std::vector<std::size_t>> stages_of(std::span<const LinearSite> sites) {
   std::vector<std::vector<std::size_t>> stages;
   for (std::size_t i = 0; i < sites.size(); ++i) {
-    const bool goes_on = i > 0 && sites[i].block_name() == sites[i - 1].block_name();
-    if (!goes_on) stages.emplace_back();
+    const bool same_block = i > 0 && sites[i].block_name() == sites[i - 1].block_name();
+    if (!same_block) stages.emplace_back();
     stages.back().push_back(i);
   }
   return stages;

@@ -186,7 +186,7 @@ LossTable search_learned(SearchMeter& meter) {
     policy.learn(*point);
   }
   int stale = 0;
-  while (!meter.spent()) {
+  while (!meter.exhausted()) {
     const double before = meter.best().objective;
     const LossTable optimistic = policy.losses(kBeta, 0);
     const Assignment favourite = policy.best(optimistic);

@@ -90,7 +90,7 @@ void SearchMeter::count() {
 
 std::optional<SearchPoint> SearchMeter::measure(const Assignment& assignment) {
   if (const auto seen = seen_.find(assignment); seen != seen_.end()) return trace_[seen->second];
-  if (spent()) return std::nullopt;
+  if (exhausted()) return std::nullopt;
   const auto known = known_.find(assignment);
   const double kl = known != known_.end() ? known->second : problem_.evaluate(assignment);
   require(std::isfinite(kl), "search: KL of ", bits_text(assignment), " is not finite");
@@ -120,12 +120,12 @@ std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
     return one->kl - all->kl;
   }
   const std::pair<std::size_t, int> key = {unit, choice};
-  if (const auto seen = seen_alone_.find(key); seen != seen_alone_.end()) return seen->second;
-  if (spent()) return std::nullopt;
+  if (const auto seen = measured_alone_.find(key); seen != measured_alone_.end()) return seen->second;
+  if (exhausted()) return std::nullopt;
   const auto known = known_alone_.find(key);
   const double kl = known != known_alone_.end() ? known->second : problem_.partial(unit, choice);
   require(std::isfinite(kl), "search: KL of ", problem_.units[unit].name, " alone is not finite");
-  seen_alone_.emplace(key, kl);
+  measured_alone_.emplace(key, kl);
   known_alone_.emplace(key, kl);
   count();
   return kl;

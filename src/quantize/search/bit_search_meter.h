@@ -26,7 +26,7 @@ class SearchMeter {
   std::optional<double> measure_alone(std::size_t unit, int choice);
 
   bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
-  bool spent() const { return used_ >= options_.evaluations; }
+  bool exhausted() const { return used_ >= options_.evaluations; }
   int used() const { return used_; }
   double objective(double kl, std::uint64_t bytes) const;
   bool fits(const Assignment& assignment) const;
@@ -52,7 +52,7 @@ class SearchMeter {
   std::map<Assignment, double> known_;  // from the log or measured
   std::map<std::pair<std::size_t, int>, double> known_alone_;
   std::map<Assignment, std::size_t> seen_;  // index in trace_, for this run's points
-  std::map<std::pair<std::size_t, int>, double> seen_alone_;
+  std::map<std::pair<std::size_t, int>, double> measured_alone_;
   std::vector<SearchPoint> trace_;
   std::size_t best_ = 0;
   int used_ = 0;

@@ -28,7 +28,7 @@ std::vector<int> run(const char* name, void (*kernel)(int*, const int*, Bug), Bu
 
 class Scheduled : public testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyLands::at_wait}; }
+  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyArrival::at_wait}; }
   void TearDown() override { simt::schedule() = {}; }
 };
 using Emulator = Scheduled;
@@ -99,7 +99,7 @@ __global__ void copy_over(int* out, const int* in, Bug bug) {
 }
 
 TEST_P(Emulator, ShowsAMissingBarrierBeforeACopyThatLandsAtOnce) {
-  simt::schedule().copy_lands = simt::CopyLands::at_issue;
+  simt::schedule().copy_arrival = simt::CopyArrival::at_issue;
   const auto right = run("copy_over", copy_over, Bug::none, 16 * kThreads);
   EXPECT_EQ(right[0], 4 * 37 + 1);
   EXPECT_NE(run("copy_over", copy_over, Bug::planted, 16 * kThreads), right);

@@ -19,7 +19,7 @@ struct NoFence : CountedExchange {
   static void publish() {}
 };
 struct OneStepEarly : CountedExchange {
-  static bool has_come(std::uint32_t flag, std::uint32_t epoch) {
+  static bool has_arrived(std::uint32_t flag, std::uint32_t epoch) {
     return static_cast<std::int32_t>(flag - epoch) >= 0;
   }
 };
@@ -95,7 +95,7 @@ class Rounds {
     a.rows = kRows;
     a.slot_bytes = static_cast<std::int64_t>(gpu::slot_bytes_of(window_bytes()));
     a.end = &ends_[rank];
-    a.patience = 60'000'000'000;
+    a.timeout = 60'000'000'000;
     return a;
   }
 
@@ -105,13 +105,13 @@ class Rounds {
 
 class Exchange : public testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyLands::at_wait}; }
+  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyArrival::at_wait}; }
   void TearDown() override { simt::schedule() = {}; }
 };
 
 TEST_P(Exchange, BringsEveryRoundsBytes) {
-  for (const simt::CopyLands lands : {simt::CopyLands::at_wait, simt::CopyLands::at_issue}) {
-    simt::schedule().copy_lands = lands;
+  for (const simt::CopyArrival lands : {simt::CopyArrival::at_wait, simt::CopyArrival::at_issue}) {
+    simt::schedule().copy_arrival = lands;
     EXPECT_EQ(Rounds<CountedExchange>().wrong(), 0u);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 
 TEST(FloatForms, AreEqualWhereTheHardwareAddsAlike) {
   const HopperDevice hopper;
-  for (const auto lands : {simt::CopyLands::at_wait, simt::CopyLands::at_issue}) {
+  for (const auto lands : {simt::CopyArrival::at_wait, simt::CopyArrival::at_issue}) {
     simt::schedule() = {3, lands};
     EXPECT_TRUE(finds_equal_forms(0, test_stream()));
     simt::schedule().float_sums = simt::FloatSums::otherwise;

@@ -116,7 +116,7 @@ std::vector<int> run_chain(Kernel first, Kernel second, Bug bug) {
 
 class EarlyStart : public testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyLands::at_wait}; }
+  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyArrival::at_wait}; }
   void TearDown() override { simt::schedule() = {}; }
 };
 

@@ -89,13 +89,13 @@ Bytes run_load(const Bytes& matrix, int rows, int columns, rt::Swizzle swizzle, 
   return out.host();
 }
 
-class Landing : public testing::TestWithParam<simt::CopyLands> {
+class Landing : public testing::TestWithParam<simt::CopyArrival> {
  protected:
   void SetUp() override { simt::schedule() = {3, GetParam()}; }
   void TearDown() override { simt::schedule() = {}; }
 };
 INSTANTIATE_TEST_SUITE_P(Ends, Landing,
-                         testing::Values(simt::CopyLands::at_wait, simt::CopyLands::at_issue));
+                         testing::Values(simt::CopyArrival::at_wait, simt::CopyArrival::at_issue));
 
 // Where 16-byte piece `piece` of row r lies, from the tables of the programming guide.
 int piece_place(int span, int r, int piece) {
@@ -218,14 +218,14 @@ TEST_P(Landing, ARingOfStagesWorks) { EXPECT_EQ(run_add_rows(Bug::none), sums_of
 
 // By a lane whose warp has not read it yet.
 TEST(CopyEngine, ShowsAStageThatIsReleasedTooEarly) {
-  simt::schedule() = {3, simt::CopyLands::at_issue};
+  simt::schedule() = {3, simt::CopyArrival::at_issue};
   EXPECT_NE(run_add_rows(Bug::released_too_early), sums_of_rows());
   simt::schedule() = {};
 }
 
 using LandingDeath = Landing;
 INSTANTIATE_TEST_SUITE_P(Ends, LandingDeath,
-                         testing::Values(simt::CopyLands::at_wait, simt::CopyLands::at_issue));
+                         testing::Values(simt::CopyArrival::at_wait, simt::CopyArrival::at_issue));
 
 TEST_P(LandingDeath, AStageThatIsReusedTooEarlyIsReported) {
   EXPECT_DEATH(run_add_rows(Bug::stage_not_released), "deadlock|more threads arrive");
@@ -446,7 +446,7 @@ TEST_P(Landing, TilesAreMultipliedAsTheyCome) {
 // Both are seen where products are made as late as they may be.
 class LateProducts : public testing::Test {
  protected:
-  LateProducts() { simt::schedule() = {3, simt::CopyLands::at_issue}; }
+  LateProducts() { simt::schedule() = {3, simt::CopyArrival::at_issue}; }
   ~LateProducts() override { simt::schedule() = {}; }
 };
 

@@ -61,8 +61,8 @@ TEST_P(Ptx, FindsTheSameInEveryOrder) {
   const auto expected = GetParam().run(1);
   EXPECT_TRUE(std::ranges::any_of(expected, [](std::uint32_t word) { return word != 0; }));
   EXPECT_NE(GetParam().run(2), expected) << "another seed, other numbers";
-  for (const simt::Schedule schedule : {simt::Schedule{5, simt::CopyLands::at_wait},
-                                        simt::Schedule{9, simt::CopyLands::at_issue}}) {
+  for (const simt::Schedule schedule : {simt::Schedule{5, simt::CopyArrival::at_wait},
+                                        simt::Schedule{9, simt::CopyArrival::at_issue}}) {
     simt::schedule() = schedule;
     EXPECT_EQ(GetParam().run(1), expected);
   }

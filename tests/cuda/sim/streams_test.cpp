@@ -14,7 +14,7 @@ enum class Bug { none, planted };
 
 class Streams : public testing::TestWithParam<std::uint64_t> {
  protected:
-  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyLands::at_wait}; }
+  void SetUp() override { simt::schedule() = {GetParam(), simt::CopyArrival::at_wait}; }
   void TearDown() override { simt::schedule() = {}; }
 
   static constexpr std::size_t kBytes = 64;

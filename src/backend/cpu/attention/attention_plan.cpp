@@ -30,7 +30,7 @@ std::int64_t fewest_units(int threads, const AttentionShape& shape) {
 std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Allocates consecutive parts of a byte range; without one it only counts their bytes.
-struct Cutter {
+struct ScratchAllocator {
   std::byte* next = nullptr;
   std::size_t used = 0;
 
@@ -51,24 +51,24 @@ std::int64_t most_groups(const AttentionShape& shape) {
   return most;
 }
 
-WorkerScratch cut_worker(const AttentionPlan& plan, const AttentionShape& shape, Cutter& cutter) {
+WorkerScratch allocate_worker(const AttentionPlan& plan, const AttentionShape& shape, ScratchAllocator& allocator) {
   const std::int64_t queries = plan.block_queries;
   const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
   WorkerScratch part;
-  part.scores = cutter.take<float>(queries * kSpanTokens);
-  part.span_records = cutter.take<float>(queries * plan.record_floats);
-  part.records = cutter.take<float>(queries * plan.record_floats);
-  part.wide = cutter.take<float>(std::int64_t{kPageTokens} * shape.head_dim);
-  part.lanes = cutter.take<float>(queries * most_groups(shape) * kLaneCount);
-  part.folded = cutter.take<float>(std::int64_t{2} * kQueryTile * shape.head_dim);
-  part.weights = cutter.take<float>(std::int64_t{kQueryTile} * most_groups(shape) * kPageTokens);
-  part.starts = cutter.take<float>(queries * kSpanBlocks);
-  part.code_scales = cutter.take<float>(queries);
-  part.code_sums = cutter.take<float>(queries);
-  part.queries = cutter.take<const float*>(queries);
-  part.firsts = cutter.take<std::int32_t>(queries);
-  part.lasts = cutter.take<std::int32_t>(queries);
-  part.codes = cutter.take<std::int8_t>(queries * padded);
+  part.scores = allocator.take<float>(queries * kSpanTokens);
+  part.span_records = allocator.take<float>(queries * plan.record_floats);
+  part.records = allocator.take<float>(queries * plan.record_floats);
+  part.wide = allocator.take<float>(std::int64_t{kPageTokens} * shape.head_dim);
+  part.lanes = allocator.take<float>(queries * most_groups(shape) * kLaneCount);
+  part.folded = allocator.take<float>(std::int64_t{2} * kQueryTile * shape.head_dim);
+  part.weights = allocator.take<float>(std::int64_t{kQueryTile} * most_groups(shape) * kPageTokens);
+  part.starts = allocator.take<float>(queries * kSpanBlocks);
+  part.code_scales = allocator.take<float>(queries);
+  part.code_sums = allocator.take<float>(queries);
+  part.queries = allocator.take<const float*>(queries);
+  part.firsts = allocator.take<std::int32_t>(queries);
+  part.lasts = allocator.take<std::int32_t>(queries);
+  part.codes = allocator.take<std::int8_t>(queries * padded);
   return part;
 }
 
@@ -94,9 +94,9 @@ AttentionPlan plan_attention(int threads, std::int64_t tokens, const AttentionSh
 
   plan.block_queries = most * plan.group;
 
-  Cutter cutter;
-  cut_worker(plan, shape, cutter);
-  plan.worker_bytes = cutter.used;
+  ScratchAllocator allocator;
+  allocate_worker(plan, shape, allocator);
+  plan.worker_bytes = allocator.used;
   const auto count = [](std::int64_t numbers) {
     return lines(static_cast<std::size_t>(numbers) * sizeof(float));
   };
@@ -141,8 +141,8 @@ SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scr
 
 WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
                              std::span<std::byte> scratch, int worker) {
-  Cutter cutter{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
-  return cut_worker(plan, shape, cutter);
+  ScratchAllocator allocator{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
+  return allocate_worker(plan, shape, allocator);
 }
 
 std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,

@@ -112,7 +112,7 @@ std::int64_t task_count(const LinearJob& job) {
 namespace {
 
 // Whether the results of a unit are written straight to out.
-bool goes_straight(const LinearJob& job, const OutputUnit& unit) {
+bool writes_to_out(const LinearJob& job, const OutputUnit& unit) {
   return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows &&
          job.target.consumer.inv_smooth == nullptr;
 }
@@ -178,7 +178,7 @@ std::byte* worker_scratch(const LinearContext& context, int worker) {
 void run_unit(LinearJob& job, const OutputUnit& unit, const NextPanel& next, std::int64_t token,
               std::int64_t tokens, std::byte* scratch) {
   auto* const tile = reinterpret_cast<float*>(scratch + kPanelScratchBytes);
-  const bool straight = goes_straight(job, unit);
+  const bool straight = writes_to_out(job, unit);
   const std::int64_t step = straight ? tokens : kTileTokens;
   for (std::int64_t t = 0; t < tokens; t += step) {
     PanelTask task;

@@ -131,7 +131,7 @@ void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcep
   const CodePlanes planes = code_planes(weight);
   const std::int64_t columns = weight.padded_columns();
   const Rows& x = *task.x;
-  float bias_room[kPanelRows];
+  float bias_values[kPanelRows];
   SuperPanel panel;
   panel.bits = weight.scheme.bits;
   panel.codes = panel_plane(weight, task.panel, planes.low_bits);
@@ -142,7 +142,7 @@ void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcep
                        task.panel * layout.super_blocks(columns) * layout.supers * kPanelRows;
   panel.sub_scales =
       weight.zeros + task.panel * layout.sub_blocks(columns) * layout.subs * kPanelRows;
-  panel.bias = panel_bias(task, bias_room);
+  panel.bias = panel_bias(task, bias_values);
   panel.columns = weight.columns;
   panel.tokens = task.tokens;
   panel.inputs = x.codes + task.token * x.code_stride;
@@ -162,7 +162,7 @@ void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcep
 void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   const Rows& x = *task.x;
-  float bias_room[kPanelRows];
+  float bias_values[kPanelRows];
   IntPanel panel;
   panel.group = static_cast<int>(int_group(weight));
   point_at_codes(task, panel);
@@ -173,7 +173,7 @@ void multiply_ints(const MatmulKernels& kernels, const PanelTask& task) noexcept
   } else {
     panel.row_scales = static_cast<const float*>(weight.scales) + task.panel * kPanelRows;
   }
-  panel.bias = panel_bias(task, bias_room);
+  panel.bias = panel_bias(task, bias_values);
   panel.columns = (weight.columns + 15) / 16 * 16;
   panel.groups_a_token_scale =
       scale_columns(weight.act) > 0 ? scale_columns(weight.act) / panel.group : 0;

@@ -36,7 +36,7 @@ struct BlockScratch {
   alignas(64) float sums[Products::kBlockTokens *
                          64];  // by tiles: [tokens][outputs of a register pair]
   alignas(64) std::uint8_t codes[Products::kCodeScratch + 64];
-  alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
+  alignas(64) std::uint8_t inputs[Products::kInputCapacity + 64];
 };
 
 template <class Products>

@@ -8,7 +8,7 @@
 //   kStepLines       lines that add() prefetches for 32 columns
 //   kCodeBits        bits of a code in the panel's plane at `codes`
 //   kCodeScratch     bytes of scratch for a register pair's codes
-//   kInputRoom       bytes of scratch for inputs_of()
+//   kInputCapacity       bytes of scratch for inputs_of()
 //   kUnpacks         whether the first tile of a register pair reads codes in the panel's form and
 //                    writes them to scratch in the form that the instruction takes,
 //                    for the tiles after it
@@ -234,7 +234,7 @@ struct UnpackedCodes {
 // % of the time of a panel of 4 bits.
 struct InputRows {
   static constexpr std::int64_t kBlockTokens = 192;
-  static constexpr std::int64_t kInputRoom = 0;
+  static constexpr std::int64_t kInputCapacity = 0;
 
   static KTileInputs inputs_of(const IntPanel& panel, const KTile& k_tile, std::uint8_t*) {
     return {panel.inputs + k_tile.token * panel.input_stride + k_tile.first, panel.input_stride};
@@ -253,7 +253,7 @@ struct WordProducts : Source {
   static constexpr int kStepLines = 2;
   static constexpr std::int64_t kBlockTokens = 96;
   static constexpr std::int64_t kInputStride = 2 * kKTileColumns + 64;
-  static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
+  static constexpr std::int64_t kInputCapacity = kBlockTokens * kInputStride;
 
   // Writes the first and third of each four of 32 columns, then the second and fourth. Inputs of
   // signed codes are converted from q + 128 to q. Rows of a K tile are too short for the hardware
