@@ -174,7 +174,7 @@ TEST(Options, MisspeltVariablesAreTold) {
   EXPECT_EQ(told({"LEQ_ARG_TMEP"}),
             std::vector<std::string>{
                 "LEQ_ARG_TMEP is no variable of leq-sample: did you mean LEQ_ARG_TEMP?"});
-  EXPECT_EQ(told({"LEQ_ARG_CTX"}).at(0).substr(0, 12), "LEQ_ARG_CTX ");
+  EXPECT_EQ(told({"LEQ_ARG_CTX_SZE"}).at(0).substr(0, 16), "LEQ_ARG_CTX_SZE ");
   EXPECT_TRUE(told({"LEQ_ARG_TEMP", "LEQ_ARG_TEMPERATURE", "LEQ_ARG_NO_ESCAPE", "LEQ_ARG_N_PREDICT",
                     "LEQ_ARG_HELP", "LEQ_ARG_VERSION", "TMEP", "PATH", "LEQ_ARGTEMP"})
                   .empty());

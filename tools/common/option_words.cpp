@@ -21,8 +21,17 @@ std::vector<std::string> with_long_name(const std::string& spellings, const std:
   return words;
 }
 
-// Edit distance with insertions, deletions, replacements and swaps of neighbours (Damerau 1964,
-// restricted form).
+}  // namespace
+
+std::vector<std::string> option_words(const Option& option) {
+  return with_long_name(option.spellings, option.name);
+}
+
+std::vector<std::string> negated_words(const Option& option) {
+  if (option.kind != OptionKind::flag) return {};
+  return with_long_name(option.negations, "no-" + option.name);
+}
+
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> cost(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   std::iota(cost[0].begin(), cost[0].end(), std::size_t{0});
@@ -37,17 +46,6 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
     }
   }
   return cost[a.size()][b.size()];
-}
-
-}  // namespace
-
-std::vector<std::string> option_words(const Option& option) {
-  return with_long_name(option.spellings, option.name);
-}
-
-std::vector<std::string> negated_words(const Option& option) {
-  if (option.kind != OptionKind::flag) return {};
-  return with_long_name(option.negations, "no-" + option.name);
 }
 
 std::optional<std::string> nearest_word(const std::string& word,

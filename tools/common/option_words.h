@@ -14,6 +14,9 @@ namespace leq {
 std::vector<std::string> option_words(const Option& option);
 // Words that switch a flag off: {"-no-cnv", "--no-conversation"}; empty for other kinds.
 std::vector<std::string> negated_words(const Option& option);
+// With insertions, deletions, replacements and swaps of neighbours (Damerau 1964, restricted form).
+// Quadratic in the lengths.
+std::size_t edit_distance(const std::string& a, const std::string& b);
 // The known word with the smallest edit distance, if it is small enough for a typing error.
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known);
