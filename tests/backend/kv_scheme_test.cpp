@@ -8,17 +8,15 @@
 
 #include "backend/kv_types.h"
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
 
 std::string refusal(std::string_view name) {
-  try {
+  return test::error_of([&] {
     parse_kv_type(name, Setting{"key_type"});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(KvSchemes, AreFoundByName) {

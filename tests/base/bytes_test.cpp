@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "errors.h"
+
 namespace leq {
 namespace {
 
@@ -14,12 +16,7 @@ TEST(ByteReader, ReadsLittleEndianAndNamesWhatIsMissing) {
   ByteReader reader(bytes, "a.bin");
   EXPECT_EQ(reader.read<std::uint32_t>("count"), 0x04030201u);
   EXPECT_EQ(reader.left(), 2u);
-  try {
-    reader.read<std::uint32_t>("length");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "a.bin: length at offset 4 needs 4 bytes, only 2 are left");
-  }
+  EXPECT_EQ(test::error_of([&] { reader.read<std::uint32_t>("length"); }), "a.bin: length at offset 4 needs 4 bytes, only 2 are left");
   EXPECT_THROW(reader.take(UINT64_MAX, "all"), Error);
   EXPECT_EQ(reader.take(2, "rest").size(), 2u);
   EXPECT_EQ(reader.take(0, "nothing").size(), 0u);

@@ -92,13 +92,7 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const auto& read : std::vector<std::function<void()>>{[&] { read_file(pipe, 100); },
                                                              [&] { MappedFile{pipe}; }}) {
-    try {
-      read();
-      ADD_FAILURE();
-    } catch (const Error& error) {
-      EXPECT_EQ(std::string(error.what()),
-                pipe.string() + ": expected a regular file, found a pipe");
-    }
+    EXPECT_EQ(test::error_of([&] { read(); }), pipe.string() + ": expected a regular file, found a pipe");
   }
   const std::string text(200'000, 't');  // more than a pipe holds
   std::thread writer([&] { write_text(pipe, text); });
@@ -203,12 +197,9 @@ TEST(AtomicFile, LiesInHugePagesWhereTheSystemHasThem) {
 TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
   const test::TemporaryFolder folder;
   const auto message = [](const fs::path& target) -> std::string {
-    try {
+    return test::error_of([&] {
       AtomicFile file(target);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   const std::string place = folder.path().string();
   EXPECT_EQ(message(folder.path()), place + ": is a folder, expected the name of a file to write");

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -16,12 +17,9 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string error_of(const fs::path& path) {
-  try {
+  return test::error_of([&] {
     const WorkFolder folder(path);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(WorkFolder, IsThereWhileItIsUsedAndGoesWhereItIsEmpty) {

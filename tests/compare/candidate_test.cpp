@@ -4,17 +4,15 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
 
 std::string error_of(const std::string& spec) {
-  try {
+  return test::error_of([&] {
     parse_candidate(spec);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(Candidate, PartsAreMethodTypeInputsWindowsAndCache) {

@@ -16,6 +16,7 @@
 #include "compare/claims.h"
 #include "compare/page/write_report.h"
 #include "small_comparison.h"
+#include "errors.h"
 
 namespace leq::test {
 namespace {
@@ -70,12 +71,7 @@ TEST_F(Comparison, AnInterruptedRunGoesOnToEqualNumbers) {
   int left = 12;  // steps until the user has enough
   job.progress = [&](std::int64_t, std::int64_t, const std::string&) { --left; };
   job.stop = [&] { return left <= 0; };
-  try {
-    run_comparison(job);
-    FAIL() << "not interrupted";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::interrupted);
-  }
+  test::expect_error([&] { run_comparison(job); }, {}, ErrorKind::interrupted);
   const Json results = run_comparison(small_job(folder / "report"));
   EXPECT_EQ(without_times(results), without_times(*results_));
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -207,12 +208,7 @@ TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
     step(good);
     numbers[static_cast<std::size_t>((tokens - 1) * width)] = std::nanf("");
     const Rows bad = rows_of(numbers, width);
-    std::string found;
-    try {
-      step(bad);
-    } catch (const Error& error) {
-      found = error.what();
-    }
+    const std::string found = test::error_of([&] { step(bad); });
     const std::string want = "norm, token " + std::to_string(tokens - 1) + " of the batch";
     EXPECT_TRUE(found.starts_with(want)) << found;
     EXPECT_EQ(first.counters().steps, 1u);

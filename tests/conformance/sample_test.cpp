@@ -5,6 +5,7 @@
 #include "backend/checks.h"
 #include "backends.h"
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -14,13 +15,10 @@ class SampleConformance : public test::Conformance {};
 std::string error_of(Backend& backend, const Rows& logits,
                      std::span<const SampleRequest> requests) {
   std::vector<std::int32_t> drawn(requests.size());
-  try {
+  return test::error_of([&] {
     backend.sample(logits, requests, drawn);
     require_drawn(backend, logits, drawn);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {

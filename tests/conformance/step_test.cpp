@@ -2,6 +2,7 @@
 #include "backends.h"
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -173,13 +174,10 @@ TEST_P(StepConformance, NameARowThatIsNotFiniteWheneverItComes) {
     const bool bad = i > 0;
     ids_ = {i, 9};
     positions_ = {0, bad ? 9 : 3};
-    std::string found;
-    try {
+    const std::string found = test::error_of([&] {
       run(i);
       backend->synchronize();
-    } catch (const Error& error) {
-      found = error.what();
-    }
+    });
     EXPECT_EQ(found.find("norm, token 1 of the batch") != std::string::npos, bad)
         << "step " << i << ": " << found;
   }

@@ -8,17 +8,15 @@
 #include "convert/hf_import.h"
 #include "model/tensor_list.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
 
 std::string error_of(const Json& json) {
-  try {
+  return test::error_of([&] {
     import_hf_config(json.dump(), "config.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 Json llama() {
@@ -69,12 +67,7 @@ TEST(HfConfig, RefusesOtherArchitecturesByName) {
   LEQ_SHARED_OR_SKIP(folder, "data/configs");
   for (const auto& [name, word] : {std::pair{"Qwen-VL-Chat-Int4", "qwen"}}) {
     const auto path = folder / name / "config.json";
-    try {
-      import_hf_config(read_file(path, 1 << 20), path.string());
-      FAIL() << name;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
-    }
+    test::expect_error([&] { import_hf_config(read_file(path, 1 << 20), path.string()); }, {word});
   }
 }
 

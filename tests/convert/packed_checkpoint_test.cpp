@@ -14,6 +14,7 @@
 #include "format/packed_source.h"
 #include "format/safetensors.h"
 #include "tensor/pack.h"
+#include "errors.h"
 
 namespace leq::packed {
 namespace {
@@ -285,12 +286,9 @@ TEST(PackedWeights, OfFloat4InGroups) {
 // ---- errors
 
 std::string error_of(PackedFolder& folder, const PackedOptions& options) {
-  try {
+  return test::error_of([&] {
     open(folder, options);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(PackedWeights, WithPartsThatDoNotFitAreRefusedByTensorAndPlace) {
@@ -406,12 +404,7 @@ TEST(QuantizationConfigs, OfMethodsThatAreNotReadAreRefusedByName) {
              {"config_groups", Json::object()},
              {"sparsity_config", {{"format", "sparse-24-bitmask"}}}},
             "sparse-24-bitmask"}}) {
-    try {
-      read_quantization_config(quantized(one.config), "config.json");
-      FAIL() << one.config.dump();
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(one.text), std::string::npos) << error.what();
-    }
+    test::expect_error([&] { read_quantization_config(quantized(one.config), "config.json"); }, {one.text});
   }
   EXPECT_FALSE(read_quantization_config(Json::object(), "c"));
   EXPECT_FALSE(read_quantization_config(quantized(Json()), "c"));
@@ -522,14 +515,7 @@ TEST(PackedCheckpoints, OfFloat8AreQuantizedLikeOthers) {
   model.tensors[2].read(0, 1, row);
   EXPECT_EQ(row[5], static_cast<float>(test::float8(0x31, 4) * 0.25));
   folder.tensors().erase("model.layers.0.mlp.up_proj.weight_scale_inv");
-  try {
-    import_checkpoint(folder.write(small_llama({{"quant_method", "fp8"}})));
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("mlp.up_proj.weight holds F8_E4M3 codes"),
-              std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { import_checkpoint(folder.write(small_llama({{"quant_method", "fp8"}}))); }, {"mlp.up_proj.weight holds F8_E4M3 codes"});
 }
 
 }  // namespace

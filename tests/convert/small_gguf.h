@@ -9,6 +9,7 @@
 #include "convert/hf_import.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq::test {
 
@@ -32,12 +33,9 @@ class SmallGguf : public ::testing::Test {
     return import_gguf(folder_.write("m.gguf", writer.bytes()));
   }
   std::string error_of(const GgufWriter& writer, bool letters = true) const {
-    try {
+    return test::error_of([&] {
       read(writer, letters);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   TemporaryFolder folder_;

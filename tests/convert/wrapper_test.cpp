@@ -8,6 +8,7 @@
 #include "convert/hf_import.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq::wrappers {
 namespace {
@@ -30,12 +31,9 @@ Json wrapper(const Json& text, const std::string& type = "mistral3",
 }
 
 std::string refusal(const Json& config) {
-  try {
+  return test::error_of([&] {
     (void)import_hf_config(config.dump(), "config.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 std::vector<float> first_row(const TensorInput& tensor) {

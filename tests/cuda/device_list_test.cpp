@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -18,12 +19,9 @@ const std::vector<rt::DeviceInfo> kDevices = {
     device("NVIDIA L4", "GPU-c0ffee00-0000-4106-c12f-20bd9faed9f6")};
 
 std::string error_of(std::string_view which) {
-  try {
+  return test::error_of([&] {
     choose_device(which, kDevices);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(DeviceList, ChoosesByNumberAndByTheStartOfAUuid) {

@@ -10,6 +10,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -140,14 +141,11 @@ TEST(ChatSession, AFullContextLeavesTheConversationAsItWas) {
   const ChatState before = chat.session.state();
   std::string longer;
   for (int i = 0; i < 40; ++i) longer += "once more ";
-  try {
-    chat.say(longer);
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("64"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("larger context"), std::string::npos) << error.what();
-    EXPECT_EQ(error.setting(), "context");
-  }
+  const auto error = test::thrown([&] { chat.say(longer); });
+  ASSERT_TRUE(error.has_value());
+  EXPECT_NE(std::string(error->what()).find("64"), std::string::npos) << error->what();
+  EXPECT_NE(std::string(error->what()).find("larger context"), std::string::npos) << error->what();
+  EXPECT_EQ(error->setting(), "context");
   EXPECT_EQ(chat.session.state().messages.size(), before.messages.size());
   EXPECT_EQ(chat.session.state().replies, before.replies);
 }

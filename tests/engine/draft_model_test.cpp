@@ -11,6 +11,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -25,13 +26,10 @@ TokenizerSpec spec_of(std::vector<std::string> pieces) {
 }
 
 std::string difference(std::vector<std::string> model, std::vector<std::string> draft) {
-  try {
+  return test::error_of([&] {
     require_same_vocabulary(Tokenizer(spec_of(std::move(model))), "big.leq",
                             Tokenizer(spec_of(std::move(draft))), "small.leq");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(SameVocabulary, TheFirstDifferenceIsNamed) {

@@ -19,6 +19,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -379,12 +380,7 @@ TEST(Generator, AReplyWithoutATokenIsAnErrorAndTheNextOneIsNot) {
   std::vector<Token> all(static_cast<std::size_t>(engine.model.config().vocab));
   std::iota(all.begin(), all.end(), 0);
   Generator mute(engine.session, engine.model.tokenizer(), {.sampling = greedy(), .banned = all});
-  try {
-    generate(mute, prompt);
-    FAIL() << "expected an error";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "sampler: every token is banned");
-  }
+  EXPECT_EQ(test::error_of([&] { generate(mute, prompt); }), "sampler: every token is banned");
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   EXPECT_EQ(generate(generator, prompt, at_most(3)).tokens.size(), 3u);
 }

@@ -14,6 +14,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -122,12 +123,9 @@ class KeptFiles : public testing::Test {
     write_kept_texts(file_, run.engine(), run.owner());
   }
   std::string error_of(const PromptOwner& owner, OneRun& run) {
-    try {
+    return test::error_of([&] {
       read_kept_texts(file_, run.engine(), owner);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
   test::TemporaryFolder folder_;
   fs::path file_ = folder_.path() / "texts";

@@ -196,12 +196,9 @@ TEST(Receipt, ReadsBackAsItWasWritten) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
+  return test::error_of([&] {
     parse_receipt(text, "r.json");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(Receipt, RefusesWhatIsNone) {

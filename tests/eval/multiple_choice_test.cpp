@@ -69,12 +69,9 @@ TEST(MultipleChoice, PiqaArcMmluAndPlainForms) {
 
 TEST(MultipleChoice, WhatIsNoQuestionIsToldInALine) {
   const auto error_of = [](const std::string& line) -> std::string {
-    try {
+    return test::error_of([&] {
       question_of(line);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   EXPECT_NE(error_of(R"({"text": "a"})").find("no form of a question"), std::string::npos);
   EXPECT_NE(error_of("[1]").find("expected a JSON object"), std::string::npos);

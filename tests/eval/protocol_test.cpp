@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -24,12 +25,7 @@ std::int64_t scored(const std::vector<Window>& windows) {
 }
 
 std::string error_of(const ProtocolRequest& request, std::int64_t context) {
-  try {
-    resolve_protocol(request, context);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { resolve_protocol(request, context); });
 }
 
 TEST(Protocol, DefaultsFollowTheModelsContext) {
@@ -62,14 +58,7 @@ TEST(Protocol, ContradictionsAreRefusedWithBothSides) {
 }
 
 TEST(Windows, ShortTextsAreRefusedWithTheirLength) {
-  try {
-    plan_windows(resolve_protocol({}, 512), 511);
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "the text has 511 tokens, one window has 512; take a longer text or a smaller "
-                 "window");
-  }
+  EXPECT_EQ(test::error_of([&] { plan_windows(resolve_protocol({}, 512), 511); }), "the text has 511 tokens, one window has 512; take a longer text or a smaller " "window");
   EXPECT_EQ(plan_windows(resolve_protocol({}, 512), 512).size(), 1u);
 }
 

@@ -21,6 +21,7 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
+#include "errors.h"
 
 namespace leq::test {
 namespace {
@@ -77,16 +78,8 @@ TEST(ExportedCheckpoint, LayersOfOtherKindsAreFloatsAlone) {
     LEQ_SHARED_OR_SKIP(source, std::string("models/") + name);
     const Model model(quantized(source, "int8", ActChoice::none), {});
     const TemporaryFolder folder;
-    const auto refusal = [&](const std::function<void()>& call) {
-      try {
-        call();
-      } catch (const Error& error) {
-        return std::string(error.what());
-      }
-      return std::string("nothing");
-    };
-    const std::string graph = refusal([&] { export_onnx(model, {}, folder.path()); });
-    const std::string compressed = refusal(
+    const std::string graph = error_of([&] { export_onnx(model, {}, folder.path()); });
+    const std::string compressed = error_of(
         [&] { export_hf(model, HfWeights::compressed, ExportedInputs::automatic, folder.path()); });
     EXPECT_TRUE(graph.starts_with("layer 0: exported graphs hold")) << graph;
     EXPECT_TRUE(compressed.starts_with("layer 0: compressed-tensors are")) << compressed;

@@ -10,6 +10,7 @@
 #include "format/leq_reader.h"
 #include "format/leq_writer.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -44,12 +45,9 @@ Bytes edited(const Bytes& file, const std::function<void(Json&)>& edit) {
 }
 
 std::string error_of(const Bytes& bytes) {
-  try {
+  return test::error_of([&] {
     const LeqReader reader(bytes, "m.leq");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(ActKeys, AStaticScaleComesBackToTheBit) {

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "format/gguf_vectors.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -124,12 +125,9 @@ TEST(GgufTypes, AScaleThatIsNotFiniteIsNotHeld) {
 
 TEST(GgufTypes, OthersAreRefusedByName) {
   const auto error_of = [](std::uint32_t id) -> std::string {
-    try {
+    return test::error_of([&] {
       require_gguf_type(id, "here");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   for (const std::uint32_t id :
        {0u, 1u, 2u, 3u, 6u, 7u, 8u, 10u, 11u, 12u, 13u, 14u, 20u, 23u, 30u, 39u}) {

@@ -20,12 +20,9 @@ using nlohmann::json;
 using test::Bytes;
 
 std::string error_of(const Bytes& bytes) {
-  try {
+  return test::error_of([&] {
     const LeqReader reader(bytes, "m.leq");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 // A small file of the writer: a float vector, grouped codes, a blob.
@@ -177,12 +174,9 @@ TEST(LeqReader, VerifyFindsEveryFlippedByteOfAPlaneAndNamesIt) {
   const auto flip_and_verify = [&](std::size_t at) -> std::string {
     Bytes damaged = whole;
     damaged[at] ^= std::byte{0x10};
-    try {
+    return test::error_of([&] {
       LeqReader(damaged, "m.leq").verify([](std::uint64_t, std::uint64_t) {});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   const LeqReader reader(whole, "m.leq");
   for (const StoredTensor& tensor : reader.tensors()) {

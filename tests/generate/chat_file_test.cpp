@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -59,12 +60,9 @@ class ChatFileTest : public testing::Test {
     write(changed);
   }
   std::string load_error() const {
-    try {
+    return test::error_of([&] {
       load_chat(path_);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   fs::path folder_, path_;

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "convert/tokenizer_import.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -44,15 +45,7 @@ std::string render(const ChatTemplate& chat, const std::vector<ChatMessage>& mes
 }
 
 // The error's text, empty if there is none.
-template <class Action>
-std::string error_of(Action&& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
+using test::error_of;
 
 std::string model_template(const std::filesystem::path& folder) {
   return load_json(folder / "tokenizer_config.json")["chat_template"].get<std::string>();

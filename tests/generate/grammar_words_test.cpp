@@ -27,14 +27,11 @@ Tokenizer tokenizer_of(std::vector<std::string> pieces) {
 }
 
 std::string refusal(const std::string& gbnf, const std::vector<std::string>& pieces) {
-  try {
+  return test::error_of([&] {
     const Tokenizer tokenizer = tokenizer_of(pieces);
     GrammarMatcher matcher(Grammar::from_gbnf(gbnf, "g"),
                            make_token_trie(tokenizer, pieces.size()));
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(GrammarWords, AGrammarThatNoTokensWriteIsRefusedBeforeWork) {

@@ -14,6 +14,7 @@
 #include "model/open_model.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -71,12 +72,9 @@ class CheckTensors : public testing::Test {
     return error_of_changed();
   }
   std::string error_of_changed() const {
-    try {
+    return test::error_of([&] {
       const Model model(changed_, {.mode = LoadMode::map});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   const test::TemporaryFolder folder_;

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "quantize/search/bit_search_knapsack.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -285,12 +286,7 @@ TEST(BitSearch, LogsOfOtherProblemsAndDamagedOnesAreRefused) {
   EXPECT_THROW(run_search(other.problem, options), Error);
   const std::string whole = read_file(options.log, 1u << 20);
   const auto refusal = [&](const Toy& of) {
-    try {
-      run_search(of.problem, options);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no refusal");
+    return test::error_of([&] { run_search(of.problem, options); });
   };
   EXPECT_NE(refusal(other).find("log.json: was made for toy 9, this search is toy 10"),
             std::string::npos)

@@ -13,6 +13,7 @@
 #include "format/leq_reader.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -206,12 +207,7 @@ TEST_F(Job, ARunOfOtherSettingsKeepsTheWorkUntilItIsToldToRestart) {
       << said_;
   job.checkpoint.stop = [] { return false; };
   job.checkpoint.calibration.samples = 13;
-  try {
-    run_job(job);
-    FAIL() << "not refused";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("other flags"), std::string::npos) << error.what();
-  }
+  test::expect_error([&] { run_job(job); }, {"other flags"});
   EXPECT_TRUE(fs::exists(block));
   job.checkpoint.resume = false;
   said_.clear();
@@ -225,12 +221,7 @@ TEST_F(Job, SaysNothingOfAFolderThatIsNotThere) {
   job.fit_windows = false;
   job.checkpoint.calibration.samples = 12;
   job.checkpoint.stop = [] { return true; };
-  try {
-    run_job(job);
-    FAIL() << "not interrupted";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "interrupted");
-  }
+  EXPECT_EQ(test::error_of([&] { run_job(job); }), "interrupted");
   EXPECT_FALSE(said("kept")) << said_;
   EXPECT_FALSE(fs::exists(job.output.string() + ".partial"));
 }
@@ -256,13 +247,7 @@ TEST_F(Job, NoMemoryForTheGateIsAWarning) {
 TEST_F(Job, AnInterruptedGateLeavesTheFile) {
   QuantizeJob job = recipe_job(64);
   job.checkpoint.stop = [&] { return fs::exists(job.output.string() + ".base/base.leq"); };
-  try {
-    run_job(job);
-    FAIL() << "not interrupted";
-  } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "interrupted; " + job.output.string() + " is complete, without its gate");
-  }
+  EXPECT_EQ(test::error_of([&] { run_job(job); }), "interrupted; " + job.output.string() + " is complete, without its gate");
   EXPECT_TRUE(fs::exists(job.output));
   EXPECT_FALSE(provenance().contains("gate"));
   expect_tidy();

@@ -14,6 +14,7 @@
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "sim/engine.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -152,14 +153,7 @@ bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
 void expect_refused(const std::string& device, const std::filesystem::path& folder,
                     const Kind& kind) {
   if (kind.act == ActChoice::online) return;  // no file of it is made
-  try {
-    const Engine gpu(device, test::quantized(folder, kind.type, kind.act), kind.kv);
-    ADD_FAILURE() << kind.type << " is not refused";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::bad_setting);
-    EXPECT_NE(std::string(error.what()).find("run on the CPU only"), std::string::npos)
-        << error.what();
-  }
+  test::expect_error([&] { const Engine gpu(device, test::quantized(folder, kind.type, kind.act), kind.kv); }, {"run on the CPU only"}, ErrorKind::bad_setting);
 }
 
 // Logits [sequences][tokens + 1][V]: the heads of some texts in one batch, then a token of each.
@@ -311,15 +305,7 @@ TEST_P(GpuFamily, ExactRefusesProductsOfPieces) {
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   for (const Kind& kind : {Kind{"f16", kAuto, {kF16, kF16}}, Kind{"bf16", kAuto, {kF32, kF32}},
                            Kind{"int4-g128", ActChoice::none, {kF16, kF16}}}) {
-    try {
-      const Engine gpu(device(), test::quantized(folder, kind.type, kind.act), kind.kv, 1,
-                       Arithmetic::exact);
-      ADD_FAILURE() << kind.type << " is not refused";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::bad_setting);
-      EXPECT_NE(std::string(error.what()).find("near the CPU's numbers"), std::string::npos)
-          << error.what();
-    }
+    test::expect_error([&] { const Engine gpu(device(), test::quantized(folder, kind.type, kind.act), kind.kv, 1, Arithmetic::exact); }, {"near the CPU's numbers"}, ErrorKind::bad_setting);
   }
 }
 

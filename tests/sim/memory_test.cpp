@@ -13,6 +13,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -135,12 +136,7 @@ TEST(SimMemoryOf, TheLargestContextThatFitsIsTheLargest) {
 TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
   const auto layout = make_layout({.device = "cuda"});
   const auto refused = [&](KvPart part, KvType type) {
-    try {
-      (void)layout->page_bytes(part, type, 2, 64);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return test::error_of([&] { (void)layout->page_bytes(part, type, 2, 64); });
   };
   for (const KvType type : {KvType::int4, KvType::simq8}) {
     for (const KvPart part : {KvPart::keys, KvPart::values}) {

@@ -11,6 +11,7 @@
 #include "base/half.h"
 #include "base/random.h"
 #include "tensor/naive_weight.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -245,13 +246,10 @@ TEST(Pack, FloatsLieRowMajorAndAreNarrowedToNearestEven) {
 }
 
 std::string error_of(const std::vector<float>& values, int columns, const char* scheme) {
-  try {
+  return test::error_of([&] {
     pack_weight(values, static_cast<std::int64_t>(values.size()) / columns, columns,
                 *parse_scheme(scheme), ActKind::row, "layers.3.down");
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  });
 }
 
 TEST(Pack, RefusesNumbersThatAreNotFiniteByRowAndColumn) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -115,12 +116,9 @@ TEST(QuantScheme, RefusesWhatTheGrammarDoesNotHave) {
 
 TEST(QuantScheme, ErrorsNameTheTypeAndWhatIsOffered) {
   const auto message = [](const char* name) -> std::string {
-    try {
+    return test::error_of([&] {
       require_scheme(name, "--type");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   };
   EXPECT_EQ(message("int8"), "");
   EXPECT_EQ(message("int4-g32"), "");

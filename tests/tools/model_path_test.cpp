@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "tools/tool_runner.h"
+#include "errors.h"
 
 namespace leq::test {
 namespace {
@@ -38,12 +39,9 @@ class ModelPath : public testing::Test {
   }
   template <class Call>
   static std::string told(Call call) {
-    try {
+    return test::error_of([&] {
       call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    });
   }
 
   TemporaryFolder folder_;

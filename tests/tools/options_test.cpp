@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "tools/common/model_options.h"
 #include "tools/common/option_words.h"
+#include "errors.h"
 
 namespace leq {
 namespace {
@@ -61,12 +62,7 @@ Options parse(std::vector<std::string> words, const Variables& variables = {}) {
 }
 
 std::string error_of(std::vector<std::string> words, const Variables& variables = {}) {
-  try {
-    parse(std::move(words), variables);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
+  return test::error_of([&] { parse(std::move(words), variables); });
 }
 
 TEST(Options, DefaultsHoldWhereNothingIsGiven) {
@@ -236,12 +232,7 @@ TEST(Options, AHiddenOptionIsStillTaken) {
 
 TEST(Options, MissingModelIsNamed) {
   const ToolSpec tool = sample_tool();
-  try {
-    parse_options(tool, {}, [](const std::string&) { return std::nullopt; });
-    FAIL() << "accepted no model";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "missing option -m, --model FILE; see leq-sample --help");
-  }
+  EXPECT_EQ(test::error_of([&] { parse_options(tool, {}, [](const std::string&) { return std::nullopt; }); }), "missing option -m, --model FILE; see leq-sample --help");
 }
 
 TEST(Options, WordsBehindTwoDashesAreArguments) {

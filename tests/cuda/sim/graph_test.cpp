@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
+#include "errors.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -52,18 +53,10 @@ TEST(Graphs, ReadMemoryWhenTheyRun) {
 // A call that CUDA refuses while a stream records, and the recording with it.
 template <class Call>
 void expect_refused(Call call, const std::string& what) {
-  const auto refusal = [&](auto&& body) -> std::string {
-    try {
-      body();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing was refused";
-  };
   rt::begin_capture(test_stream());
-  const std::string at_once = refusal(call);
+  const std::string at_once = test::error_of(call);
   EXPECT_NE(at_once.find(what), std::string::npos) << at_once;
-  const std::string at_the_end = refusal([] { rt::end_capture(test_stream()); });
+  const std::string at_the_end = test::error_of([] { rt::end_capture(test_stream()); });
   EXPECT_NE(at_the_end.find(what), std::string::npos) << at_the_end;
 }
 

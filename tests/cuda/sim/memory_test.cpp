@@ -6,6 +6,7 @@
 #include "../device_memory.h"
 #include "base/error.h"
 #include "cuda/emulated/emulated_device.h"
+#include "errors.h"
 
 namespace leq::LEQ_GPU {
 namespace {
@@ -115,14 +116,7 @@ TEST_F(MemoryTest, TheRoomIsWhatIsFreeLessTwoPercentOrTheCap) {
 TEST_F(MemoryTest, AnErrorNamesBothSizes) {
   leave(10 * kMb);
   Regions memory(0, 0);
-  try {
-    memory.plan(20 * kMb);
-    FAIL() << "20 MB fit into 10";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("21.0 MB"), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("smaller context"), std::string::npos) << error.what();
-    EXPECT_EQ(error.kind(), ErrorKind::no_memory);
-  }
+  test::expect_error([&] { memory.plan(20 * kMb); }, {"21.0 MB", "smaller context"}, ErrorKind::no_memory);
 }
 
 }  // namespace
