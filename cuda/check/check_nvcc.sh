@@ -1,11 +1,10 @@
 #!/bin/sh
 # Compiles every CUDA source with nvcc and reads what comes out. No kernel may spill, use more
-# registers or shared memory, have another number of tensor-core instructions, or fewer loads of 16
-# bytes in front of its wait for the kernel before it, than its line in cuda/check/kernels.txt says,
-# or be missing from it. No main loop, and of a kernel without dp4a and tensor cores no loop, may
-# fence the memory of the whole GPU, or divide integers but where it says so below. No function that
-# launches a kernel may call device code on the host: nvcc compiles that to exit(1). No GPU is
-# needed. The programs for machines with one (bench/gpu, tests/cuda/ptx) must compile too.
+# registers or static shared memory than its line in cuda/check/kernels.txt says, or be missing from it.
+# No main loop, and of a kernel without dp4a and tensor cores no loop, may fence the memory of the whole
+# GPU, or divide integers but where it says so below (loops.awk). No function that launches a kernel may
+# call device code on the host: nvcc compiles that to exit(1). No GPU is needed. The programs for machines
+# with one (bench/gpu, tests/cuda/ptx) must compile too.
 #   cuda/check/check_nvcc.sh             check, for 80, 90a and 120
 #   cuda/check/check_nvcc.sh --update    write what was found into kernels.txt
 #   cuda/check/check_nvcc.sh SOURCE...   the kernels of these alone
@@ -41,7 +40,6 @@ architectures=""
 for arch in $names; do
   architectures="$architectures -gencode=arch=compute_$arch,code=sm_$arch"
 done
-"${CXX:-c++}" -std=c++20 -O1 cuda/check/sass_counts.cpp -o "$work/sass_counts"
 
 # compile SOURCE: the compiler's report and the counts, with names for people, appended to $work/all
 compile() {
@@ -65,16 +63,16 @@ compile() {
     echo "nvcc: $1: a launch calls a function on the host that is __device__ alone" >&2
     exit 1
   fi
-  for cubin in "$work"/keep/*.cubin; do
-    # Of one architecture alone the name does not tell it.
-    arch=$(expr "$cubin" : '.*\.compute_\([0-9a-z]*\)\.cubin') || arch=$names
-    "$work/sass_counts" "$arch" "$cubin" >> "$work/log"
+  for ptx in "$work"/keep/*.ptx; do
+    # For a single architecture the name of the file does not contain it.
+    arch=$(expr "$ptx" : '.*\.compute_\([0-9a-z]*\)\.ptx') || arch=$names
+    awk -v arch="$arch" -f cuda/check/loops.awk "$ptx" >> "$work/log"
   done
   c++filt < "$work/log"
 }
 
 # One line for each kernel and architecture: kernel, architecture, registers, bytes spilled, bytes of
-# static shared memory, tensor-core instructions, fences, divisions, loads in front of the wait.
+# static shared memory, fences, divisions.
 table() {
   sed -E 's/\(anonymous namespace\)::|leq::cuda::|_GLOBAL__N__[0-9a-z_]+:://g' | awk '
     function name(quoted) {
@@ -88,20 +86,14 @@ table() {
       match($0, /Used [0-9]+/); registers[key] = substr($0, RSTART + 5, RLENGTH - 5)
       shared[key] = match($0, /[0-9]+ bytes smem/) ? substr($0, RSTART, RLENGTH) + 0 : 0
     }
-    /^Code of/ { code[name(quoted[2]) " " quoted[4]] = $(NF - 3) " " $(NF - 2) " " $(NF - 1) " " $NF }
+    /^Code of/ { code[name(quoted[2]) " " quoted[4]] = $(NF - 1) " " $NF }
     END { for (key in registers) print key, registers[key], spilled[key], shared[key], code[key] }
   ' | LC_ALL=C sort
 }
 
-compile cuda/check/known_counts.cu > "$work/known.all"
+compile cuda/check/known_loops.cu > "$work/known.all"
 table < "$work/known.all" | awk '
-  function wrong(what) { print "nvcc: " $1 " " $2 ": " what "; look at cuda/check/sass_counts.cpp"; bad = 1 }
-  /^(looped|plain) / && ($7 != 1 || $8 == 0) { wrong("its fence and its division were not found") }
-  /^together/ && $7 != 1 { wrong("its loop was not found (kBranches)") }
-  /^early/ { if ($9 != ($2 == "sm_90a" || $2 == "sm_120" ? 2 : 0)) wrong("counted " $9 " loads in front of its wait"); next }
-  /^(looped|plain) / { next }
-  { split($1, part, "_"); expected = part[2] ~ /gmma/ && $2 != "sm_90a" ? 0 : part[part[3] == "" ? 2 : 3] }
-  $6 != expected { wrong("counted " $6 " tensor-core instructions, expected " expected " (kTensorCores)") }
+  $6 != 1 || $7 != 1 { print "nvcc: " $1 " " $2 ": counted " $6 " fences and " $7 " divisions, expected one each; see loops.awk"; bad = 1 }
   END { exit bad || NR == 0 }'
 for source in ${chosen:-cuda/kernels/*/*.cu cuda/device/*.cu}; do
   compile "$source" >> "$work/all"
@@ -117,20 +109,17 @@ for source in bench/gpu/device/*.cu tests/cuda/ptx/*.cu; do
 done
 table < "$work/all" > "$work/found"
 if [ -n "$update" ]; then
-  { echo "# kernel; most registers on 80, 90a and 120; most bytes of static shared memory; tensor-core instructions on"
-    echo "# the three; fewest loads of 16 bytes in front of the wait on 90a. check_nvcc.sh --update writes it."
+  { echo "# kernel; most registers on 80, 90a and 120; most bytes of static shared memory. Written by check_nvcc.sh --update."
     awk -v chosen="$chosen" '
       FILENAME == ARGV[1] {
-        seen[$1] = 1; registers[$1 $2] = $3; tensor[$1 $2] = $6
+        seen[$1] = 1; registers[$1 $2] = $3
         if ($5 > shared[$1]) shared[$1] = $5
-        if ($2 == "sm_90a") early[$1] = $9
         next
       }
       chosen != "" && !/^#/ && !($1 in seen) { print }
       END {
         for (key in seen)
-          print key, registers[key "sm_80"], registers[key "sm_90a"], registers[key "sm_120"], shared[key] + 0,
-            tensor[key "sm_80"], tensor[key "sm_90a"], tensor[key "sm_120"], early[key] + 0
+          print key, registers[key "sm_80"], registers[key "sm_90a"], registers[key "sm_120"], shared[key] + 0
       }' "$work/found" cuda/check/kernels.txt | LC_ALL=C sort
   } > "$work/kernels"
   cp "$work/kernels" cuda/check/kernels.txt
@@ -142,23 +131,22 @@ awk -v names="$names" -v chosen="$chosen" -v may_divide="$may_divide" '
   }
   FNR == NR {
     if (/^#/) next
-    if (NF != 9) { print "nvcc: cuda/check/kernels.txt: " $1 " has " NF " fields, expected 9; write it again with --update"; bad = 1 }
-    known[$1] = 1; shared[$1] = $5; early[$1] = $9
-    for (i = 1; i <= 3; ++i) { most[$1 " " arch[i]] = $(1 + i); tensor[$1 " " arch[i]] = $(5 + i) }
+    if (NF != 5) { print "nvcc: cuda/check/kernels.txt: " $1 " has " NF " fields, expected 5; write it again with --update"; bad = 1 }
+    known[$1] = 1; shared[$1] = $5
+    for (i = 1; i <= 3; ++i) most[$1 " " arch[i]] = $(1 + i)
     next
   }
   { key = $1 " " $2; seen[$1] = 1; family = $1; sub(/<.*/, "", family) }
+  NF != 7 { print "nvcc: " key " has no PTX that loops.awk reads"; bad = 1 }
   $4 > 0 { print "nvcc: " key " spills " $4 " bytes"; bad = 1 }
-  $7 > 0 { print "nvcc: " key " fences the memory of the whole GPU in a loop"; bad = 1 }
-  $8 > 0 && !(family in divides) { print "nvcc: " key " divides integers in a loop"; bad = 1 }
+  $6 > 0 { print "nvcc: " key " fences the memory of the whole GPU in a loop"; bad = 1 }
+  $7 > 0 && !(family in divides) { print "nvcc: " key " divides integers in a loop"; bad = 1 }
   !($1 in known) { print "nvcc: " key " is not in cuda/check/kernels.txt (" $3 " registers)"; bad = 1; next }
   !(key in most) { next }
   $3 > most[key] { print "nvcc: " key " uses " $3 " registers, kernels.txt says " most[key]; bad = 1 }
   $5 > shared[$1] { print "nvcc: " key " has " $5 " bytes of static shared memory, kernels.txt says " shared[$1]; bad = 1 }
-  $6 != tensor[key] { print "nvcc: " key " has " $6 " tensor-core instructions, kernels.txt says " tensor[key]; bad = 1 }
-  $2 == "sm_90a" && $9 < early[$1] { print "nvcc: " key " has " $9 " loads in front of its wait, kernels.txt says " early[$1]; bad = 1 }
   END {
     if (chosen == "") for (key in known) if (!(key in seen)) { print "nvcc: " key " of cuda/check/kernels.txt was not compiled"; bad = 1 }
     exit bad
   }' cuda/check/kernels.txt "$work/found"
-echo "nvcc: $(wc -l < "$work/found") kernels compiled: no spills; registers, shared memory, tensor-core instructions and early loads as in kernels.txt"
+echo "nvcc: $(wc -l < "$work/found") kernels compiled: no spills; registers and shared memory as in kernels.txt"
