@@ -17,7 +17,7 @@ inline constexpr int kGroupRows = 16;  // rows of a block
 
 template <int bits>
 struct GroupShape {
-  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // of a row's group
+  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // that share a group
   // Neighbouring groups that a warp processes at once, so that each lane has one sum to finish. A
   // lane works on both groups, or on one if it holds all of a group.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
