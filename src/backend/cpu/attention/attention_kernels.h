@@ -78,8 +78,8 @@ struct KvKernels {
   void (*values)(const ValueTile& tile) noexcept;
   // out = float(stored number); null for the scheme f32
   void (*widen)(const void* numbers, std::int64_t n, float* out) noexcept;
-  // Converts a key or value, x finite, to its stored form. f16: clamped to +-65504, to nearest
-  // even. int8: u8 codes, value = fma(code, scale, minimum). Floats have no scale and minimum.
+  // Converts a finite key or value x to its stored form. f16: clamped to +-65504, to nearest even.
+  // int8: u8 codes, value = fma(code, scale, minimum). Floats have no scale and no minimum.
   void (*store)(const float* x, std::int64_t n, void* numbers, std::uint16_t* scale,
                 std::uint16_t* minimum) noexcept;
 };

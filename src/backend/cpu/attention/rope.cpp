@@ -28,7 +28,8 @@ constexpr std::int64_t kSerialNumbers = 16384;
 struct HeadRope {
   const AttentionContext& context;
   const AttentionShape& shape;
-  const float* cosines = nullptr;  // [rotary dims / 2]; null without rotary embedding
+  const float* cosines =
+      nullptr;  // [rotary dims / 2]; null if the model does not have rotary embedding
   const float* sines = nullptr;
   float query_factor = 1;
 
