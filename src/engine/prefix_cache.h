@@ -68,8 +68,8 @@ class PrefixCache {
     std::size_t parent = 0;
     std::int32_t page = -1;
     std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
-    std::uint64_t hash = 0;     // of the tokens
-    std::uint64_t used = 0;     // of `tokens`
+    std::uint64_t hash = 0;     // of `tokens`
+    std::uint64_t used = 0;     // time of the last use
     std::vector<std::size_t> children;
     FixedStates::Id state = FixedStates::kZeros;  // state after its tokens; kZeros: none is kept
   };

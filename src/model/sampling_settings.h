@@ -41,7 +41,7 @@ struct SamplingSettings {
   float typical_p = 1.0f;          // keeps the most typical tokens up to this probability; 1: all
   float top_n_sigma = 0.0f;        // drops logits this many deviations below the top; 0 or -1: none
   float xtc_probability = 0.0f;    // probability of removing the top tokens; 0: never
-  float xtc_threshold = 0.1f;      // removes tokens above this but the last; above 0.5: none
+  float xtc_threshold = 0.1f;      // removes tokens above this, but the last; above 0.5: none
   float dry_multiplier = 0.0f;     // penalty for continuing a repeated sequence; 0: none
   float dry_base = 1.75f;          // factor on the penalty for each token of the sequence
   int dry_allowed_length = 2;      // longest sequence that gets only the multiplier
