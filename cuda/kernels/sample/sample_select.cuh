@@ -1,6 +1,6 @@
-// Search by one block for the key up to which the weights of a row's tokens add up to a goal: radix
-// select, 11 bits a pass, by histograms of masses; in rows without top-k after a pass by distance,
-// whose histogram many blocks built. Sums are integers: the order of threads does not change them.
+// Selection by one block: finds the key at which the cumulative weight of a row's tokens reaches a
+// goal, by a radix select with histograms of masses, 11 bits per pass. Rows without top-k begin
+// with a histogram by distance, which many blocks built. Sums are integers, so their order is free.
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
