@@ -29,8 +29,8 @@ struct RowKernels {
   void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
   // max |x|; NaN or infinity if x contains one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
-  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite.
-  // Returns the sum of codes less offset: reading codes back at once would stall on the stores.
+  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n; offset is 0 or 128, x finite.
+  // Returns the sum of codes minus offset, because reading codes back would stall on the stores.
   std::int32_t (*quantize)(const float* x, std::int64_t n, float inv, int offset,
                            std::uint8_t* codes) noexcept;
 };
