@@ -1,5 +1,5 @@
-// Method zeroquant: the nearest code with a scale for each group of columns of a row, for inputs
-// with a scale for each token.
+// Method zeroquant: nearest codes with a scale for each row and group of columns, for inputs with a
+// scale for each token.
 #include "quantize/methods/zeroquant.h"
 
 #include "base/error.h"
