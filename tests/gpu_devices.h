@@ -1,10 +1,10 @@
 // The GPUs of this machine that tests run on: the emulated one where it is built, and real ones.
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "case_names.h"
 #include "platform/make_backend.h"
 
 namespace leq::test {
@@ -17,13 +17,6 @@ inline std::vector<std::string> gpu_devices() {
     if (device == "sim" || device.starts_with("cuda:")) devices.push_back(device);
   }
   return devices;
-}
-
-// A name as a test's may be: letters, digits and underscores.
-inline std::string test_name(std::string name) {
-  std::ranges::replace_if(
-      name, [](char c) { return c == ':' || c == '-'; }, '_');
-  return name;
 }
 
 }  // namespace leq::test

@@ -9,6 +9,11 @@
 
 namespace leq::test {
 
+// Trained models below models/ with logits of transformers beside them.
+inline constexpr const char* kTrainedModels[] = {
+    "storyteller", "storyteller-outliers", "gpt2-tiny",  "gpt2-tiny-outliers", "mistral-tiny",
+    "qwen2-tiny",  "qwen2-tiny-kbias",     "qwen3-tiny", "qwen35-tiny",        "qwen3moe-tiny"};
+
 inline std::optional<std::filesystem::path> shared_path(const std::string& relative) {
   const char* named = std::getenv("LEQ_SHARED");
   const std::filesystem::path root = named != nullptr

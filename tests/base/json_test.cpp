@@ -49,14 +49,11 @@ TEST(ParseJson, LimitsValuesAndBytes) {
   for (int i = 0; i < 98; ++i) many += i % 2 == 0 ? ",[]" : ",{}";
   many += "]";
   EXPECT_EQ(error_of([&] { parse_json(many, "c", {.values = 100}); }), "");
-  EXPECT_NE(error_of([&] { parse_json(many, "c", {.values = 99}); }).find("more than 99 values"),
-            std::string::npos);
-  EXPECT_NE(error_of([&] { parse_json(many, "c", {.bytes = 100}); }).find("at most 100"),
-            std::string::npos);
+  test::expect_error([&] { parse_json(many, "c", {.values = 99}); }, {"more than 99 values"});
+  test::expect_error([&] { parse_json(many, "c", {.bytes = 100}); }, {"at most 100"});
   std::string bomb = "[";
   for (int i = 0; i < 3'000'000; ++i) bomb += "[],";
-  EXPECT_NE(error_of([&] { parse_json(bomb + "[]]", "c", kHeaderLimits); }).find("2000000 values"),
-            std::string::npos);
+  test::expect_error([&] { parse_json(bomb + "[]]", "c", kHeaderLimits); }, {"2000000 values"});
 }
 
 TEST(ParseJson, RefusesANameThatStandsTwice) {
@@ -96,8 +93,7 @@ TEST(JsonGet, ChecksPresenceAndType) {
   EXPECT_NE(error_of([&] { json_get<bool>(json, "n", "c"); }), "");
   EXPECT_NE(error_of([&] { json_get<double>(json, "s", "c"); }), "");
   EXPECT_NE(error_of([&] { json_get_or<std::string>(json, "n", "", "c"); }), "");
-  EXPECT_NE(error_of([&] { json_get<int>(json, "absent", "c"); }).find("absent"),
-            std::string::npos);
+  test::expect_error([&] { json_get<int>(json, "absent", "c"); }, {"absent"});
   EXPECT_NE(error_of([&] { json_get<int>(Json::array(), "n", "c"); }), "");
 }
 
@@ -183,11 +179,9 @@ TEST(Json, RefusesWhatIsNotThere) {
   EXPECT_EQ(json.value("absent", 5), 5);
   EXPECT_EQ(fixed.find("absent"), fixed.end());
   EXPECT_EQ(fixed["list"].find("key"), fixed["list"].end());
-  EXPECT_NE(error_of([&] { fixed["absent"]; }).find("\"absent\" is missing"), std::string::npos);
-  EXPECT_NE(error_of([&] { fixed["list"][2]; }).find("element 2 of an array of 2"),
-            std::string::npos);
-  EXPECT_NE(error_of([&] { json["text"].get<int>(); }).find("a number, found string"),
-            std::string::npos);
+  test::expect_error([&] { fixed["absent"]; }, {"\"absent\" is missing"});
+  test::expect_error([&] { fixed["list"][2]; }, {"element 2 of an array of 2"});
+  test::expect_error([&] { json["text"].get<int>(); }, {"a number, found string"});
   EXPECT_NE(error_of([&] { json["list"]["key"] = 1; }), "");
   EXPECT_NE(error_of([&] { json["text"].push_back(1); }), "");
   EXPECT_NE(error_of([&] { json["list"].items(); }), "");

@@ -205,13 +205,7 @@ int open(const char* path, int flags, ...) {
   va_end(list);
   return opened(AT_FDCWD, path, flags, mode);
 }
-int open64(const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = mode_of(flags, list);
-  va_end(list);
-  return opened(AT_FDCWD, path, flags, mode);
-}
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 int openat(int folder, const char* path, int flags, ...) {
   va_list list;
   va_start(list, flags);
@@ -219,13 +213,7 @@ int openat(int folder, const char* path, int flags, ...) {
   va_end(list);
   return opened(folder, path, flags, mode);
 }
-int openat64(int folder, const char* path, int flags, ...) {
-  va_list list;
-  va_start(list, flags);
-  const mode_t mode = mode_of(flags, list);
-  va_end(list);
-  return opened(folder, path, flags, mode);
-}
+int openat64(int folder, const char* path, int flags, ...) __attribute__((alias("openat")));
 
 ssize_t read(int descriptor, void* to, size_t size) {
   static const auto real = next<ssize_t(int, void*, size_t)>("read");

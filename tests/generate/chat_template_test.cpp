@@ -14,6 +14,7 @@
 #include "convert/tokenizer_import.h"
 #include "shared_data.h"
 #include "errors.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -93,11 +94,7 @@ TEST_P(TrainedModelChats, EqualTheGoldens) {
 
 INSTANTIATE_TEST_SUITE_P(Models, TrainedModelChats,
                          testing::Values("storyteller", "mistral-tiny", "qwen2-tiny", "qwen3-tiny"),
-                         [](const auto& tested) {
-                           std::string name = tested.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::named_by_text);
 
 TEST(ChatTemplate, AMessageNeverFormsASpecialToken) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");

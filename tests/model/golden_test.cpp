@@ -11,6 +11,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -145,15 +146,8 @@ TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
-                                           "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
-                                           "qwen3moe-tiny"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         testing::ValuesIn(test::kTrainedModels),
+                         test::named_by_text);
 
 }  // namespace
 }  // namespace leq

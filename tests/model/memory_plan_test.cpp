@@ -8,6 +8,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -75,11 +76,7 @@ TEST_P(MemoryPlanOf, EveryPartTakesWhatWasCountedWithoutABackend) {
 INSTANTIATE_TEST_SUITE_P(Models, MemoryPlanOf,
                          ::testing::Values("storyteller", "gpt2-tiny", "mistral-tiny", "qwen3-tiny",
                                            "qwen35-tiny", "qwen3moe-tiny"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::named_by_text);
 
 ModelConfig small() {
   ModelConfig config;

@@ -17,6 +17,7 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "errors.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -133,11 +134,9 @@ TEST_P(SequencesOfRanks, AreThoseOfOne) {
 }
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
-  std::string name = std::string(info.param.model) + "_" + info.param.type + "_" +
+  return test::test_name(std::string(info.param.model) + "_" + info.param.type + "_" +
                      std::string(kv_type_name(info.param.kv)) + "_act" +
-                     std::to_string(static_cast<int>(info.param.act));
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
+                     std::to_string(static_cast<int>(info.param.act)));
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -12,6 +12,7 @@
 #include "platform/make_backend.h"
 #include "same_bits.h"
 #include "shared_data.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -101,11 +102,7 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Windows,
                          testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2),
-                         [](const auto& item) {
-                           std::string name(kv_type_name(item.param));
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         [](const auto& item) { return test::test_name(kv_type_name(item.param)); });
 
 }  // namespace
 }  // namespace leq

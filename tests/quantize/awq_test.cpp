@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "synthetic_site.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -70,11 +71,7 @@ TEST_P(AwqSchemes, IsNeverWorseThanRounding) {
 
 INSTANTIATE_TEST_SUITE_P(Schemes, AwqSchemes,
                          testing::Values("uint4-g128", "uint3-g64", "int4-g32", "int3-g128"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::named_by_text);
 
 TEST(Awq, ClippingHelpsWhereOneWeightStandsOut) {
   const auto x = normals(70, 128 * kColumns);

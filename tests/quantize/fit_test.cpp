@@ -9,6 +9,7 @@
 #include "synthetic_site.h"
 #include "tensor/pack.h"
 #include "errors.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -130,11 +131,7 @@ TEST_P(PlainRanges, RefusesWhatIsNotFinite) {
   test::expect_error([&] { choose(weight); }, {"row 1, column 3"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Schemes, PlainRanges, testing::ValuesIn(kIntegers), [](const auto& item) {
-  std::string name = item.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Schemes, PlainRanges, testing::ValuesIn(kIntegers), test::named_by_text);
 
 TEST(Absmax, TurnsItsCodesWithTheSign) {
   const auto weight = heavy_tailed(10, 8 * kColumns);

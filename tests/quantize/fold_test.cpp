@@ -10,6 +10,7 @@
 
 #include "reference/random_models.h"
 #include "shared_data.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -208,15 +209,8 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
-                         ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
-                                           "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
-                                           "qwen3moe-tiny"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         testing::ValuesIn(test::kTrainedModels),
+                         test::named_by_text);
 
 }  // namespace
 }  // namespace leq

@@ -26,7 +26,7 @@ ChosenCodes with_codes(const Ranges& ranges, const std::vector<std::int16_t>& co
 }
 
 class GptqPlus : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kLayerSchemes), scheme_test_name);
+INSTANTIATE_TEST_SUITE_P(Schemes, GptqPlus, testing::ValuesIn(kLayerSchemes), test::named_by_text);
 
 TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   const SyntheticLayer layer = synthetic_layer(40, 150, 600);

@@ -94,7 +94,7 @@ std::vector<std::int16_t> naive_gptq(const MethodInput& input, const Ranges& ran
 }
 
 class Gptq : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Schemes, Gptq, testing::ValuesIn(kLayerSchemes), scheme_test_name);
+INSTANTIATE_TEST_SUITE_P(Schemes, Gptq, testing::ValuesIn(kLayerSchemes), test::named_by_text);
 
 TEST_P(Gptq, LossEqualsTheTraceIdentity) {
   const SyntheticLayer layer = synthetic_layer(20, 150, 600);

@@ -16,6 +16,7 @@
 #include "reference/random_models.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -184,15 +185,8 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained,
-                         ::testing::Values("storyteller", "storyteller-outliers", "gpt2-tiny",
-                                           "gpt2-tiny-outliers", "mistral-tiny", "qwen2-tiny",
-                                           "qwen2-tiny-kbias", "qwen3-tiny", "qwen35-tiny",
-                                           "qwen3moe-tiny"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         testing::ValuesIn(test::kTrainedModels),
+                         test::named_by_text);
 
 // Q is orthogonal: with gains of 1 a weight keeps its sum of squares, and one column that towers
 // over the others is spread over its block.

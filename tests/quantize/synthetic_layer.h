@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "quantize/methods/method.h"
+#include "case_names.h"
 
 namespace leq {
 
@@ -92,15 +93,10 @@ inline MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
   return input;
 }
 
-// Types of all widths and ways to share a scale, and what a test of one of them is called.
+// Types of all widths and ways to share a scale.
 inline constexpr const char* kLayerSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
                                                 "int4-g128", "int3-g64",  "int2-g32",    "uint8",
                                                 "uint4-g64", "uint3-g32", "uint2-g64"};
-inline std::string scheme_test_name(const testing::TestParamInfo<const char*>& item) {
-  std::string name = item.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 
 // d H d^T of every row d of W - Q by the definition, in double; Q from the codes as a reader
 // computes it.

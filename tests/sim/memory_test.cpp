@@ -14,6 +14,7 @@
 #include "platform/make_backend.h"
 #include "shared_data.h"
 #include "errors.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -75,11 +76,7 @@ TEST_P(SimMemory, ThePlanIsExactForEveryTypeOfTheCache) {
 
 INSTANTIATE_TEST_SUITE_P(Models, SimMemory,
                          testing::Values("storyteller", "gpt2-tiny", "qwen3-tiny"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         test::named_by_text);
 
 TEST(SimMemoryOf, PlansOfHybridsAndExpertsAreExact) {
   for (const char* name : {"qwen35-tiny", "qwen3moe-tiny"}) {

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "tensor/pack.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -52,11 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, WeightSlice,
                                            "uint8-g64", "int4", "int4-g64", "uint4-g32", "int3",
                                            "int3-g64", "uint3-g128", "int2-g64", "uint2-g64",
                                            "nf4"),
-                         [](const auto& item) {
-                           std::string name = item.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::named_by_text);
 
 // Sums of codes are no part of the numbers: they are compared with those of the rows packed alone.
 TEST(WeightSlice, HasTheCodeSumsOfItsRows) {

@@ -48,8 +48,7 @@ TEST(NormalizerLimits, GrowthIsBoundedByTheText) {
 
 TEST(NormalizerLimits, AFileIsJudgedByItsOwnPatterns) {
   EXPECT_EQ(error_of([] { check_normalizers(doubling(4), "t.json"); }), "");
-  EXPECT_NE(error_of([] { check_normalizers(doubling(6), "t.json"); }).find("t.json: normalizer"),
-            std::string::npos);
+  test::expect_error([] { check_normalizers(doubling(6), "t.json"); }, {"t.json: normalizer"});
   // A chain over several letters.
   std::vector<Normalizer> chain;
   for (char c = 'a'; c < 'z'; ++c) {
@@ -75,8 +74,7 @@ TEST(NormalizerLimits, ManyStretchesShareOneBound) {
   const Tokenizer tokenizer(spec);
   std::string text;
   for (int i = 0; i < 1000; ++i) text += "e\xff";
-  EXPECT_NE(error_of([&] { (void)tokenizer.encode(text, {}); }).find("replace \"e\""),
-            std::string::npos);
+  test::expect_error([&] { (void)tokenizer.encode(text, {}); }, {"replace \"e\""});
   EXPECT_EQ(tokenizer.encode("e", {}).size(), 32768u);
 }
 

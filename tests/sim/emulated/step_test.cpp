@@ -14,6 +14,7 @@
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
+#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -184,11 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                          Kind{"qwen3-tiny", "int4-g128", KvType::int8},
                                          Kind{"qwen3-tiny", "int8", KvType::simq4, 512},
                                          Kind{"storyteller", "int4-g64", KvType::simq4, 512}),
-                         [](const auto& item) {
-                           std::string name = std::string(item.param.model) + "_" + item.param.type;
-                           std::ranges::replace(name, '-', '_');
-                           return name;
-                         });
+                         [](const auto& item) { return test::test_name(std::string(item.param.model) + "_" + item.param.type); });
 
 // A server's steps: sequences that come and go, in an order of their own; on older chips and
 // on 9.0.
