@@ -51,11 +51,7 @@ class LeqCompare : public ::testing::Test {
     return parse_json(read_bytes(folder_ / name / "report.json"), name);
   }
   void expect_error(const Words& all, const std::string& part) const {
-    const ToolRun run = run_program("leq-compare", all);
-    EXPECT_EQ(run.status, 1);
-    EXPECT_TRUE(run.err.starts_with("leq-compare: error: ")) << run.err;
-    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
-    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+    test::expect_error(run_program("leq-compare", all), {part});
   }
 
   TemporaryFolder folder_;

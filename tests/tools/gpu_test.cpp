@@ -47,13 +47,6 @@ class Gpu : public testing::Test {
                                           "-o", "json", "-dev", "sim"} +
                                         more);
   }
-  static void expect_error(const ToolRun& run, const Words& parts) {
-    EXPECT_EQ(run.status, 1);
-    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
-    for (const std::string& part : parts) {
-      EXPECT_NE(run.err.find(part), std::string::npos) << part << " in " << run.err;
-    }
-  }
 
   TemporaryFolder folder_;
   std::string model_;

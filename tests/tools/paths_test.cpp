@@ -57,9 +57,7 @@ class Paths : public testing::Test {
     return path;
   }
   static void expect_one_line(const ToolRun& run, const std::string& part) {
-    EXPECT_EQ(run.status, 1) << run.out;
-    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
-    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+    test::expect_error(run, {part});
   }
   std::vector<std::string> names() const {
     std::vector<std::string> found;

@@ -34,12 +34,9 @@ class LeqPerplexity : public ::testing::Test {
     return run_program("leq-perplexity", words);
   }
 
-  void expect_error(const ToolRun& run, const std::string& part) const {
-    EXPECT_EQ(run.status, 1);
+  static void expect_error(const ToolRun& run, const std::string& part) {
     EXPECT_EQ(run.out, "");
-    EXPECT_TRUE(run.err.starts_with("leq-perplexity: error: ")) << run.err;
-    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
-    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
+    test::expect_error(run, {part});
   }
 
   std::string text_, model_;

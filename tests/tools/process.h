@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <utmp.h>
@@ -12,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -95,10 +97,13 @@ class Process {
   bool wait_for_error(const std::string& text) { return wait_for(text, err, err_seen_); }
   // Reads to the end and returns the exit status, or 1000 + the signal that ended it.
   int finish() {
-    pump([] { return false; });
+    pump([] { return false; }, std::chrono::minutes(20));
     wait();
     return WIFEXITED(status_) ? WEXITSTATUS(status_) : 1000 + WTERMSIG(status_);
   }
+
+  // Resident at one time, after finish().
+  std::uint64_t peak_bytes() const { return static_cast<std::uint64_t>(used_.ru_maxrss) * 1024; }
 
   std::string out, err;  // read so far
 
@@ -118,7 +123,7 @@ class Process {
     _exit(127);
   }
   void wait() {
-    while (waitpid(id_, &status_, 0) < 0 && errno == EINTR) {
+    while (wait4(id_, &status_, 0, &used_) < 0 && errno == EINTR) {
     }
     ended_ = true;
   }
@@ -139,9 +144,9 @@ class Process {
     return true;
   }
   template <class Seen>
-  bool pump(Seen seen) {
+  bool pump(Seen seen, std::chrono::seconds limit = std::chrono::seconds(60)) {
     using Clock = std::chrono::steady_clock;
-    const auto end = Clock::now() + std::chrono::seconds(60);
+    const auto end = Clock::now() + limit;
     while (!seen() && (output_ >= 0 || error_ >= 0) && Clock::now() < end) {
       pollfd waiting[2] = {{output_, POLLIN, 0}, {error_, POLLIN, 0}};
       if (poll(waiting, 2, 1000) <= 0) continue;
@@ -155,6 +160,7 @@ class Process {
   int input_ = -1, output_ = -1, error_ = -1;
   std::size_t out_seen_ = 0, err_seen_ = 0;
   int status_ = 0;
+  rusage used_ = {};
   bool ended_ = false;
 };
 
@@ -162,6 +168,7 @@ class Process {
 struct Finished {
   int status = 0;
   std::string out, err;
+  std::uint64_t peak_bytes = 0;  // of memory that was resident at one time
 };
 
 inline Finished run(const std::vector<std::string>& command, const std::string& input = "",
@@ -171,7 +178,7 @@ inline Finished run(const std::vector<std::string>& command, const std::string& 
   process.write(input);
   process.close_input();
   const int status = process.finish();
-  return {status, std::move(process.out), std::move(process.err)};
+  return {status, std::move(process.out), std::move(process.err), process.peak_bytes()};
 }
 
 }  // namespace leq::test

@@ -45,10 +45,7 @@ class Quantize : public testing::Test {
     return parse_json(run.out, "output");
   }
   void expect_error(const std::vector<std::string>& flags, const std::string& part) const {
-    const ToolRun run = quantize(flags);
-    EXPECT_EQ(run.status, 1);
-    EXPECT_NE(run.err.find(part), std::string::npos) << run.err;
-    EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+    test::expect_error(quantize(flags), {part});
     EXPECT_FALSE(written());
   }
 
@@ -158,10 +155,7 @@ TEST_F(Quantize, AFolderWithoutATokenizerIsRefusedBeforeAnyWork) {
   const std::string source = checkpoint.write(config).string();
   std::filesystem::remove(source + "/vocab.json");
   std::filesystem::remove(source + "/merges.txt");
-  const ToolRun run = run_program("leq-quantize", {source, "-o", file()});
-  EXPECT_EQ(run.status, 1);
-  EXPECT_NE(run.err.find("tokenizer"), std::string::npos) << run.err;
-  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  test::expect_error(run_program("leq-quantize", {source, "-o", file()}), {"tokenizer"});
   EXPECT_FALSE(written());
 }
 

@@ -15,6 +15,7 @@
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "tools/process.h"
+#include "tools/tool_runner.h"
 
 namespace leq {
 namespace {
@@ -60,11 +61,8 @@ class Run : public testing::Test {
   }
   // An error: status 1, nothing on standard output, one line that holds `part`.
   static void expect_error(const Finished& finished, const std::string& part) {
-    EXPECT_EQ(finished.status, 1);
     EXPECT_EQ(finished.out, "");
-    EXPECT_TRUE(finished.err.starts_with("leq-run: error: ")) << finished.err;
-    EXPECT_NE(finished.err.find(part), std::string::npos) << finished.err;
-    EXPECT_EQ(std::ranges::count(finished.err, '\n'), 1) << finished.err;
+    test::expect_error(finished, {part});
   }
 
   fs::path folder_;

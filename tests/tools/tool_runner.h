@@ -1,23 +1,20 @@
 // Runs the built tools as a user does and keeps what they print.
 #pragma once
 
-#include <fcntl.h>
+#include <gtest/gtest.h>
 #include <malloc.h>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdint>
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "base/text.h"
 #include "temporary_folder.h"
+#include "tools/process.h"
 
 namespace leq::test {
 
@@ -33,40 +30,25 @@ inline void forget_own_peak() {
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 
-struct ToolRun {
-  int status = -1;  // exit status; -1 where a signal ended the tool
-  std::string out;
-  std::string err;
-  std::uint64_t peak_bytes = 0;  // of memory that was resident at one time
-};
+using ToolRun = Finished;
 
 // `tool`: "leq-inspect". `input` is its standard input.
 inline ToolRun run_program(const std::string& tool, const std::vector<std::string>& arguments,
                            const std::string& input = "") {
-  const TemporaryFolder folder;
-  const std::string in = folder.write("in", input);
-  const std::string out = (folder / "out").string();
-  const std::string err = (folder / "err").string();
-  std::vector<std::string> words = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, in.c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  std::vector<std::string> command = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   forget_own_peak();
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  require(failed == 0, words[0], ": cannot start");
-  int status = 0;
-  rusage used = {};
-  ::wait4(child, &status, 0, &used);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_bytes(out), read_bytes(err),
-          static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
+  return run(command, input);
+}
+
+// Status 1 and one line, "leq-run: error: ...", that holds all parts.
+inline void expect_error(const Finished& run, const std::vector<std::string>& parts) {
+  EXPECT_EQ(run.status, 1) << run.out;
+  EXPECT_TRUE(std::regex_search(run.err, std::regex("^leq-[a-z]+: error: "))) << run.err;
+  EXPECT_EQ(std::ranges::count(run.err, '\n'), 1) << run.err;
+  for (const std::string& part : parts) {
+    EXPECT_NE(run.err.find(part), std::string::npos) << part << " in " << run.err;
+  }
 }
 
 // The words of options that a help shows: "-c", "--ctx-size".
