@@ -33,7 +33,7 @@ enum class WindowRule : std::uint8_t {
   all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
   upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
   switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
-  not_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
+  all_but_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
 };
 
 // Maps row `row` of leq's tensor to its row in the stored tensor, where heads of several linears

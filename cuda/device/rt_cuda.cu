@@ -90,7 +90,7 @@ std::string why_no_device() {
   cudaRuntimeGetVersion(&state.runtime_version);
   state.reason = result == cudaSuccess ? "the driver lists none" : cudaGetErrorString(result);
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
-    state.hides_some = true;
+    state.hides_devices = true;
     state.visible = visible;
   }
   return explain_no_device(state);

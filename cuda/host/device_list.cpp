@@ -42,7 +42,7 @@ std::string explain_no_device(const DriverState& state) {
            ", this build has CUDA " + version_text(state.runtime_version) +
            "; update the driver, or build with an older toolkit";
   }
-  if (state.hides_some) {
+  if (state.hides_devices) {
     return "CUDA_VISIBLE_DEVICES is set to '" + printable(state.visible) +
            "' and leaves none visible (" + state.reason + ")";
   }

@@ -22,7 +22,7 @@ struct DriverState {
   int driver_version = 0;  // newest CUDA that the driver runs; 0 = there is no driver
   int runtime_version = 0;
   std::string reason;       // the runtime's message
-  bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set,
+  bool hides_devices = false;  // CUDA_VISIBLE_DEVICES is set,
   std::string visible;      // to this
 };
 std::string explain_no_device(const DriverState& state);

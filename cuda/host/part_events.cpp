@@ -11,7 +11,7 @@ void PartEvents::start() {
   start_ = Clock::now();
 }
 
-void PartEvents::turn_to(StepPart part) {
+void PartEvents::switch_to(StepPart part) {
   if (parts_.size() == events_.size()) events_.push_back(rt::make_event(device_));
   rt::record(*events_[parts_.size()], stream_);
   parts_.push_back(part);

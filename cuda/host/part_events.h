@@ -40,7 +40,7 @@ class PartEvents {
   [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
     return {*this, part, bytes};
   }
-  void turn_to(StepPart part);
+  void switch_to(StepPart part);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -199,10 +199,10 @@ SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
 // Loads arrive when a thread waits for them, at once if one waits already.
 void barrier_wait(std::uint64_t* barrier, unsigned parity) {
   std::vector<AsyncWork::Load>& loads = async_work().loads_;
-  const auto brings = [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; };
+  const auto arrives_at = [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; };
   for (;;) {
     for (auto next = loads.begin();
-         (next = std::find_if(loads.begin(), loads.end(), brings)) != loads.end();) {
+         (next = std::find_if(loads.begin(), loads.end(), arrives_at)) != loads.end();) {
       const AsyncWork::Load load = *next;
       loads.erase(next);
       AsyncWork::complete(load);

@@ -218,13 +218,13 @@ void end_block() {
 }
 
 // Hidden from ThreadSanitizer: kernels read it without synchronizing with the writer.
-SIMT_UNSEEN void turn_to(Block* one) { block = one; }
-SIMT_UNSEEN void turn_to(Cluster* one) { cluster = one; }
+SIMT_UNSEEN void switch_to(Block* one) { block = one; }
+SIMT_UNSEEN void switch_to(Cluster* one) { cluster = one; }
 
 template <class Action>
 void for_each_block(Action action) {
   for (const auto& each : cluster->blocks) {
-    turn_to(each.get());
+    switch_to(each.get());
     action();
   }
 }
@@ -255,7 +255,7 @@ void run_cluster() {
       for_each_block([] { make_ready(State::at_rest); });
     } else if (!progressed) {
       for (const auto& each : cluster->blocks) {
-        turn_to(each.get());
+        switch_to(each.get());
         if (count_of(State::ended) < block->threads.size()) report_deadlock();
       }
     }
@@ -333,8 +333,8 @@ void start_cluster(const Grid& grid, unsigned number) {
 }
 
 void leave_cluster() {
-  turn_to(static_cast<Block*>(nullptr));
-  turn_to(static_cast<Cluster*>(nullptr));
+  switch_to(static_cast<Block*>(nullptr));
+  switch_to(static_cast<Cluster*>(nullptr));
 }
 
 // Runs all clusters of a grid that one OS thread gets; most have one block.
@@ -342,7 +342,7 @@ void run_clusters(const Grid& grid, const std::function<void()>& body,
                   const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
   Cluster mine;
   set_up(mine, grid, body);
-  turn_to(&mine);
+  switch_to(&mine);
   for (std::int64_t i = first; i < std::ssize(clusters); i += step) {
     start_cluster(grid, clusters[static_cast<std::size_t>(i)]);
     run_cluster();
@@ -389,7 +389,7 @@ EarlyBlockOwner begin_early(const Grid& grid, const std::function<void()>& body)
   EarlyBlockOwner begun(new EarlyBlock{grid, body, clusters_of(grid).front(), {}});
   set_up(begun->state, begun->grid, begun->body);
   begun->state.predecessor_ended = false;
-  turn_to(&begun->state);
+  switch_to(&begun->state);
   start_cluster(begun->grid, begun->at);
   run_cluster();
   leave_cluster();
@@ -400,7 +400,7 @@ bool lets_successor_start(const EarlyBlock& begun) { return begun.state.lets_suc
 
 namespace {
 void run_to_end(EarlyBlock& begun) {
-  turn_to(&begun.state);
+  switch_to(&begun.state);
   cluster->predecessor_ended = true;
   for_each_block([] { begin(block->main); });
   run_cluster();

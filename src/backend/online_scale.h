@@ -88,7 +88,7 @@ class OnlineScale {
   // Throws Error if the state cannot be one that save() returned for these options.
   void restore(const State& state);
 
-  // hand_over moves the state to the device; begin and end copy it back first.
+  // move_to_device moves the state to the device; begin and end copy it back first.
   void move_to_device(std::unique_ptr<DeviceScale> scale);
   void fetch_from_device();
   DeviceScale* on_device() const { return on_device_.get(); }  // null: the state is on the host

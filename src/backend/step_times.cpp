@@ -57,12 +57,12 @@ void PartClock::start() {
 }
 
 StepTimes PartClock::stop() {
-  turn_to(StepPart::sync);
+  switch_to(StepPart::sync);
   running_ = false;
   return times_;
 }
 
-void PartClock::turn_to(StepPart part) {
+void PartClock::switch_to(StepPart part) {
   const Clock::time_point now = Clock::now();
   times_[part_].seconds += std::chrono::duration<double>(now - since_).count();
   part_ = part;

@@ -30,12 +30,12 @@ class PartSpan {
   PartSpan(Clock& clock, StepTimes* times, StepPart part, Bytes&& bytes)
       : clock_(times == nullptr ? nullptr : &clock) {
     if (times == nullptr) return;
-    clock.turn_to(part);
+    clock.switch_to(part);
     (*times)[part].bytes += bytes();
     ++(*times)[part].operations;
   }
   ~PartSpan() {
-    if (clock_ != nullptr) clock_->turn_to(StepPart::sync);
+    if (clock_ != nullptr) clock_->switch_to(StepPart::sync);
   }
   PartSpan(const PartSpan&) = delete;
   PartSpan& operator=(const PartSpan&) = delete;
@@ -54,7 +54,7 @@ class PartClock {
   [[nodiscard]] PartSpan<PartClock> in(StepPart part, Bytes&& bytes) {
     return {*this, running_ ? &times_ : nullptr, part, bytes};
   }
-  void turn_to(StepPart part);
+  void switch_to(StepPart part);
 
  private:
   using Clock = std::chrono::steady_clock;

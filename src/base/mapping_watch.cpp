@@ -29,19 +29,19 @@ std::mutex changes;  // guards changes of slots; the handler never locks it
 std::array<char, 64> program_name = {};
 
 // Uses only write(2) and arithmetic, which are safe in a signal handler.
-void say(const char* text) {
+void write_text(const char* text) {
   const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(ignored);
 }
 
-void say_number(std::uintptr_t value) {
+void write_number(std::uintptr_t value) {
   std::array<char, 24> digits = {};
   std::size_t at = digits.size() - 1;
   do {
     digits[--at] = static_cast<char>('0' + value % 10);
     value /= 10;
   } while (value != 0);
-  say(&digits[at]);
+  write_text(&digits[at]);
 }
 
 void on_lost_page(int number, siginfo_t* info, void*) {
@@ -49,12 +49,12 @@ void on_lost_page(int number, siginfo_t* info, void*) {
   for (const Slot& slot : slots) {
     const std::uintptr_t begin = slot.begin.load();
     if (begin == 0 || address < begin || address >= slot.end.load()) continue;
-    say(program_name.data());
-    say(": error: ");
-    say(slot.name.load());
-    say(": cannot read at offset ");
-    say_number(address - begin);
-    say(": the file became shorter, or its disk failed, while it was in use; start again with a "
+    write_text(program_name.data());
+    write_text(": error: ");
+    write_text(slot.name.load());
+    write_text(": cannot read at offset ");
+    write_number(address - begin);
+    write_text(": the file became shorter, or its disk failed, while it was in use; start again with a "
         "whole file\n");
     ::_exit(1);
   }

@@ -54,7 +54,7 @@ struct ThreadPool::State {
   std::vector<Share> shares;  // one per working thread
   ShareBalance balance{1};
   ThreadPlaces places;                       // of the working threads
-  std::vector<std::vector<int>> nodes_near;  // node -> all nodes by distance, itself first
+  std::vector<std::vector<int>> nodes_by_distance;  // node -> all nodes by distance, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<TaskFunction> function{nullptr};
   std::atomic<void*> context{nullptr};
@@ -65,7 +65,7 @@ struct ThreadPool::State {
   int working() const { return static_cast<int>(shares.size()); }
 
   // Pins the calling thread to a worker's node if there are several nodes.
-  void stay(int worker) const {
+  void pin(int worker) const {
     if (places.topology.nodes.empty()) return;
     const auto node = static_cast<std::size_t>(places.node_of[static_cast<std::size_t>(worker)]);
     run_on(places.topology.nodes[node].cores);
@@ -89,15 +89,15 @@ struct ThreadPool::State {
   // Takes a task from the worker's own share, otherwise from the next share on its node that has
   // any left, otherwise from the other nodes, the nearest first.
   bool take(int worker, std::uint32_t current, std::int64_t& task) {
-    if (nodes_near.empty()) return take_among(0, working(), worker, current, task);
+    if (nodes_by_distance.empty()) return take_from(0, working(), worker, current, task);
     const int node = places.node_of[static_cast<std::size_t>(worker)];
-    for (const int near : nodes_near[static_cast<std::size_t>(node)]) {
+    for (const int near : nodes_by_distance[static_cast<std::size_t>(node)]) {
       const int first = places.first_thread(near), last = places.first_thread(near + 1);
-      if (take_among(first, last, worker, current, task)) return true;
+      if (take_from(first, last, worker, current, task)) return true;
     }
     return false;
   }
-  bool take_among(int first, int last, int worker, std::uint32_t current, std::int64_t& task) {
+  bool take_from(int first, int last, int worker, std::uint32_t current, std::int64_t& task) {
     if (first >= last) return false;  // this node has no threads
     const int count = last - first;
     const int own = worker >= first && worker < last ? worker - first : worker % count;
@@ -128,7 +128,7 @@ struct ThreadPool::State {
 
   void work_loop(int worker) {
     std::uint32_t seen = 0;
-    stay(worker);
+    pin(worker);
     for (;;) {
       std::uint32_t now = epoch.load(std::memory_order_acquire);
       for (int spin = 0; now == seen && spin < kSpins; ++spin) {
@@ -196,7 +196,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<State>()) {
   state_->places = places;
   const int nodes = static_cast<int>(places.topology.nodes.size());
-  for (int node = 0; node < nodes; ++node) state_->nodes_near.push_back(places.nearest(node));
+  for (int node = 0; node < nodes; ++node) state_->nodes_by_distance.push_back(places.nearest(node));
   start(static_cast<int>(places.node_of.size()));
 }
 
@@ -204,7 +204,7 @@ void ThreadPool::start(int threads) {
   require(threads >= 1 && threads <= kMostThreads, Setting{"threads"}, ": expected 1 to ",
           kMostThreads, ", found ", threads);
   // More threads than cores would slow each other down. Places already respect the core counts.
-  const int most = state_->nodes_near.empty() ? std::max(2, usable_cores()) : threads;
+  const int most = state_->nodes_by_distance.empty() ? std::max(2, usable_cores()) : threads;
   const int working = std::min(threads, most);
   state_->threads = threads;
   state_->shares = std::vector<State::Share>(static_cast<std::size_t>(working));
@@ -241,7 +241,7 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
   ensure(tasks < (std::int64_t{1} << 31), "thread pool: ", tasks, " tasks in one loop");
   thread_local const State* pinned_for = nullptr;
   if (pinned_for != state_.get()) {
-    state_->stay(0);
+    state_->pin(0);
     pinned_for = state_.get();
   }
   const std::uint32_t next = state_->epoch.load(std::memory_order_relaxed) + 1;

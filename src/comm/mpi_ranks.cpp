@@ -280,7 +280,7 @@ class MpiRank final : public Communicator {
 namespace {
 
 // A number from an environment variable of mpirun; nullopt if it is missing or below `least`.
-std::optional<int> told(const char* variable, int least) {
+std::optional<int> variable_number(const char* variable, int least) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
   const auto number = parse_int(text);
@@ -290,9 +290,9 @@ std::optional<int> told(const char* variable, int least) {
 
 }  // namespace
 
-std::optional<int> mpi_processes() { return told("OMPI_COMM_WORLD_SIZE", 1); }
+std::optional<int> mpi_processes() { return variable_number("OMPI_COMM_WORLD_SIZE", 1); }
 
-int mpi_local_rank() { return told("OMPI_COMM_WORLD_LOCAL_RANK", 0).value_or(0); }
+int mpi_local_rank() { return variable_number("OMPI_COMM_WORLD_LOCAL_RANK", 0).value_or(0); }
 
 std::unique_ptr<Communicator> make_mpi_rank(const MpiRankOptions& options) {
   return std::make_unique<MpiRank>(options);

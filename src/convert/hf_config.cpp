@@ -140,17 +140,17 @@ QueryTemperature read_temperature(const Json& json, const Family& family, std::s
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
                           std::int64_t layers, std::string_view source) {
   const std::int64_t default_window = rule == WindowRule::named         ? 0
-                                      : rule == WindowRule::not_fourths ? 2048
+                                      : rule == WindowRule::all_but_fourths ? 2048
                                                                         : 4096;
   if (rule == WindowRule::none) return 0;
-  if (rule == WindowRule::not_fourths && (layers - 1 - layer) % 4 == 0) return 0;
+  if (rule == WindowRule::all_but_fourths && (layers - 1 - layer) % 4 == 0) return 0;
   const auto key = json.find("sliding_window");
   const auto window = key == json.end() ? default_window
                       : key->is_null()  ? 0
                                         : json_get<std::int64_t>(json, "sliding_window", source);
   require(window >= 0 && window <= 1 << 30, source, ": sliding_window = ", window);
   if (rule == WindowRule::all_layers || rule == WindowRule::named ||
-      rule == WindowRule::not_fourths) {
+      rule == WindowRule::all_but_fourths) {
     return static_cast<std::int32_t>(window);
   }
   if (!json_get_or<bool>(json, "use_sliding_window", false, source)) return 0;

@@ -11,13 +11,13 @@ namespace leq {
 Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences)
     : session_(session), prefixes_(prefixes), sequences_(sequences), texts_(sequences.size(), 0) {}
 
-void Embedder::advance(EmbeddedText& text, bool others_run) {
+void Embedder::advance(EmbeddedText& text, bool has_running) {
   const bool has_sequence =
       text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
   if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // was evicted and waits
   if (!has_sequence) begin(text);
   try {
-    feed_chunk(text, others_run);
+    feed_chunk(text, has_running);
   } catch (...) {
     leave(text);
     throw;
@@ -66,7 +66,7 @@ bool Embedder::drop_all() {
   return any;
 }
 
-void Embedder::feed_chunk(EmbeddedText& text, bool others_run) {
+void Embedder::feed_chunk(EmbeddedText& text, bool has_running) {
   const SequenceState state = session_.state();
   const RunLimits& limits = session_.limits();
   const auto most = static_cast<std::size_t>(std::min(limits.batch_tokens, limits.output_tokens));
@@ -75,7 +75,7 @@ void Embedder::feed_chunk(EmbeddedText& text, bool others_run) {
   const std::int64_t pages = state.pages().pages_to_append(text.sequence, std::ssize(part));
   prefixes_.make_free(pages);
   prefixes_.make_states_free(1);
-  if (state.pages().free_pages() < pages && others_run) return;  // replies end and free pages
+  if (state.pages().free_pages() < pages && has_running) return;  // replies end and free pages
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
   if (text.top) {

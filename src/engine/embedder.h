@@ -37,15 +37,15 @@ class Embedder {
   Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
 
   // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. If too few
-  // pages are free, the call does nothing while `others_run`, because replies will free pages.
-  void advance(EmbeddedText& text, bool others_run);
+  // pages are free, the call does nothing while `has_running`, because replies will free pages.
+  void advance(EmbeddedText& text, bool has_running);
   // Evicts all texts that are being fed; each of them starts again with its next chunk. Returns
   // false if no text is being fed.
   bool drop_all();
 
  private:
   void begin(EmbeddedText& text);
-  void feed_chunk(EmbeddedText& text, bool others_run);
+  void feed_chunk(EmbeddedText& text, bool has_running);
   void add_hidden(EmbeddedText& text, std::span<const Token> part);
   void add_logprobs(EmbeddedText& text, std::span<const Token> part);
   void leave(EmbeddedText& text);

@@ -129,8 +129,8 @@ StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   budget.pages = session_.cache().free_pages() + prefixes_.idle_pages();
   const auto writers =
       std::ranges::count_if(all, [](const Job& job) { return job.running && job.writes(); });
-  const double patience = options_.prompt_patience * prompts_per_writer(all, budget.sequences);
-  budget.prompt_tokens = costs_.prompt_tokens_within(patience, writers);
+  const double slowdown = options_.prompt_slowdown * prompts_per_writer(all, budget.sequences);
+  budget.prompt_tokens = costs_.prompt_tokens_within(slowdown, writers);
   return budget;
 }
 

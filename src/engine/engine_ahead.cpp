@@ -85,9 +85,9 @@ void Engine::step_ahead() {
   Active& active = *active_.at(ahead_->id);
   std::optional<Ahead> next = begin_next(active);
   finish_ahead();
-  const Ahead landed = std::exchange(ahead_, std::move(next)).value();
-  if (landed.drawn >= 0) {
-    return take(active, {active.id, 1, 0, true}, std::span(&landed.drawn, 1), *landed.logits, 0);
+  const Ahead finished = std::exchange(ahead_, std::move(next)).value();
+  if (finished.drawn >= 0) {
+    return take(active, {active.id, 1, 0, true}, std::span(&finished.drawn, 1), *finished.logits, 0);
   }
   drop_ahead();
   drop_last(active);

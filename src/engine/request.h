@@ -37,7 +37,7 @@ struct EngineOptions {
   bool run_ahead = true;
   // Limits a step that feeds prompts while other requests draw tokens to at most this many times
   // the duration of the same step without prompts, times prompts_per_writer() (scheduler.h).
-  double prompt_patience = 1.5;
+  double prompt_slowdown = 1.5;
 };
 
 struct EngineReply : FinishedReply {

@@ -8,7 +8,7 @@ namespace leq {
 namespace {
 
 bool precedes(const Job* a, const Job* b) {
-  const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };
+  const auto urgency = [](const Job& job) { return job.priority + job.waited / kAgingSteps; };
   const std::int64_t of_a = urgency(*a), of_b = urgency(*b);
   return of_a != of_b ? of_a > of_b : a->id < b->id;
 }

@@ -59,7 +59,7 @@ struct StepPlan {
 };
 
 // The priority of a waiting job rises by one every so many steps, so that no job starves.
-inline constexpr std::int64_t kPatienceSteps = 256;
+inline constexpr std::int64_t kAgingSteps = 256;
 
 // `jobs` may be in any order; each has known > fed. Every feed has at least one token. If there are
 // jobs, at least one is fed or evicted, provided that each of them alone fits into all pages.

@@ -74,7 +74,7 @@ double exchanged_bytes(const WeightView& weight) {
   return bytes;
 }
 
-RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes_of,
+RankPlan estimate_rank_plan(const ModelConfig& config, const WeightBytes& bytes_of,
                              const ColumnBytes& columns, int ranks, std::int64_t sequences,
                              std::int64_t depth, const RankMachine& machine) {
   ensure(ranks > 0 && sequences > 0, "a plan of ", ranks, " ranks for ", sequences, " sequences");

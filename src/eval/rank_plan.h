@@ -54,7 +54,7 @@ struct ColumnBytes {
   double o = 0, down = 0;
 };
 
-RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes_of,
+RankPlan estimate_rank_plan(const ModelConfig& config, const WeightBytes& bytes_of,
                              const ColumnBytes& columns, int ranks, std::int64_t sequences,
                              std::int64_t depth, const RankMachine& machine);
 

@@ -186,10 +186,10 @@ GateResources gate_resources(const ImportedModel& model, const fs::path& output,
   return resources;
 }
 
-std::string lack_of_disk(const GateResources& resources) {
+std::string disk_shortage(const GateResources& resources) {
   return lack(resources.disk_needed, resources.disk_free, "disk");
 }
-std::string lack_of_memory(const GateResources& resources) {
+std::string memory_shortage(const GateResources& resources) {
   return lack(resources.memory_needed, resources.memory_free, "memory");
 }
 

@@ -63,8 +63,8 @@ struct GateResources {
 GateResources gate_resources(const ImportedModel& model, const std::filesystem::path& output,
                              std::uint64_t max_ram);
 // "15.2 GB of memory are needed, 7.9 GB are there"; empty if there is enough.
-std::string lack_of_disk(const GateResources& resources);
-std::string lack_of_memory(const GateResources& resources);
+std::string disk_shortage(const GateResources& resources);
+std::string memory_shortage(const GateResources& resources);
 
 // Estimated seconds of a comparison, derived from the time of one window through the unquantized
 // blocks: the forward passes of two models, and writing the base file.

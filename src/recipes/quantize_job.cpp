@@ -79,8 +79,8 @@ std::string obstacle(const QuantizeJob& job, const ImportedModel& model,
 // The reason why the gate or distance is left out; empty if it is not.
 std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   const GateResources resources = gate_resources(model, job.output, job.checkpoint.max_ram);
-  std::string why = lack_of_disk(resources);
-  if (why.empty() && job.gate_mode != GateMode::gate_at_a_cost) why = lack_of_memory(resources);
+  std::string why = disk_shortage(resources);
+  if (why.empty() && job.gate_mode != GateMode::gate_at_a_cost) why = memory_shortage(resources);
   if (why.empty() && model.config.context < kFewestGateTokens) {
     why = "a context of " + std::to_string(model.config.context) + " positions is too short";
   }

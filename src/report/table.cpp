@@ -64,9 +64,9 @@ std::size_t width_of(std::string_view text) {
   return width;
 }
 
-std::string padded(const std::string& text, std::size_t width, bool to_the_right) {
+std::string padded(const std::string& text, std::size_t width, bool align_right) {
   const std::string space(width - std::min(width, width_of(text)), ' ');
-  return to_the_right ? space + text : text + space;
+  return align_right ? space + text : text + space;
 }
 
 // An object whose members are in the order of the columns; Json would sort them.

@@ -32,7 +32,7 @@ std::string kv_text(const RunLimits& limits) {
          std::to_string(residual.recent) + "; blocks of " + std::to_string(residual.block) + ")";
 }
 
-std::string beyond_evidence(const Model& model, const RunLimits& limits) {
+std::string beyond_measured(const Model& model, const RunLimits& limits) {
   if (!model.kv_evidence()) return "";
   const KvEvidence& evidence = *model.kv_evidence();
   RunLimits measured;

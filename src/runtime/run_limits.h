@@ -21,7 +21,7 @@ std::string kv_text(const RunLimits& limits);
 
 // One line about limits that the evidence in the file does not cover; empty if all are covered or
 // if the file has no evidence.
-std::string beyond_evidence(const Model& model, const RunLimits& limits);
+std::string beyond_measured(const Model& model, const RunLimits& limits);
 
 enum class Drafting : std::uint8_t { off, from_text, by_model };
 

@@ -152,7 +152,7 @@ void open(const RuntimeOptions& options, Runtime& runtime) {
   load_models(options, runtime);
   FittedLimits fit = fitted(options, runtime, followers);
   runtime.note = std::move(fit.note);
-  if (const std::string beyond = beyond_evidence(*runtime.model, fit.limits); !beyond.empty()) {
+  if (const std::string beyond = beyond_measured(*runtime.model, fit.limits); !beyond.empty()) {
     runtime.note += (runtime.note.empty() ? "" : "\n") + beyond;
   }
   if (runtime.processes != nullptr && !runtime.processes->leads()) {

@@ -20,8 +20,8 @@ HttpHeaders sent_headers(const HttpReply& reply) {
 }
 
 bool SocketExchange::send(std::string_view text) {
-  if (is_sound_) is_sound_ = connection_.write_all(text, timeout_);
-  return is_sound_;
+  if (is_healthy_) is_healthy_ = connection_.write_all(text, timeout_);
+  return is_healthy_;
 }
 
 void SocketExchange::reply(const HttpReply& reply) {
@@ -53,14 +53,14 @@ bool SocketExchange::begin_stream(const HttpReply& head) {
 }
 
 bool SocketExchange::write(std::string_view piece) {
-  if (piece.empty()) return is_sound_;  // an empty chunk would mean the end
+  if (piece.empty()) return is_healthy_;  // an empty chunk would mean the end
   return send(request_.takes_chunks ? http_chunk(piece) : std::string(piece));
 }
 
 bool SocketExchange::end_stream() {
   if (request_.takes_chunks) send(http_chunk(""));
   ended_ = true;
-  return is_sound_;
+  return is_healthy_;
 }
 
 }  // namespace leq

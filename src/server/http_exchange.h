@@ -26,15 +26,15 @@ class SocketExchange : public HttpExchange {
   bool begin_stream(const HttpReply& head) override;
   bool write(std::string_view piece) override;
   bool end_stream() override;
-  bool client_is_there() override { return is_sound_ && connection_.is_open(); }
+  bool client_is_there() override { return is_healthy_ && connection_.is_open(); }
 
   // Requests that the connection be closed after this reply.
   void close_after() { keep_alive_ = false; }
 
   bool begun() const { return begun_; }
   // Whether the whole reply was sent and the connection stays open for another request.
-  bool can_reuse() const { return ended_ && is_sound_ && keep_alive_; }
-  bool is_sound() const { return is_sound_; }
+  bool can_reuse() const { return ended_ && is_healthy_ && keep_alive_; }
+  bool is_healthy() const { return is_healthy_; }
 
  private:
   bool send(std::string_view text);
@@ -43,7 +43,7 @@ class SocketExchange : public HttpExchange {
   HttpRequest request_;
   double timeout_;
   bool keep_alive_;
-  bool begun_ = false, ended_ = false, is_sound_ = true;
+  bool begun_ = false, ended_ = false, is_healthy_ = true;
 };
 
 }  // namespace leq

@@ -480,7 +480,7 @@ void HttpServer::EventLoop::answer(Exchange& pending) {
     exchange.close_after();
     if (!exchange.begun()) exchange.reply(fault_reply_({500, error.what()}));
   }
-  if (!exchange.is_sound()) {
+  if (!exchange.is_healthy()) {
     --connections_;
     return;
   }

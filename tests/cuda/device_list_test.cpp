@@ -53,7 +53,7 @@ TEST(DeviceList, SaysWhyThereIsNoDevice) {
   const std::string hidden = explain_no_device({.driver_version = 13000,
                                                 .runtime_version = 12080,
                                                 .reason = "no device",
-                                                .hides_some = true,
+                                                .hides_devices = true,
                                                 .visible = "7"});
   EXPECT_NE(hidden.find("CUDA_VISIBLE_DEVICES is set to '7'"), std::string::npos) << hidden;
   // A driver of the same major version runs a newer runtime.

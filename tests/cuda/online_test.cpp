@@ -87,7 +87,7 @@ void expect_same_state(const OnlineState& found, const OnlineState& want) {
 class Steps {
  public:
   explicit Steps(OnlineScale& scale) : scale_(scale), record_(scales_.of(scale)) {}
-  ~Steps() { scale_.take_back(); }
+  ~Steps() { scale_.fetch_from_device(); }
 
   // Nothing waits.
   void run(const float* x, std::int64_t tokens) {

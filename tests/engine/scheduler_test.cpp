@@ -41,7 +41,7 @@ class Simulation {
     one.job.priority = priority;
     one.job.known = prompt;
     one.end = prompt + reply;
-    one.job.waited = below(4) * kPatienceSteps;
+    one.job.waited = below(4) * kAgingSteps;
     all_[one.job.id] = one;
   }
 
@@ -88,7 +88,7 @@ class Simulation {
   void check_admissions(const StepPlan& plan) {
     std::int64_t in_work = 0, wanted = 0;
     bool admits = false;
-    const auto urgency = [](const Job& job) { return job.priority + job.waited / kPatienceSteps; };
+    const auto urgency = [](const Job& job) { return job.priority + job.waited / kAgingSteps; };
     for (const auto& [id, one] : all_) {
       const Job& job = one.job;
       const bool comes = !job.running && feed_of(plan, id) != nullptr;
@@ -300,7 +300,7 @@ TEST(Scheduler, PatienceEndsInAPriority) {
   urgent.priority = 2;
   const StepBudget budget = {.sequences = 1, .tokens = 64, .outputs = 1, .pages = 4};
   EXPECT_EQ(plan_step(std::vector{patient, urgent}, budget).feeds[0].id, 1);
-  patient.waited = 2 * kPatienceSteps;
+  patient.waited = 2 * kAgingSteps;
   EXPECT_EQ(plan_step(std::vector{patient, urgent}, budget).feeds[0].id, 0);
 }
 

@@ -56,7 +56,7 @@ class RankPlans : public testing::TestWithParam<const char*> {
     const auto bytes_of = [&](std::string_view name) { return model_.find(name)->bytes(); };
     const ColumnBytes column_bytes = {exchanged_bytes(model_.find("layers.0.o")->view),
                                       exchanged_bytes(model_.find("layers.0.down")->view)};
-    return plan_ranks_on_paper(model_.config(), bytes_of, column_bytes, ranks, sequences, 64,
+    return estimate_rank_plan(model_.config(), bytes_of, column_bytes, ranks, sequences, 64,
                                kMachine);
   }
 
@@ -120,7 +120,7 @@ TEST(RankPlan, AddsReadingAndWaiting) {
                                .network_gbps = 1e9,
                                .network_microseconds = 100};
   const auto plan = [&](int ranks) {
-    return plan_ranks_on_paper(
+    return estimate_rank_plan(
         config, [](std::string_view) { return parameters; }, {4, 4}, ranks, 1, 0, machine);
   };
   // 32 blocks of 7 linears, and the head: 225 tensors.

@@ -53,7 +53,7 @@ class Automaton {
   bool reads(std::string_view text) { return after(text) != GrammarAutomaton::kDead; }
   bool accepts(std::string_view text) { return reads(text) && automaton_->may_end(after(text)); }
   bool must_end(std::string_view text) {
-    return accepts(text) && !automaton_->reads_on(after(text));
+    return accepts(text) && !automaton_->can_read(after(text));
   }
   GrammarAutomaton& operator*() { return *automaton_; }
   JsonNode tools() const { return tree_.root(); }
@@ -236,7 +236,7 @@ TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
     for (std::size_t length = 0; length <= text.size(); ++length) {
       const auto state = automaton.after(automaton.start(), text.substr(0, length));
       ASSERT_EQ(state == GrammarAutomaton::kDead, length > end) << text << ' ' << length;
-      ASSERT_EQ(length == end, length <= end && !automaton.reads_on(state)) << text;
+      ASSERT_EQ(length == end, length <= end && !automaton.can_read(state)) << text;
     }
   }
 }

@@ -63,12 +63,12 @@ TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
 TEST(GateResources, NamesWhatIsMissing) {
   GateResources resources = {
       .disk_needed = 100, .disk_free = 100, .memory_needed = 7, .memory_free = 7};
-  EXPECT_EQ(lack_of_disk(resources), "");
-  EXPECT_EQ(lack_of_memory(resources), "");
+  EXPECT_EQ(disk_shortage(resources), "");
+  EXPECT_EQ(memory_shortage(resources), "");
   resources.disk_free = 99;
   resources.memory_free = 6;
-  EXPECT_EQ(lack_of_disk(resources), "100 B of disk are needed, 99 B are there");
-  EXPECT_EQ(lack_of_memory(resources), "7 B of memory are needed, 6 B are there");
+  EXPECT_EQ(disk_shortage(resources), "100 B of disk are needed, 99 B are there");
+  EXPECT_EQ(memory_shortage(resources), "7 B of memory are needed, 6 B are there");
 }
 
 // The base file of a checkpoint, as it is, takes no more than was asked for.

@@ -119,7 +119,7 @@ TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
   choose_kv_types({}, KvType::int8, model, limits);
   EXPECT_EQ(limits.key_type, default_kv_type(model.type()));
   EXPECT_EQ(limits.value_type, KvType::int8);
-  EXPECT_EQ(beyond_evidence(model, limits), "");  // it was made for no cache in particular
+  EXPECT_EQ(beyond_measured(model, limits), "");  // it was made for no cache in particular
   EXPECT_EQ(reply_rows(3, Drafting::off), 3);
   EXPECT_GT(reply_rows(3, Drafting::by_model), reply_rows(3, Drafting::from_text));
 }

@@ -48,14 +48,14 @@ ChatLoop::ChatLoop(ChatSession& session, Generator& generator, ReplyPrinter& pri
       options_(options),
       reader_(make_line_reader()) {}
 
-void ChatLoop::greet() {
+void ChatLoop::print_greeting() {
   if (!reader_->is_terminal()) return;
   note("type a message, or /help; Ctrl-C stops a reply, twice leaves");
   if (options_.multi_line) note("a message goes on until a line ends with a backslash");
 }
 
 void ChatLoop::run() {
-  greet();
+  print_greeting();
   if (options_.first_message) {
     if (reader_->is_terminal()) std::fprintf(stderr, "> %s\n", options_.first_message->c_str());
     say(*options_.first_message);

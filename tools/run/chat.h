@@ -46,7 +46,7 @@ class ChatLoop {
   [[noreturn]] static void fail_unknown(std::string_view name);
   void turn(const std::function<FinishedReply(const TextSink&, const std::atomic<bool>&)>& write);
   void say(const std::string& message);
-  void greet();
+  void print_greeting();
 
   void help(std::string_view);
   void reset(std::string_view);

@@ -34,7 +34,7 @@ class GrammarAutomaton {
   bool may_end(State state) const { return info(state).may_end; }
   // Whether the rule of the place that local_start began with may have ended.
   bool leaves(State state) const { return info(state).leaves; }
-  bool reads_on(State state) const { return !info(state).tops.empty(); }
+  bool can_read(State state) const { return !info(state).tops.empty(); }
 
   // The stacks whose top place can read a byte, sorted by id.
   const std::vector<Stack>& tops(State state) const { return info(state).tops; }

@@ -88,7 +88,7 @@ bool is_constant(JsonNode schema) {
 }
 
 // Whether the schema has keywords other than this one and `type`.
-bool says_more(JsonNode schema, std::string_view keyword) {
+bool has_other_keywords(JsonNode schema, std::string_view keyword) {
   for (JsonNode k = schema.first(); k; k = k.next()) {
     if (k.key() != keyword && k.key() != "type" && !is_note(k.key())) return true;
   }
@@ -139,8 +139,8 @@ void SchemaReader::check_keywords(JsonNode schema, std::initializer_list<std::st
   const JsonNode type = schema.find("type");
   for (JsonNode k = schema.first(); k; k = k.next()) {
     if (is_note(k.key()) || std::ranges::find(known, k.key()) != known.end()) continue;
-    const std::string_view speaks_of = type_of_keyword(k.key());
-    if (type && !speaks_of.empty() && !may_be(type, speaks_of)) continue;
+    const std::string_view applies_to = type_of_keyword(k.key());
+    if (type && !applies_to.empty() && !may_be(type, applies_to)) continue;
     if (restricts_nothing(schema, k)) continue;
     note_ignored("the keyword '" + printable(k.key()) + "'");
   }
@@ -182,7 +182,7 @@ Expr SchemaReader::exact_value(JsonNode schema) {
   if (schema.find("enum") || schema.find("const")) return constants(schema);
   for (const std::string_view keyword : {"anyOf", "oneOf"}) {
     // If other keywords (such as properties) are present, typed() ignores the alternatives.
-    const bool beside = notes_ != nullptr && says_more(schema, keyword);
+    const bool beside = notes_ != nullptr && has_other_keywords(schema, keyword);
     if (schema.find(keyword) && !beside) return alternatives(schema, keyword);
   }
   if (schema.find("allOf")) return all_of(schema);

@@ -88,7 +88,7 @@ struct GrammarMatcher::Parts {
       }
       if (leaving != nullptr && automaton.leaves(here) && node.end > i + 1) leaving->push_back(i);
       path[node.depth] = here;
-      i = automaton.reads_on(here) ? i + 1 : node.end;
+      i = automaton.can_read(here) ? i + 1 : node.end;
     }
   }
 
@@ -109,7 +109,7 @@ struct GrammarMatcher::Parts {
       for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] |= mask.tokens[i];
       if (mask.leaving.empty()) continue;
       const State below = automaton.below(stack);
-      if (below == GrammarAutomaton::kDead || !automaton.reads_on(below)) continue;
+      if (below == GrammarAutomaton::kDead || !automaton.can_read(below)) continue;
       for (const std::uint32_t node : mask.leaving) mark_allowed(node, below, tokens, nullptr);
     }
     for (const ShownToken& token : shown) {
@@ -183,7 +183,7 @@ bool GrammarMatcher::may_end(GrammarState state) const {
 }
 
 bool GrammarMatcher::must_end(GrammarState state) const {
-  return may_end(state) && !parts_->automaton.reads_on(state);
+  return may_end(state) && !parts_->automaton.can_read(state);
 }
 
 bool GrammarMatcher::allows_all(GrammarState state) {

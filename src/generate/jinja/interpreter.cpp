@@ -174,10 +174,10 @@ class Interpreter {
     static const std::vector<Value> kNothing;
     context_.heap.loop_of(state) = {0, &kNothing, 1};
     own->names.clear();
-    const bool takes_else = items.empty() && n.children[4] != kNoNode;
-    if (takes_else) flow = execute(n.children[4]);
+    const bool runs_else = items.empty() && n.children[4] != kNoNode;
+    if (runs_else) flow = execute(n.children[4]);
     scope_ = outer;
-    return takes_else ? flow : Flow::on;
+    return runs_else ? flow : Flow::on;
   }
 
   void filtered(const Node& n) {

@@ -16,7 +16,7 @@ constexpr double kMostDamping = 1.0;
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 // The diagonal of H, with 1 for inputs that were always 0.
-std::vector<double> live_diagonal(const MethodInput& input) {
+std::vector<double> positive_diagonal(const MethodInput& input) {
   const std::int64_t n = input.columns;
   const InputStatistics* statistics = input.statistics;
   require(statistics != nullptr && std::ssize(statistics->hessian) == n * n, input.name,
@@ -88,7 +88,7 @@ double shrinkage_of(std::int64_t columns, std::int64_t tokens) {
 }
 
 Hessian prepare_hessian(const MethodInput& input, double damping, ThreadPool& pool) {
-  const std::vector<double> diagonal = live_diagonal(input);
+  const std::vector<double> diagonal = positive_diagonal(input);
   const std::int64_t n = input.columns;
   const double added = damping + input.options.shrinkage;
   const double mean =
@@ -120,7 +120,7 @@ Hessian loss_hessian(const MethodInput& input, ThreadPool& pool) {
 
 template <class Real>
 std::optional<Feedback<Real>> factor_hessian(const MethodInput& input, ThreadPool& pool) {
-  const std::vector<double> diagonal = live_diagonal(input);
+  const std::vector<double> diagonal = positive_diagonal(input);
   Feedback<Real> feedback;
   feedback.order = column_order(diagonal, input.options.act_order);
   LowerMatrix l(input.columns);

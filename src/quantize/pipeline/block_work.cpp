@@ -36,9 +36,9 @@ bool BlockWork::is_rare(const std::string& part) const {
   return rare_.contains(site_of(sites_, part));
 }
 
-void BlockWork::judge_inputs(std::size_t site, const InputStatistics& inputs) {
+void BlockWork::check_inputs_scale(std::size_t site, const InputStatistics& inputs) {
   count_tokens(site, inputs);
-  if (!rare_.contains(site)) return judge_static_scale(site, inputs);
+  if (!rare_.contains(site)) return check_static_scale(site, inputs);
   by_token_.insert(sites_[site].block_name());
 }
 
@@ -55,7 +55,7 @@ void BlockWork::count_tokens(std::size_t index, const InputStatistics& inputs) {
   rare_.insert(index);
 }
 
-void BlockWork::judge_static_scale(std::size_t index, const InputStatistics& inputs) {
+void BlockWork::check_static_scale(std::size_t index, const InputStatistics& inputs) {
   if (context_.options.max_static_error == 0) return;
   for (const SmoothingSite& site : smoothing_sites(context_.config, layer_)) {
     if (site_of(sites_, site.consumers.front()) != index) continue;

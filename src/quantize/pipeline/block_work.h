@@ -60,7 +60,7 @@ class BlockWork {
   void fold(Statistics& statistics);
   // Called before the linears of these sites are quantized. Marks the inputs that need a scale for
   // each token (act tensor), and the experts with too few tokens.
-  void judge_inputs(std::size_t site, const InputStatistics& inputs);
+  void check_inputs_scale(std::size_t site, const InputStatistics& inputs);
   const ExpertTokens& expert_tokens() const { return experts_; }
   // Number of weights of a linear.
   std::int64_t size_of(const std::string& part) const;
@@ -75,7 +75,7 @@ class BlockWork {
 
  private:
   TensorPlan plan_of(const std::string& part) const;
-  void judge_static_scale(std::size_t site, const InputStatistics& inputs);
+  void check_static_scale(std::size_t site, const InputStatistics& inputs);
   void count_tokens(std::size_t site, const InputStatistics& inputs);
   bool is_rare(const std::string& part) const;
   const TensorSpec* find_part(const std::string& part) const;

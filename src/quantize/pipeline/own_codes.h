@@ -12,7 +12,7 @@ namespace leq {
 // The tensor in the plan's scheme, with the codes and scales of its checkpoint, method "source" and
 // no error: dequantizing gives the checkpoint's values. Returns nullopt if the plan names a method,
 // or if the scheme cannot store every code exactly.
-std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const TensorPlan& plan,
+std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const TensorPlan& plan,
                                            ThreadPool& pool);
 
 }  // namespace leq

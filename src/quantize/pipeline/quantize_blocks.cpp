@@ -68,7 +68,7 @@ class Pipeline {
   StatisticsIdentity identity_of_data() const;
   void open_statistics();
   CalibrationMemory plan_memory();
-  void pass_finished_block(std::int64_t layer, const PartialRun& partial);
+  void load_finished_block(std::int64_t layer, const PartialRun& partial);
   BlockTensors load(std::int64_t layer) const;
   BlockTensors load_finished(const std::vector<BlockTensor>& tensors, std::int64_t layer);
   Statistics statistics_once(std::int64_t layer, const BlockTensors& block);
@@ -220,7 +220,7 @@ void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
 }
 
 // Skips a block that an interrupted run has finished: only advances the hidden states through it.
-void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial) {
+void Pipeline::load_finished_block(std::int64_t layer, const PartialRun& partial) {
   if (loaded_) return;
   const BlockTensors block = sequential_ ? load_finished(partial.load(layer), layer) : load(layer);
   BlockRun run(config_, layer, block, *workers_.backend, options_.data.length);
@@ -251,7 +251,7 @@ void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
   std::vector<Part> whole;  // linears that one rank quantizes alone
   std::vector<std::int64_t> sizes;
-  for (const auto& [site, inputs] : statistics) work.judge_inputs(site, inputs);
+  for (const auto& [site, inputs] : statistics) work.check_inputs_scale(site, inputs);
   for (const auto& [site, inputs] : statistics) {
     for (const std::string& part : parts_of(work.sites()[site])) {
       if (options_.ranks->size() > 1 && !work.divides_rows(part)) {
@@ -326,7 +326,7 @@ void Pipeline::note_experts(const BlockWork& work) {
 void Pipeline::quantize_all(PartialRun* partial) {
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     if (partial != nullptr && layer < partial->finished()) {
-      pass_finished_block(layer, *partial);
+      load_finished_block(layer, *partial);
       if (options_.max_static_error > 0) count_acts(partial->load(layer));
       continue;
     }

@@ -210,7 +210,7 @@ QuantizedTensor quantize_input(const TensorInput& tensor, const TensorPlan& plan
     }
   };
   QuantizedTensor result;
-  if (auto carried = carry_codes(tensor, plan, pool)) {
+  if (auto carried = keep_codes_of(tensor, plan, pool)) {
     result = std::move(*carried);
   } else if (plan.method == nullptr || plan.scheme.is_float()) {
     result = nearest_codes_of(read, rows, columns, plan, tensor.name, pool);

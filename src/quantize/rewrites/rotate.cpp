@@ -141,7 +141,7 @@ class BlockRotation {
   }
 
   // With an output gate, which multiplies the values of a head one by one, heads cannot be rotated.
-  bool turns_heads() const { return !block_.has("attention_gate"); }
+  bool rotates_heads() const { return !block_.has("attention_gate"); }
 
   // Rewrites a linear after a norm: folds in the norm's gain and beta; it reads the rotated stream.
   void reading(const std::string& part, const std::string& norm) {
@@ -159,7 +159,7 @@ class BlockRotation {
       for (std::size_t k = 0; k < linear.weight.columns; ++k) row[k] *= double{gain[k]};
     }
     rotate_columns(linear.weight, stream_);
-    if (part == "v" && turns_heads()) {
+    if (part == "v" && rotates_heads()) {
       rotate_rows(linear.weight, heads_);
       rotate_rows(linear.bias, heads_);
     }
@@ -169,7 +169,7 @@ class BlockRotation {
   // Rewrites a linear whose outputs are added to the stream.
   void writing(const std::string& part) {
     Linear linear = take(part);
-    if (part == "o" && turns_heads()) rotate_columns(linear.weight, heads_);
+    if (part == "o" && rotates_heads()) rotate_columns(linear.weight, heads_);
     for (Doubles* w : {&linear.weight, &linear.bias}) {
       if (w->rows == 0) continue;
       if (config_.norm == NormKind::layer) centre_rows(*w);

@@ -65,7 +65,7 @@ KvType type_of(const HeadBlock& head, KvPart side) {
 // Whether reads are left to the hardware prefetcher: float numbers of one query in long pieces.
 // Codes, and several queries, take as long to multiply as to read, so that the prefetcher falls
 // behind; with short pieces it restarts too often.
-bool left_alone(const HeadBlock& head, KvPart side) {
+bool hardware_prefetched(const HeadBlock& head, KvPart side) {
   constexpr std::size_t kLongPiece = 96 * 1024;
   const KvType type = type_of(head, side);
   if (head.fetch != Fetch::never || kv_coded(type) || head.head_queries() > 1) return false;
@@ -79,11 +79,11 @@ bool left_alone(const HeadBlock& head, KvPart side) {
 // query with f16 values to 0.8 of it, but it makes several queries faster.
 bool fetched_near(const HeadBlock& head) {
   if (head.fetch == Fetch::once) return head.head_queries() > 1;
-  return !left_alone(head, KvPart::values);
+  return !hardware_prefetched(head, KvPart::values);
 }
 
 Ahead lines_of(const HeadBlock& head, KvPart side, const HeadPage& part) {
-  if (left_alone(head, side)) return {};
+  if (hardware_prefetched(head, side)) return {};
   const std::size_t bytes = head_bytes(side, type_of(head, side), head.shape.head_dim);
   return {part.numbers, static_cast<std::int64_t>(bytes / 64)};
 }
@@ -163,7 +163,7 @@ void score_page(const SpanWork& work, int page, int kv_head, ScoreTile& tile) {
   const HeadPage keys = work.keys(page, kv_head);
   KvType type = head.kv.key_type;
   tile.keys = widened(work, type, keys, true);
-  tile.in_order = left_alone(head, KvPart::keys);
+  tile.in_order = hardware_prefetched(head, KvPart::keys);
   tile.scales = keys.scales;
   tile.minima = keys.minima;
   tile.dims = head.shape.head_dim;

@@ -373,7 +373,7 @@ void run_group_blocks(const IntPanel& panel) {
 constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
           void (*kMany)(const IntPanel&)>
-void few_or_many(const IntPanel& panel) noexcept {
+void by_token_count(const IntPanel& panel) noexcept {
   (panel.tokens < kFewest ? kFew : kMany)(panel);
 }
 
@@ -389,18 +389,18 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   MatmulKernels kernels;
   kernels.isa = isa;
   kernels.int8_rows =
-      few_or_many<kFewestOf8Bits, int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
+      by_token_count<kFewestOf8Bits, int8_rows_avx2, run_blocks<Signed, kSigned, Scales::rows>>;
   kernels.int8_groups =
-      few_or_many<kFewestOf8Bits, int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
+      by_token_count<kFewestOf8Bits, int8_groups_avx2, run_group_blocks<Signed, kSigned>>;
   kernels.uint8_rows =
-      few_or_many<kFewestOf8Bits, uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
+      by_token_count<kFewestOf8Bits, uint8_rows_avx2, run_blocks<Bytes, kBytes, Scales::rows>>;
   kernels.uint8_groups =
-      few_or_many<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
-  kernels.bits4 = few_or_many<kFewestOfFewerBits, bits4_avx2,
+      by_token_count<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
+  kernels.bits4 = by_token_count<kFewestOfFewerBits, bits4_avx2,
                               run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
-  kernels.bits3 = few_or_many<kFewestOfFewerBits, bits3_avx2,
+  kernels.bits3 = by_token_count<kFewestOfFewerBits, bits3_avx2,
                               run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
-  kernels.bits2 = few_or_many<kFewestOfFewerBits, bits2_avx2,
+  kernels.bits2 = by_token_count<kFewestOfFewerBits, bits2_avx2,
                               run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
   kernels.f32 = f32_avx2;
   kernels.f16 = f16_avx2;
