@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// A terminal line is drawn over; a log gets a new line now and then, and none from short work.
+// A terminal's line is redrawn; a log gets a new line at longer intervals, so short work adds none.
 constexpr std::chrono::milliseconds kTerminalInterval(100);
 constexpr std::chrono::milliseconds kLogInterval(10'000);
 

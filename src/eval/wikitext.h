@@ -1,5 +1,5 @@
-// The data set of a perplexity run: the file, how its rows are joined, and the hashes that identify
-// the measured text.
+// The data set of a perplexity run: the file, how its rows are joined, and hashes that identify the
+// measured text.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace leq {
 // SHA-256 of wiki.test.raw, the test split of wikitext-2-raw-v1 as one file.
 inline constexpr std::string_view kWikitext2TestSha256 =
     "173c87a53759e0201f33e0ccf978e510c2042d7f2cb78229d9a50d79b9e7dd08";
-// Tokens of its joined rows with GPT-2's vocabulary: a check that a text was joined correctly.
+// Number of tokens of the joined rows with GPT-2's vocabulary, to verify that a text was joined.
 inline constexpr std::int64_t kWikitext2TestGpt2Tokens = 287'644;
 inline constexpr std::int64_t kGpt2Vocabulary = 50'257;
 

@@ -1,4 +1,4 @@
-// Feeds the windows of a text to a model and passes on the logits of their scored tokens.
+// Feeds the windows of a text to a model and passes the logits of scored tokens to the caller.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class WindowLogits {
   std::vector<float> logits_;  // [rows of a chunk][V]
 };
 
-// Throws Error naming the token and window where `value`, computed from its logits, is not finite.
+// Throws Error naming token and window if `value`, computed from the token's logits, is not finite.
 void require_finite_logits(double value, const Window& window, std::int64_t scored_row);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// The input tensors of a conversion: names, shapes, and bytes on demand.
+// The input tensors of a conversion: names and shapes; the bytes are read on demand.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,20 @@ std::string shape_text(const Shape& shape);  // "[4096, 11008]"
 
 struct SourceTensor {
   std::string name;
-  DType dtype = DType::f32;  // u8 where DType lacks the file's type; see file_dtype
+  DType dtype = DType::f32;  // u8 if DType lacks the file's type; see file_dtype
   Shape shape;
-  std::span<const std::byte> bytes;  // in place; row-major, little-endian
+  std::span<const std::byte> bytes;  // row-major, little-endian
   std::string place;                 // file and offset, for errors
-  std::string file_dtype;            // as the file spells it: "BF16", "F64", "BOOL"
+  std::string file_dtype;            // the file's spelling: "BF16", "F64", "BOOL"
 };
 
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual const std::vector<SourceTensor>& tensors() const = 0;
-  // nullptr where the source has no such tensor.
+  // nullptr if the source has no such tensor.
   virtual const SourceTensor* find(std::string_view name) const = 0;
-  // Hint that the bytes of a tensor will not be read again soon.
+  // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
 
   // Elements [first, first + out.size()) of a tensor as f32, dequantized where the file has codes.

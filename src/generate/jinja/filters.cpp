@@ -1,4 +1,4 @@
-// Filters, as Jinja's own and as those of model repositories (tojson).
+// Jinja's filters, and those that model repositories rely on (tojson).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -308,7 +308,7 @@ Value indent(Context& context, const Value& value, Values arguments) {
                                 width ? context.whole_of(*width, "indent's width") : 4, 0, 1000)),
                             ' '));
   Text text = to_text(context, value);
-  text.append(Text::own("\n"));  // so that a last line end counts, as Jinja has it
+  text.append(Text::own("\n"));  // so that a final line end counts, as in Jinja
   Text out;
   const std::vector<Text> lines = split_lines(text, false);
   for (const Text& line : lines) {
