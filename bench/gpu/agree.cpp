@@ -265,7 +265,7 @@ void compare_int(Problem& problem, const Kind& kind, const std::vector<std::int6
   };
   with_tile(counts.back(), GemmTile::middle);
   problem.keep_as_wanted(counts.back());
-  const bool fine = kind.weight_group == 32 || kind.weight_group == 64;  // they have one tile
+  const bool fine = kind.weight_group == 32 || kind.weight_group == 64;  // have only tile `middle`
   for (const std::int64_t tokens : counts) {
     problem.run(tokens, TermOrder::lanes,
                 [&] { launch_int_matmul(problem.int_matmul(tokens), stream); });

@@ -1,12 +1,12 @@
 // Reads the machine code of each kernel of a cubin (an ELF file):
 //   sass_counts ARCHITECTURE CUBIN...
-// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY": the number of its
-// tensor-core instructions; of GPU-wide memory fences and integer divisions in its main loop; and
-// of 16-byte loads before its wait for the previous kernel. The main loop is the range before a
-// backward branch that has the most tensor-core instructions, or else the most dp4a, and no such
-// loop within it; of several the shortest. For a kernel without one, fences and divisions of all
-// its loops are counted. An instruction has 16 bytes, its low 12 bits are the opcode; the toolkit's
-// own disassembler is not always installed.
+// For each kernel it prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY":
+// the number of tensor-core instructions; of GPU-wide memory fences and of integer divisions in
+// the main loop; of 16-byte loads before the wait for the previous kernel. The main loop is the
+// range of a backward branch with the most tensor-core instructions (if there are none, the most
+// dp4a) that contains no such loop; the shortest on ties. Without a main loop, fences and
+// divisions of all loops are counted. An instruction has 16 bytes, with the opcode in its low 12
+// bits.
 #include <elf.h>
 
 #include <algorithm>

@@ -1,8 +1,8 @@
-// Compares the PTX of the kernels of wrappers.cu with wrappers.txt, and wrappers.txt with the
-// instructions that other projects write for the same operations.
+// Compares the PTX of wrappers.cu's kernels with wrappers.txt, or wrappers.txt with the
+// instructions that other projects use for the same operations.
 //   wrapper_texts wrappers.txt ARCHITECTURE FILE.ptx
 //   wrapper_texts wrappers.txt reference LETTER SOURCE...   (C++ with asm statements)
-// One line for each difference; exit status 1 if there is one.
+// Prints one line for each difference, in which case the exit status is 1.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>

@@ -141,6 +141,6 @@ __global__ void wgmma_bf16(float (*d)[64], const Word (*a)[4], std::uint64_t b, 
   ptx::wgmma_bf16(*d, *a, b, add);
 }
 
-}  // extern "C"
+}  // end of extern "C"
 
 }  // namespace leq::LEQ_GPU

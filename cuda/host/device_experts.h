@@ -50,9 +50,9 @@ class DeviceExperts {
 
   int device_;
   rt::Stream& stream_;
-  DeviceScratch groups_;                              // ExpertGroups of the layer
+  DeviceScratch groups_;                              // holds ExpertGroups of the current layer
   std::map<const ExpertRoutes*, Routed> routed_;      // by address, which workspaces never change
-  std::map<std::string, Table, std::less<>> tables_;  // by the first expert's name
+  std::map<std::string, Table, std::less<>> tables_;  // by name of the first expert
 };
 
 }  // namespace leq::LEQ_GPU

@@ -27,7 +27,7 @@ class PeerRanks final : public Communicator {
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  // Gathers rows in the memory of each rank's device; asynchronous.
+  // Gathers rows that are in device memory on each rank; asynchronous.
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     ranks_.broadcast(bytes, site);

@@ -27,12 +27,12 @@ std::vector<DeviceInfo> devices();
 // The reason why devices() is empty, for users.
 std::string why_no_device();
 
-// Whether the environment variable LEQ_GPU_DEBUG, a comma-separated list, contains `word`:
+// Whether `word` is in the comma-separated list of the environment variable LEQ_GPU_DEBUG:
 //   no-early   no kernel starts before its predecessor has ended
 //   carveout   every kernel prefers the largest shared memory that a multiprocessor can be set to
 //   sync       the host waits for every launch, for steps that are not recorded
 //   no-wgmma   matmuls on compute capability 9.0 use mma
-// They change no result; on hardware they show which mechanism is wrong or slow.
+// These options change no result. On hardware they help to find a wrong or slow mechanism.
 inline bool has_debug_option(std::string_view word) {
   static const char* const words = std::getenv("LEQ_GPU_DEBUG");
   return words != nullptr && std::string_view(words).find(word) != std::string_view::npos;

@@ -141,7 +141,7 @@ bool is_zero(const OperandRow& row) {
 
 unsigned lane() { return thread_rank() % kWarpLanes; }
 
-// Adds the products of two rows of A and all rows of the operand `b` to this thread's sums.
+// Adds the products of two rows of A with all rows of operand `b` to this thread's sums.
 template <auto numbers_of>
 void add_products(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2], std::uint64_t b) {
   const auto first = numbers_of(rows[0]), second = numbers_of(rows[1]);

@@ -98,7 +98,7 @@ void let_successor_start();
 // Stores `mine`, waits for the lanes of `mask` that have not ended, and returns the slots of all 32
 // lanes. Slots of lanes that did not take part are poison.
 const Slot* meet(Meeting kind, std::uint32_t mask, const Slot& mine);
-// The lanes that took part in the last collective.
+// The lanes that took part in this warp's last collective.
 std::uint32_t met_lanes();
 
 // Lets other threads run until `holds(about, detail)` returns true.

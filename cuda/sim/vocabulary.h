@@ -141,7 +141,7 @@ T atomicMin(T* at, T value) {
 // Orders the writes of a thread, and of threads it met at a barrier, for other blocks.
 inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
-// The same for other devices and the host.
+// Also orders them for other devices and the host.
 inline void __threadfence_system() {
   simt::fence_system();
   __threadfence();

@@ -261,7 +261,7 @@ void measure_instructions(rt::Stream& stream) {
   int* sink = nullptr;
   check(cudaMalloc(&sink, 4), "memory");
   const rt::DeviceInfo device = rt::device_of(stream);
-  // 1e12 operations per second; `operations`: those of one of kSteps steps of one block
+  // rate in 1e12 operations per second; `operations` counts those of one step of one block
   const auto rate_of_blocks = [&](void (*loop)(unsigned, int*), int each, double operations) {
     const int blocks = device.multiprocessors * each;
     const double us = microseconds(stream, 1, [&](int) {
@@ -269,7 +269,7 @@ void measure_instructions(rt::Stream& stream) {
     });
     return 1e-6 * operations * kSteps * blocks / us;
   };
-  // the same, where `operations` are those of one chain of one thread
+  // the same rate, where `operations` counts those of one chain of one thread
   const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
     return rate_of_blocks(loop, 4, operations * kChains * kThreads);
   };
