@@ -119,8 +119,8 @@ class KvCache {
   std::int32_t take_page();
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copies(std::int32_t from, std::int32_t to);
-  // Allocates `count` more positions. New pages from position `copied_from` on get f16 copies;
-  // those before page `held_from` become kNoPage.
+  // Allocates `count` more positions. New pages that end after position `copied_from` get f16
+  // copies; pages with an index below `held_from` become kNoPage.
   void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
             std::int64_t held_from);
   // first_visible: first page that the query at `position` reads. first_held: first page that is kept.

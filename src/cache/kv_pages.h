@@ -71,7 +71,7 @@ class KvPages {
   std::int64_t count_, copy_count_;
   std::size_t copy_page_bytes_ = 0;
   std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // for each layer [pages][page bytes]
+  Buffer keys_;              // of each layer [pages][page bytes]
   Buffer values_;
   Buffer copied_;  // [sides with copies][copies][copy_page_bytes]
 };

@@ -33,7 +33,7 @@ class SequenceState {
   // Makes the current position restorable until the memory is needed. Has no cost for models that
   // have only pages, because these can be truncated anywhere.
   void checkpoint(std::int32_t sequence) const;
-  // The same, and drops the sequence's earlier checkpoints.
+  // As checkpoint(), and drops the sequence's earlier checkpoints.
   void only_checkpoint(std::int32_t sequence) const;
   // Restores the sequence to `position`, or to the last restorable position before it: a checkpoint
   // if there are fixed states, 0 if pages no longer have what the next query reads. Returns the
@@ -43,7 +43,7 @@ class SequenceState {
 
   // Makes `to` a copy of `from`. Both share pages and states until one of them appends.
   void fork(std::int32_t from, std::int32_t to) const;
-  // Empties the sequence.
+  // Empties the sequence and releases its memory.
   void drop(std::int32_t sequence) const;
 
   // The state of another sequence or of a cached prefix at `length`, with which an empty sequence

@@ -9,8 +9,8 @@
 namespace leq {
 
 struct RankFact {
-  std::string name;   // "the model file"
-  std::string value;  // for comparison and for messages
+  std::string name;   // shown in errors: "the model file"
+  std::string value;  // compared, and shown in errors
 };
 
 // Throws Error on every rank if a rank's facts differ from the leader's. The error names the rank,

@@ -29,7 +29,7 @@ struct ThreadRanks::State {
     const std::vector<std::byte>* broadcast = nullptr;  // the leader's bytes
     std::atomic<bool> reads{false};                     // may be reading other ranks' memory
     bool inside = false;                                // after enter(); guarded by mutex
-    std::function<void()> at_abort;                     // guarded by mutex
+    std::function<void()> at_abort;                     // guarded by `mutex`
   };
   std::vector<Place> places;
   std::chrono::milliseconds timeout{};
@@ -39,7 +39,7 @@ struct ThreadRanks::State {
   std::atomic<int> sleepers{0};
   std::mutex mutex;
   std::condition_variable arrived;
-  std::optional<Error> error;  // guarded by mutex
+  std::optional<Error> error;  // guarded by `mutex`
 
   explicit State(int size) : places(static_cast<std::size_t>(size)) {}
 

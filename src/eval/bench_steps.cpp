@@ -81,7 +81,7 @@ bool BenchSteps::next() {
 
 std::int64_t BenchSteps::count() const { return (test_.prompt > 0 ? 1 : 0) + test_.generated; }
 
-// Feeds tokens of one sequence, or one token of each sequence.
+// Feeds several tokens of one sequence, or one token of each sequence.
 const Rows& BenchSteps::feed(std::span<const Token> tokens) {
   if (test_.sequences == 1) return session_.advance(0, tokens);
   batch_.clear();

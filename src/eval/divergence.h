@@ -14,7 +14,7 @@ namespace leq {
 // The base model's distribution at one position.
 struct BaseDistribution {
   std::vector<double> log_probs;  // [V]; probabilities sum to 1
-  double nll = 0;                 // of the true token
+  double nll = 0;                 // -log probability of the true token
   std::int64_t top = 0;           // most likely token, lowest id on ties
 };
 

@@ -12,7 +12,7 @@
 namespace leq {
 
 struct WrittenBase {
-  PerplexityResult result;  // of the base model
+  PerplexityResult result;  // perplexity of the base model
   std::uint64_t file_bytes = 0;
 };
 

@@ -32,7 +32,7 @@ class MixedModel {
   const std::vector<SearchUnit>& units() const { return units_; }
   // Computes entropy, kurtosis and outlier ratio of the 8-bit weights, all of which are read.
   void measure_weights(ThreadPool& pool);
-  std::uint64_t rest_bytes() const;  // tensors outside the units
+  std::uint64_t rest_bytes() const;  // bytes of tensors outside the units
   const Model& model() const { return *files_.back(); }
   std::string checksums() const;  // of all planes in all files, as a text
 

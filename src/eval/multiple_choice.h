@@ -18,7 +18,7 @@ namespace leq {
 
 // A context and one choice as tokens.
 struct ChoiceTokens {
-  std::vector<Token> tokens;     // of context and choice
+  std::vector<Token> tokens;     // tokens of context and choice
   std::int64_t scored_from = 0;  // index of the choice's first token
 };
 

@@ -55,7 +55,7 @@ struct PeerLinks {
         far(std::max(0, ranks - machine.ranks_per_node)),
         microseconds(far > 0 ? machine.network_microseconds : machine.link_microseconds) {}
 
-  // Seconds to receive `bytes` from each other rank.
+  // Seconds to receive `bytes` bytes from each of the other ranks.
   double seconds(double bytes, const RankMachine& machine) const {
     return std::max(near * bytes / machine.link_gbps, far * bytes / machine.network_gbps) / 1e9;
   }
@@ -97,7 +97,7 @@ RankPlan estimate_rank_plan(const ModelConfig& config, const WeightBytes& bytes_
 
   // Sum over the gathers: attention output, stream after o, gated product, stream after down.
   const auto width = static_cast<double>(config.width);
-  double gathered = 0;  // bytes of one row, in all layers
+  double gathered = 0;  // bytes gathered per row, over all layers
   std::int64_t inner_sites = 0;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     std::string block;  // block of experts that are gathered together

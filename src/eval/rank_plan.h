@@ -14,12 +14,12 @@ namespace leq {
 
 // Assumptions about one rank (a GPU), with speeds as reached in practice, not as advertised.
 struct RankMachine {
-  double read_gbps = 4000;       // memory reads
-  double tera_ops = 1000;        // of 8-bit products
+  double read_gbps = 4000;       // rate of memory reads
+  double tera_ops = 1000;        // rate of operations on 8-bit products
   int ranks_per_node = 8;        // ranks with links; nodes are connected by a network
-  double link_gbps = 350;        // received by one rank from its node
+  double link_gbps = 350;        // rate at which a rank receives from its node
   double link_microseconds = 6;  // latency of one exchange
-  double network_gbps = 45;      // received by one rank from other nodes
+  double network_gbps = 45;      // rate at which a rank receives from others
   double network_microseconds = 20;
 };
 
@@ -29,7 +29,7 @@ struct RankPlan {
   std::int64_t sequences = 1;
   std::uint64_t weight_bytes = 0;    // of the rank with most
   std::uint64_t kv_bytes = 0;        // of the rank with most, all sequences, in f16
-  std::uint64_t received_bytes = 0;  // by one rank
+  std::uint64_t received_bytes = 0;  // received by one rank
   std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer
   double exchange_seconds = 0;

@@ -29,7 +29,7 @@ struct SyntheticSpec {
 bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 
-// Names: "gpt2-124m", "llama-110m", ...
+// The names of all shapes: "gpt2-124m", "llama-110m", ...
 std::vector<std::string> synthetic_shapes();
 // The published configuration of a shape, truncated to `layers` layers if that is not 0. Throws
 // Error if the shape is unknown or has fewer layers.

@@ -212,7 +212,7 @@ class MatrixFiller {
     }
   }
 
-  // Padding rows: codes of value 0, sums 0.
+  // Sets the codes of padding rows to value 0 and their sums to 0.
   void clear_pads(std::int64_t panel) const {
     const auto rows = static_cast<std::size_t>(view_.rows - panel * 64);
     const CodePlanes planes = code_planes(view_.scheme, view_.rows, view_.columns);

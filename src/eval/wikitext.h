@@ -22,7 +22,7 @@ enum class Join : std::uint8_t {
 };
 std::string_view join_name(Join join);  // "none", "hf"
 
-// A row is a line with its "\n"; a row of white space only becomes empty; rows are joined with
+// A row is a line with its "\n". Rows of only white space become empty; then rows are joined with
 // "\n\n". White space is Unicode's, as in Python's str.strip.
 std::string join_rows(std::string_view raw);
 
@@ -33,7 +33,7 @@ struct EvaluationText {
   Join join = Join::none;
 };
 
-// Throws Error naming the file: unreadable, empty, or invalid UTF-8 with its offset.
+// Throws Error naming the file if it cannot be read, is empty, or is not valid UTF-8 (with offset).
 EvaluationText read_evaluation_text(const std::filesystem::path& path, Join join);
 
 }  // namespace leq

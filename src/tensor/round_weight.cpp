@@ -33,7 +33,7 @@ std::uint32_t absmax_bits(const float* x, std::int64_t count) {
   return largest;
 }
 
-// The first x of largest |x| among `count` finite values.
+// The value of the first x of largest |x| among `count` finite values, with its sign.
 float peak(const float* x, std::int64_t count) {
   const std::uint32_t largest = absmax_bits(x, count);
   const float* found = std::find_if(

@@ -22,7 +22,7 @@ struct NamedMatrix {
   }
 };
 
-// Throws Error naming tensor, row and column of the value.
+// Throws an Error that names the tensor, and row and column of the value.
 [[noreturn]] void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem);
 void require_finite(const NamedMatrix& matrix, std::int64_t first, std::int64_t count);
 

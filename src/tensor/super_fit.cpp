@@ -34,7 +34,7 @@ struct Block {
   float weight(std::size_t i) const { return w.empty() ? 1.0f : w[i]; }
 };
 
-// value = scale * code - min.
+// A line of values: scale * code - min.
 struct Line {
   float scale = 0, min = 0;
 };
@@ -71,7 +71,7 @@ Sums sums_of(const Block& block, const Line& line) {
   return {total(0), total(1), total(2), total(3), total(4), total(5)};
 }
 
-// Sum of w (scale u - min - x)^2.
+// Sum of w (scale u - min - x)^2 for codes u, from the sums of a block.
 float error_of(const Sums& s, const Line& line) {
   return line.scale * line.scale * s.wuu + line.min * line.min * s.w + s.wxx -
          2 * line.scale * line.min * s.wu - 2 * line.scale * s.wux + 2 * line.min * s.wx;

@@ -1,9 +1,9 @@
-// Where the numbers of one stored weight [rows][columns] lie: the planes of docs/leq-format.md
-// and their byte sizes. Floats lie row-major; integer codes lie in panels of 64 output rows,
-// columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
+// Layout of the numbers of one stored weight [rows][columns]: the planes of docs/leq-format.md and
+// their sizes. Floats are row-major. Integer codes are in panels of 64 output rows and in quads of
+// four columns, so that one 64-byte load has the codes of 16 rows for a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
-// Codes of 3, 5 and 6 bits are a plane of their low 2 or 4 bits and, after it, a plane of the rest.
+// Codes of 3, 5 and 6 bits are split: a plane of the low 2 or 4 bits, then one of the other bits.
 #pragma once
 
 #include <cstddef>

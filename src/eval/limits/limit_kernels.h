@@ -39,7 +39,7 @@ struct LimitLevel {
 // All levels of this processor family. Each of limits/x86, limits/arm and limits/generic defines a
 // list, and the build compiles one of them.
 std::span<const LimitLevel> limit_levels();
-// The table of a level that this processor supports.
+// The loops of a level, which this processor must support.
 const LimitKernels& limit_kernels(Isa isa);
 
 const LimitKernels& limit_kernels_portable();

@@ -13,7 +13,7 @@
 namespace leq::cpu {
 namespace {
 
-constexpr double kSeconds = 0.25;                                // per measurement
+constexpr double kSeconds = 0.25;                                // limit per measurement
 constexpr int kPasses = 4;                                       // least number
 constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large CPU cache
 constexpr std::uint64_t kReadStep = 512;  // read kernels read multiples of this

@@ -16,7 +16,7 @@ namespace {
 // Number of products of 2, 3 and 4-bit codes that fit in a 16-bit sum without overflow.
 constexpr std::size_t kInNarrow[] = {32, 16, 8};
 
-// Products of pairs of codes that were widened to 16 bits.
+// Multiplies pairs of codes that were widened to 16 bits.
 template <std::size_t kBytes, int kChains>
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Words = Register<std::int16_t, kBytes>;
@@ -66,7 +66,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
   return sums[0][0];
 }
 
-// Sets the members for integer products.
+// Sets the integer members of the table.
 template <std::size_t kBytes, int kChains, int kCodeChains>
 constexpr void set_products(LimitKernels& kernels) {
   kernels.int8 = int8_products<kBytes, kChains>;

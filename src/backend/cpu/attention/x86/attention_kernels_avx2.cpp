@@ -69,7 +69,7 @@ inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Fa
   }
 }
 
-// Few queries have few chains of sums, so that this many blocks of keys are needed to hide latency.
+// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
 // Blocks [block, block + B) of 16 keys, R queries; one fma chain per key.

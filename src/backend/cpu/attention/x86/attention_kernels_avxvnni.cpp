@@ -9,7 +9,7 @@
 namespace leq::cpu {
 namespace {
 
-// Few queries have few chains of sums, so that this many blocks of keys are needed to hide latency.
+// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
 __m256 halves8(const std::uint16_t* x) {

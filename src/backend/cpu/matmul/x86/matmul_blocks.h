@@ -33,8 +33,8 @@ template <class Products>
 struct BlockScratch {
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
   GroupTables<Products> tables;
-  alignas(
-      64) float sums[Products::kBlockTokens * 64];  // [tokens][outputs of a register pair] per tile
+  alignas(64) float sums[Products::kBlockTokens *
+                         64];  // per tile: [tokens][outputs of a register pair]
   alignas(64) std::uint8_t codes[Products::kCodeScratch + 64];
   alignas(64) std::uint8_t inputs[Products::kInputCapacity + 64];
 };
