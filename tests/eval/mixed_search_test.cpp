@@ -159,17 +159,8 @@ TEST_F(MixedModelTest, CandidatesOfOtherFoldsAreRefused) {
 }
 
 Json small_llama() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", 64},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 4},
-          {"num_key_value_heads", 2},
-          {"intermediate_size", 160},
-          {"vocab_size", 131},
-          {"max_position_embeddings", 64},
-          {"rms_norm_eps", 1e-5},
-          {"hidden_act", "silu"}};
+  return test::small_llama(
+      {{"hidden_size", 64}, {"num_attention_heads", 4}, {"intermediate_size", 160}});
 }
 
 // A random model whose inputs of o or down, which other units produce, are divided by `scale`.

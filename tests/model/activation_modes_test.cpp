@@ -56,12 +56,7 @@ Source read_source(const std::filesystem::path& folder) {
 Source llama_source() {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = {{"model_type", "llama"},    {"architectures", {"LlamaForCausalLM"}},
-                       {"hidden_size", 96},        {"intermediate_size", 200},
-                       {"num_hidden_layers", 2},   {"num_attention_heads", 6},
-                       {"num_key_value_heads", 2}, {"head_dim", 24},
-                       {"vocab_size", kVocab},     {"max_position_embeddings", 64},
-                       {"rms_norm_eps", 1e-5},     {"hidden_act", "silu"}};
+  const Json config = test::small_llama({{"head_dim", 24}, {"vocab_size", kVocab}});
   checkpoint.add_llama(config, {});
   return read_source(checkpoint.write(config));
 }

@@ -22,20 +22,12 @@ namespace {
 class CheckTensors : public testing::Test {
  protected:
   CheckTensors() {
-    const Json config = {{"architectures", {"LlamaForCausalLM"}},
-                         {"model_type", "llama"},
-                         {"hidden_size", 64},
-                         {"num_hidden_layers", 3},
-                         {"num_attention_heads", 4},
-                         {"num_key_value_heads", 2},
-                         {"head_dim", 16},
-                         {"intermediate_size", 96},
-                         {"vocab_size", 101},
-                         {"max_position_embeddings", 64},
-                         {"rms_norm_eps", 1e-5},
-                         {"hidden_act", "silu"},
-                         {"tie_word_embeddings", false},
-                         {"tokenizer_class", "GPT2Tokenizer"}};
+    const Json config = test::small_llama({{"hidden_size", 64},
+                                           {"num_hidden_layers", 3},
+                                           {"num_attention_heads", 4},
+                                           {"intermediate_size", 96},
+                                           {"vocab_size", 101},
+                                           {"tokenizer_class", "GPT2Tokenizer"}});
     test::RandomCheckpoint checkpoint(folder_.path() / "checkpoint");
     checkpoint.add_llama(config, {});
     CheckpointOptions options;

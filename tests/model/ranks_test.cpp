@@ -301,18 +301,13 @@ TEST_P(OddRanks, GiveTheLogitsOfOne) {
   const Odd& odd = GetParam();
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = {{"model_type", "llama"},
-                       {"architectures", {"LlamaForCausalLM"}},
-                       {"hidden_size", odd.width},
-                       {"intermediate_size", odd.hidden},
-                       {"num_hidden_layers", 2},
-                       {"num_attention_heads", odd.heads},
-                       {"num_key_value_heads", odd.kv_heads},
-                       {"head_dim", odd.head_dim},
-                       {"vocab_size", odd.vocab},
-                       {"max_position_embeddings", 192},
-                       {"rms_norm_eps", 1e-5},
-                       {"hidden_act", "silu"}};
+  const Json config = test::small_llama({{"hidden_size", odd.width},
+                                         {"intermediate_size", odd.hidden},
+                                         {"num_attention_heads", odd.heads},
+                                         {"num_key_value_heads", odd.kv_heads},
+                                         {"head_dim", odd.head_dim},
+                                         {"vocab_size", odd.vocab},
+                                         {"max_position_embeddings", 192}});
   checkpoint.add_llama(config, {});
   const auto hf = checkpoint.write(config);
   for (const auto& [type, kv] : {std::pair("f32", KvType::f32), std::pair("int8", KvType::int8),
@@ -357,12 +352,11 @@ TEST(Ranks, GiveTheHiddenStatesOfOne) {
 std::filesystem::path broken_model(const test::TemporaryFolder& folder, const std::string& tensor,
                                    std::int64_t row) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = {{"model_type", "llama"},    {"architectures", {"LlamaForCausalLM"}},
-                       {"hidden_size", 256},       {"intermediate_size", 512},
-                       {"num_hidden_layers", 2},   {"num_attention_heads", 4},
-                       {"num_key_value_heads", 4}, {"head_dim", 64},
-                       {"vocab_size", 256},        {"max_position_embeddings", 64},
-                       {"rms_norm_eps", 1e-5},     {"hidden_act", "silu"}};
+  const Json config = test::small_llama({{"hidden_size", 256},
+                                         {"intermediate_size", 512},
+                                         {"num_attention_heads", 4},
+                                         {"num_key_value_heads", 4},
+                                         {"vocab_size", 256}});
   checkpoint.add_llama(config, {});
   const ImportedModel source = import_hf(checkpoint.write(config));
   const auto path = folder.path() / "broken.leq";

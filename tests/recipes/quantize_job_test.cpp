@@ -29,20 +29,13 @@ class Job : public testing::Test {
  protected:
   // A model whose tokenizer knows 94 letters.
   fs::path checkpoint(std::int64_t context) {
-    const Json config = {{"architectures", {"LlamaForCausalLM"}},
-                         {"model_type", "llama"},
-                         {"hidden_size", 64},
-                         {"num_hidden_layers", 3},
-                         {"num_attention_heads", 4},
-                         {"num_key_value_heads", 2},
-                         {"head_dim", 16},
-                         {"intermediate_size", 96},
-                         {"vocab_size", 101},
-                         {"max_position_embeddings", context},
-                         {"rms_norm_eps", 1e-5},
-                         {"hidden_act", "silu"},
-                         {"tie_word_embeddings", false},
-                         {"tokenizer_class", "GPT2Tokenizer"}};
+    const Json config = test::small_llama({{"hidden_size", 64},
+                                           {"num_hidden_layers", 3},
+                                           {"num_attention_heads", 4},
+                                           {"intermediate_size", 96},
+                                           {"vocab_size", 101},
+                                           {"max_position_embeddings", context},
+                                           {"tokenizer_class", "GPT2Tokenizer"}});
     test::RandomCheckpoint random(folder_.path() / "checkpoint");
     random.add_llama(config, {});
     return random.write(config);

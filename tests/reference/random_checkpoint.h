@@ -33,6 +33,13 @@ inline Json small_config(const std::string& type = "llama",
           {"hidden_act", "silu"}};
 }
 
+// The same of a LLaMA with other values for some keys.
+inline Json small_llama(const Json& changes) {
+  Json config = small_config();
+  config.update(changes);
+  return config;
+}
+
 class RandomCheckpoint {
  public:
   // by_name: each tensor's numbers follow from its name, so that another program can have them too

@@ -12,21 +12,10 @@ namespace leq::test {
 inline constexpr std::int64_t kSmallContext = 192;
 
 inline Json small_llama_config() {
-  return {{"architectures", {"LlamaForCausalLM"}},
-          {"model_type", "llama"},
-          {"hidden_size", 96},
-          {"num_hidden_layers", 2},
-          {"num_attention_heads", 6},
-          {"num_key_value_heads", 2},
-          {"head_dim", 16},
-          {"intermediate_size", 160},
-          {"vocab_size", 101},
-          {"max_position_embeddings", kSmallContext},
-          {"rms_norm_eps", 1e-5},
-          {"rope_theta", 10000.0},
-          {"hidden_act", "silu"},
-          {"tie_word_embeddings", false},
-          {"tokenizer_class", "GPT2Tokenizer"}};
+  return small_llama({{"intermediate_size", 160},
+                      {"vocab_size", 101},
+                      {"max_position_embeddings", kSmallContext},
+                      {"tokenizer_class", "GPT2Tokenizer"}});
 }
 
 inline Json small_gpt2_config() {
