@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// The facts of a model that a plan needs; its weights are not loaded.
+// The properties of a model that a plan needs; its weights are not loaded.
 struct ShapedModel {
   ModelConfig config;
   std::map<std::string, std::uint64_t, std::less<>> bytes;  // of each tensor

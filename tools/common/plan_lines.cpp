@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Kernels by linear site, in the order of the forward pass; differing layers have their own lines.
+// Kernels by linear site in the order of the forward pass; differing layers get separate lines.
 std::vector<std::string> kernel_lines(const Weights& weights, const Backend& backend) {
   struct Kernel {
     std::string text;
