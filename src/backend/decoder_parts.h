@@ -68,7 +68,7 @@ struct AttentionShape {
   int first_head = 0;  // index of this rank's first query head in its kv head's group
 };
 
-int rotary_dims(const AttentionShape& shape);  // of a head; 0 means all
+int rotary_dims(const AttentionShape& shape);  // with 0 replaced by head_dim
 // Offset of the gates in a row, after q, k and v, (H + 2 H_kv) d; and the row's whole width.
 std::int64_t gates_at(const AttentionShape& shape);
 std::int64_t qkv_width(const AttentionShape& shape);

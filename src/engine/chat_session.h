@@ -19,7 +19,7 @@ struct ChatSessionOptions {
   ChatOptions rendering;
   StopRules stop;                                            // the template's end of reply is added
   std::shared_ptr<const Grammar> grammar = nullptr;          // constrains each reply
-  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
 };
 
 class ChatSession {

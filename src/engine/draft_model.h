@@ -49,7 +49,7 @@ class DraftModel {
 
   struct Reader {
     std::int32_t sequence = 0;
-    std::span<const Token> tokens;  // from the start
+    std::span<const Token> tokens;  // the whole text from its start
   };
   // Feeds the tokens that are missing in the draft model's cache, at most one step of them, so that
   // the next draft starts without this delay.
@@ -59,7 +59,7 @@ class DraftModel {
     std::int32_t sequence = 0;
     Reply* reply = nullptr;
     std::int64_t most = 0;           // max. number of draft tokens
-    std::vector<Token> script = {};  // replace the first draws, for measurements
+    std::vector<Token> script = {};  // replaces the first draws, for measurements
     std::vector<Token> drafts = {};  // result; may be shorter than `most`, or empty
   };
   void draft(std::span<Writer> writers);
@@ -67,7 +67,7 @@ class DraftModel {
   // Called when the sequence is released. Its pages stay in the prefix cache for later requests.
   void leave(std::int32_t sequence);
 
-  // Costs of the draft model's steps.
+  // Measured costs of the draft model's steps.
   const StepCosts& costs() const { return costs_; }
   // The error that ended drafting; no draft tokens are made after this error.
   const std::optional<Error>& error() const { return error_; }
@@ -79,11 +79,11 @@ class DraftModel {
     std::span<const Token> tokens;
     std::int64_t feed = 0;
     bool whole = false;                  // all missing tokens are fed
-    std::span<const float> hidden = {};  // [W] of a draft token: the head's, from the one before
+    std::span<const float> hidden = {};  // [W] state read with a draft token: the head's own
   };
   // Hidden states of the large model that the head has not read yet.
   struct HiddenRows {
-    std::int64_t first = 0;  // position of the first
+    std::int64_t first = 0;  // position of the first row
     std::vector<float> rows;
   };
   std::optional<Part> part_of(std::int32_t sequence, std::span<const Token> tokens,
@@ -116,7 +116,7 @@ class DraftModel {
   std::vector<std::vector<Token>> fed_;  // by sequence: tokens in its cache
   bool reads_hidden_ = false;
   std::size_t width_ = 0;
-  std::vector<HiddenRows> hidden_;  // by sequence
+  std::vector<HiddenRows> hidden_;  // by sequence: unread rows
   std::vector<float> batch_hidden_, own_hidden_;
   // The sequences that draft in this step, with their length in tokens before the draft tokens.
   std::vector<std::pair<std::int32_t, std::size_t>> drafting_;

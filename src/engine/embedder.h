@@ -22,10 +22,10 @@ struct EmbeddedText {
   // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
   std::optional<int> top = {};
   std::vector<float> mean = {};              // [W]
-  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1], from the second token on
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] of the tokens after the first
   std::vector<double> sums = {};
   std::size_t fed = 0;
-  std::int32_t sequence = -1;  // -1: not assigned, or released
+  std::int32_t sequence = -1;  // -1: not assigned yet, or released
   std::uint64_t id = 0;
 
   bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
@@ -53,7 +53,7 @@ class Embedder {
   Session& session_;
   PrefixCache& prefixes_;
   SequencePool& sequences_;
-  std::vector<std::uint64_t> texts_;  // by sequence: the text that is fed there, or 0
+  std::vector<std::uint64_t> texts_;  // by sequence: id of the text that uses it, or 0
   std::uint64_t last_text_ = 0;
   Batch batch_;
 };

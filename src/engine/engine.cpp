@@ -169,7 +169,7 @@ Job Engine::job_of(Active& active, bool may_join) {
   const KvCache& cache = session_.cache();
   job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
-    if (!may_join) return job;  // avoids a cache look-up for each queued job in each step
+    if (!may_join) return job;  // saves a cache look-up per queued job and step
     const PrefixCache::Found found = known_prefix(active, false);
     const bool misses =
         session_.state().fixed() != nullptr && found.alike - found.tokens >= kPageTokens;

@@ -79,7 +79,7 @@ class Engine {
 
   // As PrefixCache::forget: frees the pages that only this text uses; returns their tokens.
   std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
-  // Whether save_prompt, load_prompt and embed would find a free sequence.
+  // Whether a sequence is free, which save_prompt, load_prompt and embed need.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
   // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
@@ -108,7 +108,7 @@ class Engine {
     const Rows* logits = nullptr;
   };
 
-  // Selection of the requests of a step (engine.cpp).
+  // Select the requests of a step (engine.cpp).
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
   StepBudget step_budget(const std::vector<Job>& all) const;

@@ -42,10 +42,10 @@ void Engine::run(std::vector<Feed> parts) {
     fetch_logits(parts, *logits);
     fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
-  } catch (const Error& error) {  // a device error
+  } catch (const Error& error) {  // an error of the device, not of a request
     return fail(parts, error);
   }
-  std::int64_t row = 0, first = 0;  // indices into the logits and into the batch
+  std::int64_t row = 0, first = 0;  // first row of the part in the logits, in the batch
   for (const Feed& part : parts) {
     const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
     take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,

@@ -16,9 +16,9 @@ struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
   std::uint32_t reply = 0;                                   // number of the reply (ReplyRules)
-  bool at_text_start = false;                                // see ReplyRules
-  std::shared_ptr<const Grammar> grammar = nullptr;          // as in EngineRequest
-  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
+  bool at_text_start = false;                                // see ReplyRules::at_text_start
+  std::shared_ptr<const Grammar> grammar = nullptr;          // see EngineRequest::grammar
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
   TextSink on_text = [](std::string_view) {};
   // Receives tokens and logits as EngineRequest::on_logits does.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
@@ -42,8 +42,8 @@ class Generator {
   // Number of positions that a prompt and its reply may take together.
   std::int64_t context() const { return engine_.context(); }
 
-  void check_prompt(std::span<const Token> prompt) const;  // as that of generate/reply.h
-  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as that of Engine
+  void check_prompt(std::span<const Token> prompt) const;  // calls check_prompt of generate/reply.h
+  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as Engine::check_grammar
     engine_.check_grammar(grammar);
   }
 

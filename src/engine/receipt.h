@@ -27,7 +27,7 @@ inline constexpr std::size_t kDigestTokens = 16;
 // XXH3-64 of the f32 values of one row of logits [V].
 std::uint64_t logits_digest(std::span<const float> logits);
 
-// Collects the digests of a reply; called with the arguments of EngineRequest::on_logits.
+// Collects the digests of a reply. Pass it the arguments of EngineRequest::on_logits.
 class LogitDigests {
  public:
   // Adds the next `taken` tokens. `logits` [taken][V]: the rows from which they were drawn.
@@ -40,8 +40,8 @@ class LogitDigests {
 };
 
 struct Receipt {
-  std::string model;    // file name of the model, informational
-  std::string version;  // version of leq, informational
+  std::string model;    // file name of the model, only for display
+  std::string version;  // version of leq, only for display
   PromptOwner owner;    // fingerprint of the file; types of keys and values
   // As in RunLimits: positions kept in f16 beside codes, and layers that have their own KV types.
   std::optional<int> kv_sinks = {}, kv_recent = {};
@@ -52,7 +52,7 @@ struct Receipt {
   std::vector<Token> end_tokens;       // token ids that end the reply
   std::vector<Token> tokens;           // the reply, without the end token
   bool ended = false;                  // whether an end token ended the reply
-  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)]
+  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)] of logits
 };
 
 std::string receipt_text(const Receipt& receipt);  // JSON

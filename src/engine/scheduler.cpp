@@ -60,7 +60,7 @@ class Planner {
   // one. No smaller request overtakes the first request in the queue.
   void admit() {
     if (pages_ran_out_) return;
-    std::int64_t reserved = 0;  // pages that running jobs will still need
+    std::int64_t reserved = 0;  // free pages that running jobs will still need
     for (const Job* job : running_) {
       reserved += std::max<std::int64_t>(0, job->most_pages - pages_with(*job, tokens_of(*job)));
     }

@@ -15,14 +15,14 @@
 
 namespace leq {
 
-using RequestId = std::int64_t;  // ascending by arrival
+using RequestId = std::int64_t;  // ascending in order of arrival
 
 // State of a request before a step.
 struct Job {
   RequestId id = 0;
-  int priority = 0;               // higher is served first
-  std::int64_t waited = 0;        // steps spent without a sequence
-  bool running = false;           // has a sequence
+  int priority = 0;               // jobs with higher priority come first
+  std::int64_t waited = 0;        // steps spent waiting for a sequence
+  bool running = false;           // it has a sequence
   std::int64_t known = 0;         // tokens of prompt and reply so far
   std::int64_t fed = 0;           // tokens in the cache; if waiting: that the prefix cache holds
   std::int64_t drafts = 0;        // draft tokens after the known ones
@@ -30,7 +30,7 @@ struct Job {
   std::int64_t pages = 0;         // pages that hold the fed tokens
   std::int64_t most_pages = 0;    // pages for all known tokens and the next one
   std::int64_t own_pages = 0;     // pages held by no other running job: eviction frees these
-  std::int64_t mark = 0;          // a position after `fed` at which a step must end; 0: none
+  std::int64_t mark = 0;          // position after `fed` where a step must end; 0: none
 
   // Whether only the last known token is not fed yet: its logits give the next token.
   bool writes() const { return known - fed == 1; }

@@ -59,8 +59,8 @@ class DraftRecord {
 
 // Draft tokens available for one reply; all members are zero if there are none.
 struct DraftOffer {
-  std::int64_t found = 0;  // found in the text
-  double found_share = 0;  // probability that one is right if those before it were
+  std::int64_t found = 0;  // number of draft tokens found in the text
+  double found_share = 0;  // probability that one is right if those before are
   std::int64_t draft = 0;  // limit on tokens from a draft model
   double draft_share = 0;
 };

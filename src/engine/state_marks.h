@@ -14,7 +14,7 @@ inline constexpr std::int64_t kStateInterval = 4096;
 // Least distance in tokens between kept ends of later messages, because each of them ends a step.
 inline constexpr std::int64_t kMessageInterval = 512;
 
-// Ascending positions, at most max(most, 2):
+// Ascending positions of a prompt, at most max(most, 2) of them:
 // - before the prompt's last special token, which begins the reply of a chat (in the next turn's
 //   prompt the text after it may differ, without its thoughts); without special tokens before the
 //   last token, for the same prompt again;

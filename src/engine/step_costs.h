@@ -27,13 +27,13 @@ class StepCosts {
 
  private:
   struct Seen {
-    double seconds = 0;  // moving mean
+    double seconds = 0;  // moving mean of a step's duration
     double belief = 1;   // trust in the mean; falls with steps of other sizes
     std::int64_t times = 0;
     double believed() const { return belief * seconds; }
     void add(double value);
   };
-  static constexpr std::size_t kSizes = 14;  // 1, 2, 3-4, 5-8, 9-16 ... rows
+  static constexpr std::size_t kSizes = 14;  // for 1, 2, 3-4, 5-8, 9-16 ... rows
   // As seconds(); if there was no step without prompts, the time of a step with few prompt tokens.
   double seconds_without_prompts(std::int64_t outputs) const;
 

@@ -28,7 +28,7 @@ struct AttentionConfig {
   std::int32_t window = 0;   // positions that a query sees; 0 = all up to its own
   bool rotary = true;        // RoPE on q and k
   bool qk_norm = false;      // norms of q and k over each head, before RoPE
-  bool qkv_bias = false;     // of q, k and v
+  bool qkv_bias = false;     // q, k and v have biases
   bool output_bias = false;  // of o
   // RoPE rotates the first `rotary_dims` channels of a head as pairs (i, i + rotary_dims / 2), and
   // leaves the others unchanged; 0 = all channels.
@@ -43,8 +43,8 @@ struct AttentionConfig {
 // Gated DeltaNet (Yang et al. 2024): linear attention over a state of fixed size, without positions
 // (backend/decoder_parts.h has the formulas). Value head h reads key head h / (H_v / H_k).
 struct DeltaNetConfig {
-  std::int64_t key_heads = 0;    // H_k, of queries and keys
-  std::int64_t value_heads = 0;  // H_v, a multiple of H_k
+  std::int64_t key_heads = 0;    // H_k, heads of queries and keys
+  std::int64_t value_heads = 0;  // H_v, heads of values, a multiple of H_k
   std::int64_t key_dim = 0;      // d_k
   std::int64_t value_dim = 0;    // d_v
   std::int64_t conv_taps = 0;    // taps of the convolution over time, current token included

@@ -102,7 +102,7 @@ void add_gated(const std::string& of, std::int64_t hidden, double share, LinearS
   site.weights.push_back({of + "up", hidden, Axis::mlp, false, false, share});
 }
 
-// [F -> W]
+// down of one expert: [F -> W]
 LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_t hidden,
                    double share) {
   return {of + "down",

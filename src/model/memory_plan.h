@@ -50,8 +50,8 @@ struct MemoryPlan {
 // Default KV type of a model: f32 if the file has type f32, otherwise f16.
 KvType default_kv_type(std::string_view model_type);
 
-// Fills in the context (default min(model, 8192)) and checks all limits against the model. Throws
-// Error naming the setting, its value and the range.
+// Sets a missing context to min(model, 8192) and checks all limits against the model. Throws Error
+// naming the setting, its value and the valid range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
 // Type of keys or values in one layer, and the positions that stay in f16 beside codes.

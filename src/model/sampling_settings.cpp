@@ -24,7 +24,7 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;  // clang makes no guide for an aggregate yet
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang does not deduce aggregates yet
 
 }  // namespace
 

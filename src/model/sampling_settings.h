@@ -30,14 +30,14 @@ struct LogitBias {
 
 // The defaults apply where neither a flag nor the model's generation_config sets a value.
 struct SamplingSettings {
-  float temperature = 0.8f;     // 0: always the token with the largest raw logit
-  int top_k = 40;               // keeps the k largest logits; 0 or -1: all
-  float top_p = 0.95f;          // keeps the shortest prefix with this share of probability; 1: all
-  float min_p = 0.05f;          // drops tokens below this times the largest probability; 0: none
-  float repeat_penalty = 1.0f;  // 1: none
-  int repeat_last_n = 64;       // number of last tokens that are penalised; 0: none, -1: all
-  float presence_penalty = 0.0f;   // subtracted once from each token that occurred
-  float frequency_penalty = 0.0f;  // subtracted for each time that it occurred
+  float temperature = 0.8f;        // 0: always the token with the largest raw logit
+  int top_k = 40;                  // keeps the k largest logits; 0 or -1: all
+  float top_p = 0.95f;             // keeps the most probable tokens up to this sum; 1: all
+  float min_p = 0.05f;             // drops tokens below this times the largest probability; 0: none
+  float repeat_penalty = 1.0f;     // 1: none
+  int repeat_last_n = 64;          // number of last tokens that are penalised; 0: none, -1: all
+  float presence_penalty = 0.0f;   // subtracted from the logit of each token that occurred
+  float frequency_penalty = 0.0f;  // the same, times the number of occurrences
   float typical_p = 1.0f;          // keeps the most typical tokens up to this probability; 1: all
   float top_n_sigma = 0.0f;        // drops logits this many deviations below the top; 0 or -1: none
   float xtc_probability = 0.0f;    // probability of removing the top tokens; 0: never
@@ -292,7 +292,7 @@ void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value
 LogitBias parse_logit_bias(std::string_view text);
 std::string logit_bias_text(const LogitBias& bias);
 
-// Throws Error as set_knob does.
+// Checks every setting; throws Error as set_knob does.
 void check_settings(const SamplingSettings& settings);
 
 // The part of the settings that backends need; the random number is left at 0.

@@ -54,7 +54,7 @@ class Session {
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }
   const RunLimits& limits() const { return limits_; }
-  const MemoryPlan& plan() const { return plan_; }  // of this rank
+  const MemoryPlan& plan() const { return plan_; }  // plan of this rank
   int ranks() const { return ranks_.size(); }
 
   // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of

@@ -52,7 +52,7 @@ struct DeltaNetWeights {
   const float* conv = nullptr;     // [taps][channels], the current token's tap last
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
-  Norm head_norm;                  // [d_v], over each value head
+  Norm head_norm;                  // [d_v] norm of each value head
 };
 
 struct DenseMlpWeights {

@@ -20,8 +20,8 @@ namespace leq {
 
 struct ForwardLimits {
   std::int64_t batch_tokens = 512;  // T: rows of one forward pass
-  std::int64_t output_tokens = 1;   // rows with logits
-  std::int64_t context = 0;         // positions of one sequence
+  std::int64_t output_tokens = 1;   // rows with logits per forward pass
+  std::int64_t context = 0;         // limit of positions of one sequence
 };
 
 // Shape of the attention heads of one rank.
@@ -34,7 +34,7 @@ DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights
 // no such layers or the rank has none of their heads.
 std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
 
-// The moving scale of one linear's inputs.
+// The moving scale of the inputs of one linear.
 struct OnlineInput {
   const Linear* linear;
   OnlineScale scale;

@@ -31,10 +31,10 @@ using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 template <class Shape>
 struct WarpRows {
   static constexpr int kTiles = Shape::kRowTiles;
-  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // of 32 bytes of a key
+  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // steps of 32 bytes each
   int first_query, first_column, first_key;   // in the block, and in a tile
   float out[kTiles][Shape::kColumns / 8][4];  // sums of weight * value over the span
-  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // of column groups
+  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // shared by a column group
   float largest[kTiles][2];  // largest score of the span, times log2 e
   float total[kTiles][2];    // sum of the span's weights, only this lane's
   float middle[kTiles][2];   // sum of weights times the middle of codes

@@ -29,7 +29,7 @@ struct TensorShape {
   static constexpr int kBlocks = blocks;  // blocks that a multiprocessor should hold
   static constexpr bool kShares = column_warps > 1;
   static constexpr bool kGeneration = column_warps == 4;
-  static constexpr int kKeyTiles = kTile / 8 / column_warps;  // of 8 keys, scored by a warp
+  static constexpr int kKeyTiles = kTile / 8 / column_warps;  // a warp's tiles of eight keys
   // Weights are exp(score - largest) * 2^12, so that small weights keep precision in f16; the
   // factor cancels in the division by their sum. With coded values the exponent is 6, because
   // weights are multiplied by the values' scale too, which reaches 2 * 65504 / 255.

@@ -11,7 +11,7 @@ inline constexpr int kQueryFacts = 7;
 // Sizes of the parts of a block's shared memory.
 struct AttentionMemory {
   int query_stride;  // in floats; with int8 keys a float holds four codes
-  int tile_bytes;    // of one tile
+  int tile_bytes;    // bytes of one tile
   int floats;        // before the tiles
 
   __host__ __device__ AttentionMemory(const AttentionArguments& a, int queries, int positions) {

@@ -100,8 +100,8 @@ struct KTileCodes {
   static constexpr int kHeld = bits == 8 ? 2 : bits;
   std::uint32_t words[kAcross][kHeld];
 
-  static constexpr int kTiles = 4 / kHeld;                         // of 8 rows per ldmatrix
-  static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // 3 bits: likewise
+  static constexpr int kTiles = 4 / kHeld;                         // 8-row tiles per ldmatrix
+  static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // for 3 bits
 
   // Offset of a lane's first read in a K tile's codes; its other reads are at constant distances.
   // `row` is the warp's first row in the tile.

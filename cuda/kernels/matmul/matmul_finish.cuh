@@ -97,8 +97,8 @@ __device__ __forceinline__ float finished(Finish how, float y, float up, float b
   if (how == Finish::swiglu) return device_silu(y) * up;
   return how == Finish::gelu ? device_gelu(y) : y;
 }
-// Writes one y. A thread that has several reads all inputs before it writes the first one, because
-// `out` may alias the inputs, so that the compiler would not reorder the reads.
+// Writes one y. A thread with several outputs reads all inputs before its first write, because the
+// compiler cannot move reads before writes to `out`, which may alias the inputs.
 __device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::int64_t token,
                                        std::int64_t column, float y, float up) {
   float* const at = out.values + token * out.stride + column;

@@ -16,7 +16,7 @@ struct Histogram {
   void add(const Histogram& more);
 };
 
-// The smallest |x| of a bin.
+// The smallest |x| that is counted in a bin.
 float histogram_edge(int bin);
 // The smallest bin edge with at least `share` of all values below it.
 float histogram_quantile(const Histogram& histogram, double share);

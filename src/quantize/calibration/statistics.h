@@ -27,7 +27,7 @@ struct InputStatistics {
   std::vector<double> abs_sum;       // [K]
   std::vector<double> sum;           // [K]
   std::vector<double> square_sum;    // [K], the diagonal of X^T X
-  Histogram histogram;               // of |x| over all columns
+  Histogram histogram;               // of |x| in all columns together
   std::vector<float> largest_token;  // [K] the row of X with the largest |x|
   std::vector<double> hessian;       // [K][K] X^T X, both triangles; empty if not gathered
   std::vector<float> samples;        // [sample_tokens][K]

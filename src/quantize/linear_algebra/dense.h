@@ -33,7 +33,7 @@ struct Block {
   Real* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stride = 0;  // between rows
+  std::int64_t stride = 0;  // distance between rows
 };
 
 // c += a b, single-threaded.

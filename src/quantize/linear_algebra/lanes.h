@@ -21,7 +21,7 @@ struct alignas(64) LaneRow {
   Real lanes[kPanelLanes<Real>] = {};
 };
 
-// Layout [panels][columns][lanes].
+// Panels of interleaved rows: [panels][columns][lanes].
 template <class Real>
 class LanePanels {
  public:

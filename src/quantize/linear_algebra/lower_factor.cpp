@@ -224,7 +224,7 @@ class LowerFactor {
   Communicator& ranks_;
   const TileKernels& kernels_;
   std::vector<double> diagonal_;
-  std::vector<double> triangles_;  // [block / 8][8][8]
+  std::vector<double> triangles_;  // [block / 8][8][8] for the solve kernel
 };
 
 }  // namespace

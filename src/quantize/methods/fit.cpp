@@ -18,7 +18,7 @@ constexpr int kZeroSteps = 2;           // number of zero points on each side of
 constexpr double kLeastGain = 1e-9;     // relative; smaller gains are rounding errors of the sums
 constexpr int kMovePasses = 32;
 
-// The first x with the largest |x|.
+// Returns the value of the first x with the largest |x|, with its sign.
 float peak(std::span<const float> x) {
   float found = 0;
   for (const float value : x) {

@@ -47,9 +47,9 @@ Range fit_weighted_zero(std::span<const float> x, std::span<const float> importa
 struct Ranges {
   std::int64_t group = 0;           // columns that share a scale; K with a scale per row
   std::int64_t per_row = 0;         // G = ceil(K / group)
-  std::vector<float> scales;        // [N][G] scales; infinity if all codes have value 0
-  std::vector<float> divisors;      // [N][G] with zero points, otherwise empty
-  std::vector<std::uint8_t> zeros;  // [N][G] of schemes with a zero point, else empty
+  std::vector<float> scales;        // [N][G]
+  std::vector<float> divisors;      // [N][G] scales; infinity if all codes have value 0
+  std::vector<std::uint8_t> zeros;  // [N][G] if there are zero points, otherwise empty
   float scale_mul = 1.0f;           // common factor of f16 group scales, otherwise 1
   CodeLimits limits;
 

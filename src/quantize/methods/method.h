@@ -29,14 +29,14 @@ struct MethodOptions {
   double damping = 0.01;     // GPTQ: relative increase of H's diagonal
   double shrinkage = 0;      // the same for every use of X^T X; see shrinkage_of
   bool act_order = true;     // GPTQ: rounds columns by descending diagonal of H
-  int descent_passes = 3;    // GPTQ+, ZeroQuant+: coordinate descent
+  int descent_passes = 3;    // GPTQ+, ZeroQuant+: passes of coordinate descent
   bool refit_scales = true;  // GPTQ+, ZeroQuant+: refits scales for the chosen codes
 };
 
 // One weight W [N][K] with the statistics of its inputs. If ranks divide the rows, each passes its
 // own, possibly none; all ranks then call the method for the same weights in the same order.
 struct MethodInput {
-  std::string_view name;  // for errors
+  std::string_view name;  // name for error messages
   std::span<const float> weight;
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
@@ -54,13 +54,13 @@ struct OutputErrors {
 
 struct MethodResult {
   ChosenCodes codes;
-  std::string note;  // message for the user, such as a fallback; empty if none
+  std::string note;  // message for the user, for example about a fallback
   // Set by methods that weight errors by H, so that the losses need not be computed again.
   std::optional<OutputErrors> outputs = {};
 };
 
 struct QuantMethod {
-  std::string_view name;     // as in CheckpointOptions::method
+  std::string_view name;     // the name that CheckpointOptions::method uses
   std::string_view summary;  // one line for users
   Needs needs = Needs::nothing;
   bool (*supports)(const QuantScheme& scheme) = nullptr;

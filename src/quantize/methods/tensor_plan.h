@@ -21,7 +21,7 @@ struct TensorPlan {
   QuantScheme scheme;
   ActKind act = ActKind::none;
   OnlineMode online_mode = OnlineMode::safe;  // for act online
-  const QuantMethod* method = nullptr;        // nullptr: the nearest codes (absmax)
+  const QuantMethod* method = nullptr;        // nullptr: nearest codes (absmax)
   MethodOptions options = {};
   std::string label = {};  // name of the method in the file, if it is another one: "awq"
 };
@@ -79,7 +79,7 @@ struct TensorInput {
   Shape shape;  // [N, K] or [n]
   TensorRole role = TensorRole::vector;
   std::function<void(std::int64_t first, std::int64_t count, std::span<float> out)> read;
-  std::function<void()> drop;  // may be empty
+  std::function<void()> drop;  // optional; frees what reading has cached
   // Reads rows as codes that the checkpoint stores, like TensorSource::read_codes; may be empty.
   std::function<bool(const QuantScheme& scheme, std::int64_t first, std::int64_t count,
                      ChosenCodes& out)>

@@ -252,10 +252,10 @@ class Collector final : public Observer {
   const std::vector<LinearSite>& sites_;
   const Pass& pass_;
   StatisticsWanted wanted_;
-  std::int64_t window_ = 0, tokens_ = 0;              // the current window, and tokens per window
-  std::map<std::size_t, InputStatistics> of_window_;  // of this rank's window, with several ranks
+  std::int64_t window_ = 0, tokens_ = 0;              // current window, tokens per window
+  std::map<std::size_t, InputStatistics> of_window_;  // with several ranks: of this rank's window
   std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in each rank's window
-  std::map<std::size_t, std::vector<float>> routed_;  // an expert's rows in this rank's window
+  std::map<std::size_t, std::vector<float>> routed_;  // expert rows of this rank's window
   std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
   PassResult result_;
 };

@@ -30,7 +30,7 @@ class BlockRun {
   bool run(Sublayer which, std::span<float> hidden, Observer* observer);
 
   const ModelConfig& config() const { return config_; }
-  const std::vector<LinearSite>& sites() const { return sites_; }  // of the layer
+  const std::vector<LinearSite>& sites() const { return sites_; }  // sites of the layer
   std::int64_t tokens_of(std::size_t numbers) const {
     return static_cast<std::int64_t>(numbers) / config_.width;
   }

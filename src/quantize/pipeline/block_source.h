@@ -21,8 +21,8 @@ namespace leq {
 
 // Rewrites of whole blocks that preserve the model's function, applied in this order.
 struct BlockRewrites {
-  bool fold_attention_biases = false;               // quantize/rewrites/fold.h
-  std::optional<std::uint64_t> rotation_seed = {};  // quantize/rewrites/rotate.h
+  bool fold_attention_biases = false;               // see quantize/rewrites/fold.h
+  std::optional<std::uint64_t> rotation_seed = {};  // see quantize/rewrites/rotate.h
 
   bool any() const { return fold_attention_biases || rotation_seed.has_value(); }
 };

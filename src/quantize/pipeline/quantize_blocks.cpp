@@ -99,8 +99,8 @@ class Pipeline {
   std::unique_ptr<HiddenStates> hidden_;
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
-  ExpertTokens experts_;               // over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // units of progress
+  ExpertTokens experts_;               // summed over all blocks
+  std::int64_t done_ = 0, total_ = 0;  // in units of progress
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -249,7 +249,7 @@ void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
     const InputStatistics& inputs;
   };
   const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
-  std::vector<Part> whole;  // linears that one rank quantizes alone
+  std::vector<Part> whole;  // linears that a single rank quantizes
   std::vector<std::int64_t> sizes;
   for (const auto& [site, inputs] : statistics) work.judge_inputs(site, inputs);
   for (const auto& [site, inputs] : statistics) {

@@ -1,5 +1,5 @@
-// Quantizes the blocks of a model with calibrated input statistics. One block's f32 weights, its
-// statistics and the hidden states of the windows are in memory, nothing else.
+// Quantizes the blocks of a model with calibrated input statistics. Memory holds only one block's
+// f32 weights, its statistics and the hidden states of the windows.
 //
 //   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward pass of the
 //                     unquantized block gathers statistics of the inputs of all its linears
@@ -37,16 +37,16 @@ struct RunOptions {
   std::vector<std::filesystem::path> load_stats = {};  // files to read instead of a forward pass
   std::filesystem::path save_stats = {};
   bool true_sequential = true;  // for methods that use X^T X, except with statistics files
-                                // Mean keys are stored wherever there are
-                                // statistics; this gathers statistics
-                                // where nothing else needs them.
+                                // measure_keys: the mean of keys is stored if there are
+                                // statistics; this gathers statistics also if nothing else needs
+                                // them.
   bool measure_keys = false;
   // b += (W - Wq) mean(x) for linears with a bias; methods with adds_biases add missing biases.
   bool correct_bias = true;
   // For act tensor: a linear gets a scale for each token if a fixed scale causes more than this
   // many times the output error of scales per token; 0 = never.
   double max_static_error = 0;
-  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  std::uint64_t max_ram = 0;  // limit in bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core
   // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
   // blocks.
@@ -63,7 +63,7 @@ struct RunOptions {
 struct BlockOptions : RunOptions {
   TensorPlanner plan = {};
   CalibrationData data = {};
-  std::filesystem::path partial = {};  // folder of finished blocks
+  std::filesystem::path partial = {};  // folder of finished blocks, if there is one
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
 };
 
@@ -77,7 +77,7 @@ bool runs_sequentially(const ModelConfig& config, const BlockOptions& options);
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {
-  std::optional<PartialRun> partial;  // on the leader only
+  std::optional<PartialRun> partial;  // set on the leader only
   Json calibration;                   // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
 };
 

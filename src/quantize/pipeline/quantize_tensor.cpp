@@ -104,7 +104,7 @@ QuantizedTensor nearest_codes_of(const RowReader& read, std::int64_t rows, std::
 
 struct ChosenTensor {
   QuantizedTensor tensor;
-  std::optional<OutputErrors> outputs;  // of this rank's rows
+  std::optional<OutputErrors> outputs;  // losses of this rank's rows
 };
 
 // Joins the rows of all ranks, each of which has whole panels.

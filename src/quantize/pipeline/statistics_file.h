@@ -1,5 +1,5 @@
-// Statistics of a model's linear inputs in a file of their own, to be used again or joined with
-// those of another text.
+// A file of the statistics of a model's linear inputs, which can be used again or merged with those
+// of another text.
 //
 //   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
 //   identity: JSON with the model's configuration and a checksum of its weights, and the text

@@ -31,7 +31,7 @@ struct FoldChoice {
   std::vector<std::vector<float>> weights = {};
 };
 struct FoldMethod {
-  std::string name;  // "smoothquant, alpha searched"
+  std::string name;  // for users: "smoothquant, alpha searched"
   bool wants_hessian = false;
   std::function<FoldChoice(const FoldInput&)> choose;
 };

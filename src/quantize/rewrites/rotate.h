@@ -23,7 +23,7 @@ ModelConfig rotated(const ModelConfig& config, std::uint64_t seed);
 //   W_in  <- W_in diag(gain) Q, b_in += W_in beta        q, k, v, gate, up; gain = 1, no beta
 //   W_out <- Q^T C W_out, b_out <- Q^T C b_out           o, down; C subtracts the mean (LayerNorm)
 //   W_v   <- R^T W_v, b_v <- R^T b_v, W_o <- W_o R       R: Hadamard within each head
-// Sums and products in double, each number rounded once. Throws Error where a tensor is missing.
+// Sums and products in double, each number rounded once. Throws Error if a tensor is missing.
 void rotate_block(BlockTensors& block, const ModelConfig& config, const Rotation& rotation,
                   std::int64_t layer = 0);
 

@@ -28,7 +28,7 @@ struct Site {
   std::vector<SiteWeight> consumers;
   std::int64_t columns = 0;                     // K of all consumers
   std::span<const std::int32_t> scale_of;       // [K] index of a channel's scale (SmoothingSite)
-  std::int64_t scales = 0;                      // statistics of the shared input
+  std::int64_t scales = 0;                      // S, number of scales
   const InputStatistics* statistics = nullptr;  // of the shared input
   ThreadPool* pool = nullptr;                   // results do not depend on the number of threads
   Communicator* ranks = &one_rank();            // may divide the work on the same site

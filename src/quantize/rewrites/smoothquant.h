@@ -37,7 +37,7 @@ inline constexpr std::int64_t kSearchRows = 1024;
 struct SmoothingOptions {
   QuantScheme weight{CodeKind::int_, 8, Scaling::row, 0};
   ActKind act = ActKind::row;
-  std::vector<double> alphas = {0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};  // ascending
+  std::vector<double> alphas = {0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9};  // must be ascending
 };
 
 struct SmoothingChoice {
@@ -46,7 +46,7 @@ struct SmoothingChoice {
   // ||Y - Yq||^2 / ||Y||^2 over the sampled tokens and the compared rows of all consumers, weighted
   // by N / R. Y = X W^T, and Yq is the same with X / s and W diag(s) rounded.
   double error = 0;
-  double plain_error = 0;  // without scales
+  double plain_error = 0;  // error without scales
 };
 // The alpha of least error (the smallest one on ties), or no scaling if that is better. Throws
 // Error without sampled tokens.

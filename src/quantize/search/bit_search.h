@@ -77,15 +77,15 @@ struct SearchPoint {
 };
 
 struct SearchResult {
-  SearchPoint chosen;  // the point to write
-  SearchPoint found;   // the best measured point, uniform or not
+  SearchPoint chosen;  // the result to write
+  SearchPoint found;   // the best measured point, also if uniform
   bool accepted = false;
   // KL of a uniform model of found's size, see run_search. `found` is accepted only if it has less.
   double uniform_kl = 0;
   std::string verdict;                               // one sentence for the user
   std::array<SearchPoint, kChoices> uniform;         // all units at 2, 3, 4, 8 bits
   std::vector<SearchPoint> pareto;                   // measured points that no smaller one beats
-  std::vector<SearchPoint> trace;                    // in the order of measuring
+  std::vector<SearchPoint> trace;                    // in the order of measurements
   std::vector<std::array<double, kChoices>> losses;  // last estimate of D_l(b), 0 at 8 bits
   int evaluations = 0;
 };

@@ -26,7 +26,7 @@ constexpr int kStaleRounds = 5;
 constexpr double kSmallGain = 0.005;  // relative to J
 constexpr int kTries = 16;            // attempts to find an unmeasured assignment
 
-// (Phi^T Phi + mu I)^-1 and Phi^T y, by rank-1 updates (Sherman and Morrison).
+// Keeps (Phi^T Phi + mu I)^-1 and Phi^T y, updated by rank 1 (Sherman and Morrison).
 class Ridge {
  public:
   explicit Ridge(std::size_t size) : size_(size), inverse_(size * size, 0.0), sum_(size, 0.0) {

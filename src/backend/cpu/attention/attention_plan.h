@@ -23,8 +23,8 @@ struct AttentionPlan {
   std::int64_t wave_spans = 0;     // with split: most spans whose partial records exist at once
   std::int64_t output_groups = 0;  // 128-column groups of the output, at least 1
 
-  // Parts of the scratch in this order, each rounded up to whole lines of 64 bytes.
-  std::size_t worker_bytes = 0;   // of each thread
+  // The parts of the scratch, in this order; each is rounded up to whole lines of 64 bytes.
+  std::size_t worker_bytes = 0;   // per thread
   std::size_t partial_bytes = 0;  // with split: [tokens * H][wave_spans] records
   std::size_t total_bytes = 0;    // with split: [tokens * H] records
   std::size_t counter_bytes = 0;  // i32 [tokens][output_groups], with split then [tokens * H_kv]
