@@ -20,7 +20,7 @@ inline double nearest(double x, int precision, int lowest) {
 inline double nearest_f16(double x) { return nearest(x, 11, -24); }
 inline double nearest_bf16(double x) { return nearest(x, 8, -133); }
 
-// The value of a bit pattern with `mantissa_bits` and 15 - mantissa_bits bits of exponent.
+// The value of a pattern with `mantissa_bits` mantissa bits and 15 - mantissa_bits exponent bits.
 inline double value_of_pattern(std::uint16_t pattern, int mantissa_bits) {
   const int exponent_mask = (1 << (15 - mantissa_bits)) - 1;
   const int bias = exponent_mask / 2;

@@ -373,7 +373,7 @@ struct TestLinear {
     linear.name = "layers.5.test";
   }
 
-  // [tokens][outputs]
+  // Returns the expected outputs [tokens][outputs].
   std::vector<float> products(const TestInputs& x) const {
     std::vector<float> y;
     for (std::int64_t t = 0; t < x.tokens; ++t) {

@@ -130,9 +130,9 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
 }
 
-// Act online: ranges and counters are those of the scale itself, fed with the rows' largest
-// numbers.
-// The clock measures the operations between its start and its stop, and no others.
+// The clock of a step measures the number, bytes and seconds of operations by part of the step,
+// and only of those between its start and its stop. A clock that is stopped right after its start
+// measures nothing.
 TEST_P(RowsConformance, TimesAreThoseOfTheOperationsBetween) {
   const float* gain = upload_vector(std::vector<float>(256, 1.0f));
   const Norm norm = {NormKind::rms, gain, nullptr, 1e-5f, 256};

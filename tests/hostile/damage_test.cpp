@@ -22,7 +22,7 @@ TEST(JsonDamage, IsJsonWhereItSaysSo) {
     const DamagedJson damaged = damage_json(kText, dice);
     ++seen[damaged.harm];
     if (damaged.harm == JsonHarm::bomb) continue;  // may take long, or never end
-    // The library takes a NUL for the end of the text.
+    // nlohmann-json takes a NUL for the end of the text.
     const bool json =
         damaged.text.find('\0') == std::string::npos && nlohmann::json::accept(damaged.text);
     if (damaged.harm == JsonHarm::malformed) {

@@ -130,7 +130,7 @@ inline std::vector<double> proxy_losses(const SyntheticLayer& layer, const Chose
   return losses;
 }
 
-// tr[(W - Q) H (W - Q)^T].
+// The loss tr[(W - Q) H (W - Q)^T].
 inline double proxy_loss(const SyntheticLayer& layer, const ChosenCodes& chosen,
                          const QuantScheme& scheme, const std::vector<double>& hessian) {
   const auto losses = proxy_losses(layer, chosen, scheme, hessian);

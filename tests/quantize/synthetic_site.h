@@ -106,7 +106,7 @@ inline std::vector<float> rounded_by(std::string_view method, const MethodInput&
   return values_of(input, require_method(method).choose(input).codes);
 }
 
-// sum (a - b)^2 / sum a^2 in double.
+// Returns sum (a - b)^2 / sum a^2, computed in double.
 inline double relative_error(const std::vector<float>& a, const std::vector<float>& b) {
   double error = 0, energy = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {

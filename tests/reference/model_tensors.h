@@ -138,7 +138,7 @@ inline Logits engine_logits(const ModelTensors& model, const std::vector<Token>&
   return logits;
 }
 
-// max |a - b| / max |a|
+// Returns max |a - b| / max |a|.
 inline double relative_difference(const Logits& a, const Logits& b) {
   double worst = 0, largest = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {

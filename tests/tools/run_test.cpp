@@ -300,7 +300,7 @@ TEST_F(Run, CtrlCStopsACompletionWithItsSummary) {
   EXPECT_EQ(process.err.find("is full"), std::string::npos) << process.err;
 }
 
-// A turn's reply through the library's own rendering: "[INST] ... [/INST]" typed as a prompt.
+// The devices that are listed can be used; any other name is refused with advice.
 TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   const Finished listed = test::run({kTool, "--list-devices"});
   EXPECT_EQ(listed.status, 0) << listed.err;

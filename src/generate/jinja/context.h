@@ -56,7 +56,7 @@ struct Arguments {
              std::initializer_list<std::string_view> names = {}) const;
 };
 
-// strftime, in English whatever the locale.
+// Like strftime, but in English regardless of the locale.
 std::string time_text(const Context& context, std::string_view format);
 
 // Defined in python_text.cpp: Python's str(), repr() and json.dumps().

@@ -162,7 +162,7 @@ __global__ void powers_of_two(const Word* in, Word* out) {
   in += thread() * kIn;
   out += thread() * kOut;
   for (unsigned i = 0; i < 6; ++i) {
-    // -16 to 16, and with i > 2 -125 to 125
+    // Inputs from -16 to 16, and for i > 2 from -125 to 125.
     const float x = static_cast<float>(static_cast<int>(in[i])) * (i < 3 ? 0x1p-27f : 0x1.f4p-25f);
     const double expected = exp2_of(x), error = ptx::exp2_near(x) - expected;
     const double most = expected * (8 + (x < 0 ? -x : x)) * 0x1p-24;
