@@ -19,7 +19,7 @@ namespace {
 constexpr std::array<std::string_view, 11> kOtherWords = {
     "-log",    "-scale", "-zero", "-infinity", "-inf",  // arithmetic
     "-tensor", "-g",                                    // part of a scheme's name: int8-g128
-    "-real",   "-fmad",                                 // of nvcc and its architectures
+    "-real",   "-fmad",                                 // nvcc's flags and architectures
     "-l",                                               // ulimit -l
     "-th"};                                             // `n`-th
 

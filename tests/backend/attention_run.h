@@ -31,7 +31,7 @@ struct AttentionCase {
   int sinks = -1, recent = -1;    // negative: the defaults of the types
   float attention_factor = 1;     // factor of cosines and sines
   std::int64_t query_period = 0;  // period of the temperature of q, 1 + 0.3 ln(1 + period)
-  float key_bias = 0;             // of channel 1 of every key, whose rotary pair turns fast
+  float key_bias = 0;             // for channel 1 of every key, whose rotary pair turns fast
 
   KvResidual residual() const {
     KvResidual residual = kv_residual(key_type, value_type);

@@ -270,7 +270,7 @@ TEST(SequenceState, RefusesDamagedBytes) {
   fed.toys.state.load(1, saved, "test");
   fed.at(1) = fed.at(0);
   fed.check();
-  fed.toys.state.load(2, fed.toys.state.save(3), "test");  // of an empty sequence
+  fed.toys.state.load(2, fed.toys.state.save(3), "test");  // saved from an empty sequence
   fed.check();
 }
 

@@ -45,7 +45,7 @@ inline std::vector<BackendCase> all_backends() {
 class Conformance : public testing::TestWithParam<BackendCase> {
  protected:
   std::unique_ptr<Backend> backend = GetParam().make();
-  std::vector<Buffer> memory;  // of uploaded weights
+  std::vector<Buffer> memory;  // buffers of uploaded weights
 
   // Stored here, because the CPU backend references uploaded data instead of copying it.
   const float* upload_vector(std::vector<float> values) {
@@ -106,7 +106,7 @@ inline std::vector<float> random_numbers(std::int64_t n, std::uint64_t seed) {
 // A row quantized in the common arithmetic: codes, and a scale for each group of columns.
 struct QuantizedRow {
   std::vector<int> codes;
-  std::vector<float> scales;  // of each group
+  std::vector<float> scales;  // one for each group
 };
 // The number of columns per input scale; 0: the whole row.
 inline std::int64_t columns_of_scale(ActKind act) {

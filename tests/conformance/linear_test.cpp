@@ -20,7 +20,7 @@ struct Problem {
   std::string scheme;
   ActKind act;
   std::int64_t tokens, inputs;
-  std::vector<std::int64_t> outputs;  // of each segment
+  std::vector<std::int64_t> outputs;  // outputs of each segment
 };
 
 // y of one segment's row by the table of docs/numerics.md.

@@ -398,7 +398,7 @@ TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
   source.read(*stored, 0, raw);
   const std::vector<float> values = test::rows_of(*out).values;
   ASSERT_EQ(values.size(), raw.size());
-  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // of the value heads
+  constexpr std::array<std::size_t, 4> kPlaces = {0, 2, 1, 3};  // positions of the value heads
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t row = i / 512, head = i % 512 / 128;
     ASSERT_EQ(values[i], raw[row * 512 + kPlaces[head] * 128 + i % 128]) << i;

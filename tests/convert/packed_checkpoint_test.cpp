@@ -356,7 +356,7 @@ TEST(PackedWeights, WithPartsThatDoNotFitAreRefusedByTensorAndPlace) {
   PackedFolder folder;
   folder.add("x", test::pack_quantized_parts(w, true));
   ASSERT_EQ(error_of(folder, compressed), "");
-  folder.tensors()["x.weight_shape"].bytes[8] = 100;  // of 64 columns in 8 words
+  folder.tensors()["x.weight_shape"].bytes[8] = 100;  // 8 words hold only 64 columns
   EXPECT_NE(error_of(folder, compressed).find("x.weight_packed: 8 words for 100 columns"),
             std::string::npos)
       << error_of(folder, compressed);

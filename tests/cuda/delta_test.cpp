@@ -257,7 +257,7 @@ class DeltaText {
 
   DeltaCase c_;
   std::vector<int> lengths_;
-  std::vector<std::vector<float>> mixed_, gates_;  // of each sequence
+  std::vector<std::vector<float>> mixed_, gates_;  // one for each sequence
   std::vector<float> conv_, a_log_, dt_bias_, gain_;
 };
 

@@ -27,7 +27,7 @@ struct IntCase {
   int token_group = 0;
   int tokens = 1;
   int columns = 128;
-  std::vector<int> rows = {64};  // of each segment
+  std::vector<int> rows = {64};  // rows of each segment
   Finish finish = Finish::store;
   bool extreme = false;  // all codes +-127, or the limits of their range; some rows have one sign
 

@@ -13,8 +13,8 @@ namespace {
 
 struct Shape {
   int width;
-  int group;      // of scales
-  int sum_group;  // of sums; 0: none
+  int group;      // columns per scale
+  int sum_group;  // columns per sum; 0: no sums
   NormForm form;
 };
 

@@ -20,7 +20,7 @@ namespace leq::LEQ_GPU {
 struct PackedCase {
   KvType keys = KvType::simq4, values = KvType::simq4;
   int heads = 4, kv_heads = 2, head_dim = 64, window = 0;
-  std::vector<int> lengths;     // of the sequences
+  std::vector<int> lengths;     // lengths of the sequences
   int sinks = -1, recent = -1;  // -1: the defaults of the types
   bool exact = false;
   std::int64_t most_records = kMostRecords;  // as in AttentionCase
@@ -135,7 +135,7 @@ class PackedText {
     std::vector<double> stored, step;  // step of each number's codes, 0 for floats
     std::vector<double> appended;
     std::vector<int> codes;
-    std::vector<double> scales;  // of each number, like `minima`
+    std::vector<double> scales;  // one for each number, like `minima`
     std::vector<double> minima;
   };
   Side side(const Fed& fed, KvPart part, int sequence, int head) const {

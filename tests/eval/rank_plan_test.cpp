@@ -111,7 +111,7 @@ INSTANTIATE_TEST_SUITE_P(Types, RankPlans,
 // A machine whose memory, links and waits are round numbers, computed by hand.
 TEST(RankPlan, AddsReadingAndWaiting) {
   const ModelConfig config = synthetic_config("llama-7b", 0);
-  const std::uint64_t parameters = 1'000'000;  // of each tensor
+  const std::uint64_t parameters = 1'000'000;  // parameters of each tensor
   const RankMachine machine = {.read_gbps = 1000,
                                .tera_ops = 1e9,
                                .ranks_per_node = 4,

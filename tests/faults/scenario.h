@@ -21,7 +21,7 @@ struct Scenario {
   // Words with which the outputs are complete before the last step: the contents at that time.
   std::vector<std::string> before_its_last_step = {};
   std::string input = {};
-  bool same_out = true;    // what it prints does not depend on time
+  bool same_out = true;    // its output does not depend on time
   bool resumable = false;  // the same command resumes it
   // leq-server: the requests sent to it before it is told to end. It continues after a failure, and
   // reports it in an answer or in a message that names the output.
@@ -35,7 +35,7 @@ struct Outcome {
   hostile::FolderChanges changed;
   std::vector<std::string> files;  // contents of the outputs; "" if absent
   std::vector<bool> there;
-  std::vector<std::string> names;     // of the outputs
+  std::vector<std::string> names;     // names of the outputs
   bool reached = false;               // whether the call was made
   std::vector<std::uint64_t> counts;  // by Call
 };

@@ -228,7 +228,7 @@ TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   for (int turn = 0; turn < 3000; ++turn) {
     std::string text;
     for (int i = 0; i < 12; ++i) text += static_cast<char>('a' + random.bits() % 2);
-    std::size_t end = std::string::npos;  // of the first mark
+    std::size_t end = std::string::npos;  // end of the first mark
     for (const std::string& mark : marks) {
       const std::size_t at = text.find(mark);
       if (at != std::string::npos) end = std::min(end, at + mark.size());

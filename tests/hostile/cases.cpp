@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kReservedFirst = 48, kPreambleEnd = 64;  // of a .leq file
+constexpr std::size_t kReservedFirst = 48, kPreambleEnd = 64;  // offsets in a .leq file
 constexpr std::size_t kMinorFirst = 12, kMinorEnd = 16;
 constexpr double kWordsShare = 0.2;  // fraction of cases with only command lines
 

@@ -11,7 +11,7 @@ namespace leq::hostile {
 struct KnownFailure {
   std::string_view kind;  // part of Case::kind
   std::string_view tool;  // "" = any
-  std::string_view rule;  // of Verdict
+  std::string_view rule;  // Verdict::rule
   std::string_view text;  // part of the case's name or of the tool's output; "" = any
   std::string_view why;
 };

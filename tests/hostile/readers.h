@@ -16,7 +16,7 @@ struct Reader {
   std::string tool;
   std::vector<std::string> words;
   std::string input = {};                 // for standard input; empty: none
-  std::vector<std::string> outputs = {};  // of a successful run
+  std::vector<std::string> outputs = {};  // outputs of a successful run
   bool reads_all = true;  // every bit matters; if false, unread parts may be damaged
   Talk talk = Talk::none;
   std::string end_at = {};  // as in Command, like the questions

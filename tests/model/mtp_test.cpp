@@ -112,7 +112,7 @@ TEST(Mtp, SaysWhatTorchSays) {
     }
   }
   // Each prediction uses the head's own state of the previous one.
-  std::int64_t rows = 6;  // of the last piece
+  std::int64_t rows = 6;  // rows of the last piece
   for (const Token want : test::kMtpGuesses) {
     const auto guess = static_cast<Token>(std::ranges::max_element(logits) - logits.begin());
     EXPECT_EQ(guess, want);

@@ -20,7 +20,7 @@ struct SyntheticLayer {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   std::vector<float> weight;
-  InputStatistics statistics;    // of the calibration tokens
+  InputStatistics statistics;    // statistics of the calibration tokens
   std::vector<double> held_out;  // X^T X of as many other tokens
 };
 

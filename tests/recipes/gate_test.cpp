@@ -92,7 +92,7 @@ TEST(Comparison, TakesTwoForwardPassesAndTheFileOfTheBase) {
   EXPECT_DOUBLE_EQ(comparison_seconds(3, 2, 0), 12);
   EXPECT_DOUBLE_EQ(comparison_seconds(0, 2, 500'000'000) * 2,
                    comparison_seconds(0, 2, 1'000'000'000));
-  EXPECT_GT(comparison_seconds(0, 2, 13'000'000'000), 30);  // of 7B in bf16
+  EXPECT_GT(comparison_seconds(0, 2, 13'000'000'000), 30);  // a 7B model in bf16
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace leq::test {
 
 struct CallingTemplate {
-  std::string name;                  // of the model's folder
+  std::string name;                  // name of the model's folder
   std::string mark = "<tool_call>";  // a token of its own, replacing the last merged one
   bool special = false;              // ... that does not appear in text
   std::string chat_template;

@@ -234,7 +234,7 @@ TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
 TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   struct Case {
     std::vector<std::string> flags;
-    std::string scheme, act;  // of layers.1.down
+    std::string scheme, act;  // expected for layers.1.down
   };
   const std::vector<Case> cases = {
       {{"--act", "tensor"}, "int8", "tensor"},

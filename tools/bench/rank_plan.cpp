@@ -19,7 +19,7 @@ namespace {
 // The properties of a model that a plan needs; its weights are not loaded.
 struct ShapedModel {
   ModelConfig config;
-  std::map<std::string, std::uint64_t, std::less<>> bytes;  // of each tensor
+  std::map<std::string, std::uint64_t, std::less<>> bytes;  // tensor name -> bytes
   ColumnBytes columns;
 
   void add(const StoredTensor& tensor) {

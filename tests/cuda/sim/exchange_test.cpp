@@ -13,7 +13,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kRanks = 2, kRounds = 24;
-constexpr std::int64_t kRows = 3, kBytes = 1200;  // of a rank's part of a row
+constexpr std::int64_t kRows = 3, kBytes = 1200;  // size of a rank's part of a row
 
 struct NoFence : CountedExchange {
   static void publish() {}

@@ -292,7 +292,7 @@ TEST(ClusterDeath, WrongUseIsReported) {
 
 // --- the tensor cores ---
 
-constexpr int kColumns = 128;  // of both operands
+constexpr int kColumns = 128;  // columns of both operands
 
 // out[64][columns] = A B^T in one warpgroup, over 128 columns of bytes at once.
 template <int columns, bool through_registers>
