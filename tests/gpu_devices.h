@@ -1,4 +1,4 @@
-// The GPUs of this machine that tests run on: the emulated one where it is built, and real ones.
+// The GPUs that tests run on: the emulated one if it is built, and real ones.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Names that make_backend takes: "sim", "cuda:0" ...
+// Names accepted by make_backend: "sim", "cuda:0" ...
 inline std::vector<std::string> gpu_devices() {
   std::vector<std::string> devices;
   for (const std::string& line : list_devices()) {

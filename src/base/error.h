@@ -91,7 +91,7 @@ template <class... Parts>
   fail_with({MessagePart(parts)...});
 }
 
-// require(shape == want, name, ": expected ", want, ", file has ", shape)
+// Throws Error unless the condition is true: require(shape == want, name, ": expected ", want).
 template <class... Parts>
 void require(bool condition, const Parts&... parts) {
   if (!condition) [[unlikely]]

@@ -53,7 +53,7 @@ struct ThreadPool::State {
   };
   std::vector<Share> shares;  // one per working thread
   ShareBalance balance{1};
-  ThreadPlaces places;                       // of the working threads
+  ThreadPlaces places;                       // one for each working thread
   std::vector<std::vector<int>> nodes_by_distance;  // node -> all nodes by distance, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<TaskFunction> function{nullptr};

@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "08:01:1234", as /proc/locks names a file.
+// The name of a file in /proc/locks, such as "08:01:1234".
 std::string lock_name(const struct stat& status) {
   char text[64];
   std::snprintf(text, sizeof text, "%02x:%02x:%llu", ::major(status.st_dev), ::minor(status.st_dev),

@@ -29,7 +29,7 @@ struct CheckpointOptions : RunOptions {
 };
 
 struct CheckpointResult {
-  std::string description;  // of the source, for users
+  std::string description;  // describes the source, for users
   std::uint64_t file_bytes = 0;
   std::int64_t parameters = 0;
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters

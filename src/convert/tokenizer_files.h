@@ -19,7 +19,7 @@ struct TokenizerFile {
 
 struct TokenizerFiles {
   TokenizerFile main;            // tokenizer_json, sentencepiece, ranks or vocabulary
-  std::filesystem::path merges;  // of a vocabulary
+  std::filesystem::path merges;  // the merges of a vocabulary
 };
 
 // The tokenizer files to read for a folder or a file. Throws Error if there are none, if half of a

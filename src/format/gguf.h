@@ -38,8 +38,8 @@ enum class GgufKind : std::uint32_t {
 
 struct GgufValue {
   GgufKind kind = GgufKind::u8;
-  GgufKind item = GgufKind::u8;      // of an array's items
-  std::uint64_t count = 0;           // of an array's items
+  GgufKind item = GgufKind::u8;      // type of an array's items
+  std::uint64_t count = 0;           // number of an array's items
   std::span<const std::byte> bytes;  // a number, a text without its length, or array items
 };
 

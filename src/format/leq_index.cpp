@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // of one dimension
-constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // of one tensor, to avoid overflow
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // limit of one dimension
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // per tensor, to avoid overflow
 
 const Json& table(const Json& json, const char* key, std::string_view source) {
   const auto found = json.find(key);

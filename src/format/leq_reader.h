@@ -67,7 +67,7 @@ class LeqReader {
   bool mapped() const;  // false: read into memory
   // Identifies the file's content: the checksum of its JSON, which contains all other checksums.
   std::uint64_t fingerprint() const;
-  std::uint32_t minor_version() const;  // of the file format
+  std::uint32_t minor_version() const;  // the file's format version
   // The JSON without the tensor and blob tables: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;

@@ -19,7 +19,7 @@ namespace leq {
 
 // The position of a token, which together with the seed determines the random number of its draw.
 struct SamplePoint {
-  std::uint32_t index = 0;   // of the token in its reply
+  std::uint32_t index = 0;   // index of the token in its reply
   std::uint32_t reply = 0;   // number of the reply, counting regenerated ones
   std::uint32_t choice = 0;  // index among the replies to one request; never an engine slot
 };

@@ -31,7 +31,7 @@ struct ThoughtBudget {
   bool begun = false;      // whether the prompt has begun the reasoning
   std::int64_t tokens = 0;
   std::vector<Token> closing;
-  std::size_t vocabulary = 0;  // of the model's logits
+  std::size_t vocabulary = 0;  // number of logits
 };
 
 // Sets the marks, `closing` and `begun`; null if the reply has no reasoning. `words` are written

@@ -474,7 +474,7 @@ bool ReplyReader::read_parameters() {
 
 // Reads the text that closes a call and is not part of its arguments.
 bool ReplyReader::read_tail() {
-  if (!rest_.closed()) {  // of the enclosing object
+  if (!rest_.closed()) {  // the enclosing object is open
     JsonDepth outer = rest_;
     std::string text = "{" + held_;
     const std::size_t taken = outer.take(text);

@@ -23,7 +23,7 @@ struct Tool {
   std::string name;
   JsonNode schema = {};     // of its arguments; nothing: any object
   std::string source = {};  // used in errors
-  std::string prefix = {};  // of its rules' names
+  std::string prefix = {};  // prefix of its rules' names
 };
 
 bool is_flag(JsonNode node, bool value) {

@@ -41,7 +41,7 @@ struct EngineThread::Writing {
   double last_tokens = 0;  // time of the last tokens, in seconds
   Stopwatch since = {};
   LogitDigests digests = {};
-  ReplyUpdate update = {};  // of the current step
+  ReplyUpdate news = {};  // news of the current step
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,

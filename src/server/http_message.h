@@ -106,10 +106,10 @@ struct HttpBody {
   std::size_t bytes = 0;
 };
 
-// Status line, headers and the empty line.
+// The status line, the headers and the empty line after them.
 std::string response_head(int status, const HttpHeaders& headers, const HttpBody& body,
                           bool keep_alive);
-// One chunk of a chunked body; an empty one ends the body.
+// One chunk of a chunked body; an empty chunk ends the body.
 std::string http_chunk(std::string_view text);
 
 }  // namespace leq

@@ -398,7 +398,7 @@ void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpReply& re
   linger(refused);
 }
 
-// Closing at once with unread input would reset the connection and could discard the reply.
+// Closing immediately with unread input would reset the connection, which could discard the reply.
 void HttpServer::EventLoop::linger(Client& client) {
   client.connection->end_writing();
   client.is_leaving = true;

@@ -17,7 +17,7 @@ std::string_view finish_reason(const Choice& choice) {
   return choice.interruption.empty() ? "length" : choice.interruption;
 }
 
-// llama-server's names.
+// The reason why a reply ended, under llama-server's names.
 std::string_view stop_type(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   if (reason == StopReason::end_token) return "eos";

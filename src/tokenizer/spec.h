@@ -121,7 +121,7 @@ inline constexpr std::size_t kMaxPieceBytes = 4096;
 inline constexpr std::size_t kMaxPatternBytes = 16384;
 inline constexpr std::uint64_t kMaxWrittenOut = 20000;  // of a pattern; (ab{3}){10} has 40
 inline constexpr std::size_t kMaxAddedTokens = 1u << 15;
-inline constexpr std::size_t kMaxTextSteps = 64;                // of normalizers or pre-tokenizers
+inline constexpr std::size_t kMaxTextSteps = 64;                // per list of steps
 inline constexpr std::string_view kSpaceMark = "\xe2\x96\x81";  // U+2581
 
 // Converts the spec to named binary tables, which src/format treats as opaque blobs and which are

@@ -1,4 +1,4 @@
-// NVIDIA's library against our declarations of it, where it is installed or LEQ_NCCL names it.
+// NVIDIA's library against leq's declarations of it, if it is installed or LEQ_NCCL names it.
 #include "comm/nccl_calls.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
   test::expect_error([&] { (void)find_nccl("libc.so.6"); }, {"libc.so.6 has no ncclGetVersion"});
 }
 
-// The layout that the library's header has: it is read by its offsets.
+// The layout in the library's header, whose members are read by offset.
 TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
   EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
   EXPECT_EQ(offsetof(NcclConfig, version), 12u);

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kAllCases = 4000;
-constexpr double kSeconds = 20, kSecondsOfASample = 0.25;  // of a run; what one takes here
+constexpr double kSeconds = 20, kSecondsOfASample = 0.25;  // limit of a run; duration of a sample
 constexpr std::uint64_t kAddressSpace = std::uint64_t{3} << 29;
 
 struct Arguments {
@@ -87,7 +87,7 @@ class Run {
   }
 
  private:
-  // A machine that is busy, or tools built with sanitizers, get more time.
+  // On a busy machine, or for tools built with sanitizers, more time is allowed.
   void calibrate() {
     const fs::path notes = folder_ / "calibration";
     fs::create_directories(notes);

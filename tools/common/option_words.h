@@ -1,4 +1,4 @@
-// The command-line words of an option, and the known word closest to a misspelt one.
+// The command-line words of an option, and the known word closest to a misspelled one.
 #pragma once
 
 #include <optional>

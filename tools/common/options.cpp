@@ -34,7 +34,7 @@ void check_number(const Option& option, std::string_view text, const std::string
           ", found '", printable(text), "'");
 }
 
-// Checks one value; `where`: the word or variable that it was given with.
+// Checks one value; `where`: the word or the variable that specified it.
 void check_value(const Option& option, const std::string& text, const std::string& where) {
   switch (option.kind) {
     case OptionKind::integer:
@@ -76,7 +76,7 @@ std::string variable_name(std::string_view long_word) {
   return out;
 }
 
-// Environment variables of the long names among these words.
+// The environment variables that correspond to the long names among these words.
 std::vector<std::string> variables_of(const std::vector<std::string>& words) {
   std::vector<std::string> names;
   for (const std::string& word : words) {
@@ -93,7 +93,7 @@ bool is_slip(const std::string& a, const std::string& b) {
          !b.starts_with(a);
 }
 
-// An environment variable that is set.
+// An environment variable that is set, with its value.
 struct SetVariable {
   std::string name, text;
 };
@@ -107,7 +107,7 @@ std::optional<SetVariable> first_set(const std::vector<std::string>& names,
 
 }  // namespace
 
-// Sets Options from words, environment and defaults, and checks each value.
+// Fills Options from words, environment and defaults, and checks each value.
 class OptionReader {
  public:
   Options read(const ToolSpec& tool, std::span<const std::string> words,

@@ -10,8 +10,8 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kMostStacks = 4'000'000;
-constexpr std::size_t kMostTops = 4'000;       // of one state
-constexpr std::size_t kMostKept = 20'000'000;  // sum of tops and transitions of all states
+constexpr std::size_t kMostTops = 4'000;       // limit for one state
+constexpr std::size_t kMostKept = 20'000'000;  // limit of tops plus transitions in all states
 
 }  // namespace
 

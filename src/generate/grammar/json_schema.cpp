@@ -285,7 +285,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
   const Step step(*this, keyword);
   const JsonNode type = schema.find("type");
   std::vector<Expr> ways;
-  std::vector<std::string> constants;  // of all alternatives that are constants only
+  std::vector<std::string> constants;  // alternatives that are constants only
   std::set<std::string> known;
   std::int64_t i = 0;
   for (JsonNode one = list.first(); one; one = one.next(), ++i) {

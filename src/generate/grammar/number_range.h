@@ -23,7 +23,7 @@ struct Decimal {
 // The shortest decimal form of a number; for an integer, its digits.
 Decimal decimal_of(JsonNode number);
 std::string text_of(const Decimal& value);
-// < 0, 0, > 0
+// Returns < 0, 0 or > 0 if a is less than, equal to or greater than b.
 int compare(const Decimal& a, const Decimal& b);
 
 struct NumberRange {

@@ -117,7 +117,7 @@ class SchemaReader {
 
   JsonNode root_;
   std::string_view source_;
-  std::string prefix_;  // of the names of its rules
+  std::string prefix_;  // prefix of its rules' names
   SchemaNotes* notes_;
   GrammarBuilder& builder_;
   JsonParts& parts_;

@@ -32,7 +32,7 @@ class TokenTrie {
   const std::bitset<256>& used_bytes() const { return used_bytes_; }  // that tokens contain
 
  private:
-  std::vector<std::string> bytes_;  // of each token
+  std::vector<std::string> bytes_;  // indexed by token
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::uint16_t longest_ = 0;

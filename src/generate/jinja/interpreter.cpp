@@ -17,7 +17,7 @@ struct Scope {
 
 struct Macro {
   NodeId node = kNoNode;
-  Scope* scope = nullptr;  // where the macro was defined
+  Scope* scope = nullptr;  // the scope of its definition
 };
 
 namespace {
@@ -538,7 +538,7 @@ class Interpreter {
   std::vector<Value> literals_;  // by node
   Scope* scope_ = nullptr;
   Text* out_ = nullptr;
-  Value input_;  // of the filter block that is evaluated
+  Value input_;  // content of the current filter block
   int depth_ = 0;
   int calls_ = 0;
   std::size_t loops_ = 0;

@@ -84,7 +84,7 @@ Value joined(Context& context, const Value& a, const Value& b) {
                           : context.heap.list(std::move(items));
 }
 
-// "%s and %d" % values
+// The operator % of texts, as in "%s and %d" % values.
 Value formatted(Context& context, const Value& format, const Value& values) {
   const std::vector<Value> items =
       values.is_list() && values.list->is_tuple ? values.list->items : std::vector<Value>{values};

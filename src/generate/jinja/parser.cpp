@@ -14,8 +14,8 @@ namespace {
 
 using Type = Token::Type;
 
-constexpr int kMostDepth = 200;                // of nested brackets, blocks and conditions
-constexpr std::uint32_t kMostTreeDepth = 600;  // of the tree, including chains of operators
+constexpr int kMostDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMostTreeDepth = 600;  // limit, including chains of operators
 
 class Parser : private TokenReader {
  public:

@@ -35,7 +35,7 @@ class Text {
   Text(std::string_view bytes, char own) : bytes_(bytes), own_(bytes.size(), own) {}
 
   std::string bytes_;
-  std::string own_;  // as long as bytes_
+  std::string own_;  // origin of each byte of bytes_
 };
 
 enum class Ends : std::uint8_t { both, left, right };
