@@ -29,11 +29,12 @@ struct ConfigKeys {
 // The layers with a sliding attention window, where config.json has no layer_types.
 enum class WindowRule : std::uint8_t {
   none,
-  named,         // sliding_window, none where the key is absent (Ministral 3, Mixtral)
-  all_layers,    // sliding_window, 4096 where the key is absent (Mistral)
-  upper_layers,  // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
-  switched,      // sliding_window on all layers, if use_sliding_window (Qwen's experts)
-  all_but_fourths,   // sliding_window, but for every fourth layer counted from the last (Muse Glimmer)
+  named,            // sliding_window, none where the key is absent (Ministral 3, Mixtral)
+  all_layers,       // sliding_window, 4096 where the key is absent (Mistral)
+  upper_layers,     // sliding_window from layer max_window_layers on, if use_sliding_window (Qwen)
+  switched,         // sliding_window on all layers, if use_sliding_window (Qwen's experts)
+  all_but_fourths,  // sliding_window, but for every fourth layer counted from the last (Muse
+                    // Glimmer)
 };
 
 // Maps row `row` of leq's tensor to its row in the stored tensor, where heads of several linears

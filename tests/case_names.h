@@ -16,8 +16,6 @@ inline std::string test_name(std::string_view text) {
 }
 
 // For INSTANTIATE_TEST_SUITE_P where the parameter is a text.
-inline constexpr auto named_by_text = [](const auto& item) {
-  return test_name(item.param);
-};
+inline constexpr auto named_by_text = [](const auto& item) { return test_name(item.param); };
 
 }  // namespace leq::test

@@ -37,7 +37,8 @@ template <class Call>
 void expect_error(Call&& call, std::initializer_list<std::string_view> parts,
                   std::optional<ErrorKind> kind = {},
                   const std::source_location& at = std::source_location::current()) {
-  const testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()), "expected an error");
+  const testing::ScopedTrace trace(at.file_name(), static_cast<int>(at.line()),
+                                   "expected an error");
   const std::optional<Error> error = thrown(call);
   ASSERT_TRUE(error.has_value());
   const std::string_view text = error->what();

@@ -21,9 +21,9 @@ std::string device_line(std::size_t index, const rt::DeviceInfo& device,
 struct DriverState {
   int driver_version = 0;  // newest CUDA version that the driver supports; 0: no driver
   int runtime_version = 0;
-  std::string reason;       // message of the runtime
+  std::string reason;          // message of the runtime
   bool hides_devices = false;  // CUDA_VISIBLE_DEVICES is set ...
-  std::string visible;      // ... to this value
+  std::string visible;         // ... to this value
 };
 std::string explain_no_device(const DriverState& state);
 

@@ -60,7 +60,9 @@ void GpuMemory::read(const std::byte* from, std::span<std::byte> to) {
   std::memcpy(to.data(), there.data(), to.size());
 }
 
-std::byte* GpuMemory::allocate_block(std::size_t bytes) { return regions_.allocate(bytes, stream_); }
+std::byte* GpuMemory::allocate_block(std::size_t bytes) {
+  return regions_.allocate(bytes, stream_);
+}
 
 void GpuMemory::free_block(std::byte* data, std::size_t) noexcept { regions_.release(data); }
 

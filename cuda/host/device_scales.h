@@ -30,7 +30,7 @@ class DeviceScales {
   rt::Stream& stream_;
   rt::StreamOwner copies_;
   DeviceScratch records_;
-  Pinned pinned_;                 // pinned memory for one record
+  Pinned pinned_;                  // pinned memory for one record
   std::vector<std::size_t> free_;  // stack of free slots
   std::vector<bool> was_used_;     // by slot: steps in flight may still use it
 };

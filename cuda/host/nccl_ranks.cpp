@@ -130,7 +130,8 @@ void NcclRanks::send_and_receive(std::span<const ByteRange> parts, Receivers to,
       check(calls_.send(slot + own.first, own.count(), kNcclBytes, peer, comm_, stream), site);
     }
     if (peer_range.count() > 0 && receives) {
-      check(calls_.receive(slot + peer_range.first, peer_range.count(), kNcclBytes, peer, comm_, stream),
+      check(calls_.receive(slot + peer_range.first, peer_range.count(), kNcclBytes, peer, comm_,
+                           stream),
             site);
     }
   }

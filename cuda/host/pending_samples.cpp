@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// On destruction its host_copy can be reused at once, even without a wait: copies to the host_copy are
-// in stream order, and only the event of the last copy is waited for.
+// On destruction its host_copy can be reused at once, even without a wait: copies to the host_copy
+// are in stream order, and only the event of the last copy is waited for.
 class PendingSamples::Begun final : public PendingSample {
  public:
   Begun(PendingSamples& of, std::unique_ptr<HostCopy> host_copy)
@@ -55,8 +55,8 @@ std::unique_ptr<PendingSample> PendingSamples::begin(const FloatRows& logits,
 std::unique_ptr<PendingSamples::HostCopy> PendingSamples::take_host_copy() {
   if (idle_.empty()) {
     return std::make_unique<HostCopy>(Pinned(Faults::kWordBytes),
-                                     Pinned(DeviceSampler::kMostRows * sizeof(std::int32_t)),
-                                     rt::make_event(device_));
+                                      Pinned(DeviceSampler::kMostRows * sizeof(std::int32_t)),
+                                      rt::make_event(device_));
   }
   std::unique_ptr<HostCopy> host_copy = std::move(idle_.back());
   idle_.pop_back();

@@ -38,7 +38,7 @@ class Uploader {
   struct Slot {
     Pinned host;
     std::byte* staging = nullptr;
-    rt::EventOwner copied;  // after it, the pinned slot is free and the landed bytes valid
+    rt::EventOwner copied;    // after it, the pinned slot is free and the landed bytes valid
     rt::EventOwner consumed;  // after it, the staging slot is free
   };
   void use(std::byte* staging, std::size_t slot_bytes);

@@ -199,7 +199,9 @@ SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
 // Loads arrive when a thread waits for them, or at once if a thread already waits.
 void barrier_wait(std::uint64_t* barrier, unsigned parity) {
   std::vector<AsyncWork::Load>& loads = async_work().loads_;
-  const auto arrives_at = [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; };
+  const auto arrives_at = [barrier](const AsyncWork::Load& load) {
+    return load.barrier == barrier;
+  };
   for (;;) {
     for (auto next = loads.begin();
          (next = std::find_if(loads.begin(), loads.end(), arrives_at)) != loads.end();) {

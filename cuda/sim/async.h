@@ -1,8 +1,8 @@
 // Emulates the asynchronous units of compute capability 9.0: barriers in shared memory that count
 // bytes, tile copies by the copy engine, and matrix products of tensor cores that overlap with
 // threads. Each may take effect at any time between its start and the wait for it;
-// Schedule::copy_arrival selects one end or the other. With at_issue a warp that arrives at a barrier
-// is suspended until no other warp can run. Called through hopper.h and wgmma.h.
+// Schedule::copy_arrival selects one end or the other. With at_issue a warp that arrives at a
+// barrier is suspended until no other warp can run. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>

@@ -55,9 +55,9 @@ struct Thread {
   Fibre fibre;
   State state = State::ready;
   Collective kind = Collective::sync;
-  std::uint32_t mask = 0;  // lanes of the collective that it waits for
-  std::uint32_t arrived = 0;   // lanes that took part in the last collective
-  bool waited = false;     // whether it waited for the previous launch
+  std::uint32_t mask = 0;     // lanes of the collective that it waits for
+  std::uint32_t arrived = 0;  // lanes that took part in the last collective
+  bool waited = false;        // whether it waited for the previous launch
   dim3 index;
   std::vector<Copy> copies;          // issued but not arrived, oldest first
   std::vector<std::size_t> commits;  // index after each commit group in `copies`

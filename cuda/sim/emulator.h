@@ -111,7 +111,8 @@ void pause();
 void rest_warp();
 
 // A store to memory of another device. It becomes visible when any thread of the block calls
-// fence_system (at the latest when the block ends), or at once, depending on Schedule::copy_arrival.
+// fence_system (at the latest when the block ends), or at once, depending on
+// Schedule::copy_arrival.
 void push(void* there, const void* value, unsigned bytes);
 void fence_system();
 long long clock();  // nanoseconds

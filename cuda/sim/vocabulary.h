@@ -96,8 +96,8 @@ T __shfl_down_sync(std::uint32_t mask, T value, unsigned delta) {
 }
 
 inline std::uint32_t __ballot_sync(std::uint32_t mask, int predicate) {
-  const simt::Slot* votes =
-      simt::collective(simt::Collective::vote, mask, simt::slot_of(static_cast<int>(predicate != 0)));
+  const simt::Slot* votes = simt::collective(simt::Collective::vote, mask,
+                                             simt::slot_of(static_cast<int>(predicate != 0)));
   std::uint32_t ballot = 0;
   for (unsigned lane = 0; lane < 32; ++lane) {
     if ((simt::collective_lanes() >> lane & 1u) == 0) continue;

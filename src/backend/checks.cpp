@@ -21,8 +21,8 @@ void check_embedding(const Embedding& embedding, const Rows& x, std::int64_t dra
            table.columns, ", found ", x.width);
     for (const std::int32_t id : ids) {
       if (is_placeholder_id(id)) {
-        ensure(row_of_placeholder(id) < may_be_drawn, "embed: the token of row ", row_of_placeholder(id),
-               " of a draw of ", may_be_drawn);
+        ensure(row_of_placeholder(id) < may_be_drawn, "embed: the token of row ",
+               row_of_placeholder(id), " of a draw of ", may_be_drawn);
       } else {
         ensure(id >= 0 && id < table.rows, "embed: id ", id, ", the table has ", table.rows,
                " rows");

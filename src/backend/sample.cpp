@@ -214,7 +214,7 @@ void HostSampler::list_candidates() {
   candidates_.clear();
   for (const std::uint64_t key : keys_) {
     candidates_.push_back({static_cast<std::int32_t>(key & 0xffffffffu),
-                          logit_of(static_cast<std::uint32_t>(key >> 32))});
+                           logit_of(static_cast<std::uint32_t>(key >> 32))});
   }
 }
 

@@ -143,7 +143,7 @@ class HostSampler {
 
  private:
   std::span<const float> block(std::size_t index) const;
-  bool summarize_blocks();             // sets largest_; returns whether a logit is NaN or +infinity
+  bool summarize_blocks();           // sets largest_; returns whether a logit is NaN or +infinity
   std::vector<float>& own_logits();  // copies logits_ to own_ unless this has been done
   void change(std::span<const LogitChange> changes, const SampleRule& rule);
   void ban_all_but(std::span<const std::uint64_t> allowed);

@@ -54,7 +54,8 @@ void on_lost_page(int number, siginfo_t* info, void*) {
     write_text(slot.name.load());
     write_text(": cannot read at offset ");
     write_number(address - begin);
-    write_text(": the file became shorter, or its disk failed, while it was in use; start again with a "
+    write_text(
+        ": the file became shorter, or its disk failed, while it was in use; start again with a "
         "whole file\n");
     ::_exit(1);
   }

@@ -22,8 +22,8 @@ class ShareBalance {
 
  private:
   std::vector<double> speeds_;  // averaged fractions of all tasks
-  std::vector<double> begins_;   // [threads + 1], 0 to 1
-  int loops_ = 0;                // loops since the shares changed
+  std::vector<double> begins_;  // [threads + 1], 0 to 1
+  int loops_ = 0;               // loops since the shares changed
 };
 
 }  // namespace leq

@@ -53,7 +53,7 @@ struct ThreadPool::State {
   };
   std::vector<Share> shares;  // one per working thread
   ShareBalance balance{1};
-  ThreadPlaces places;                       // one for each working thread
+  ThreadPlaces places;                              // one for each working thread
   std::vector<std::vector<int>> nodes_by_distance;  // node -> all nodes by distance, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<TaskFunction> function{nullptr};
@@ -196,7 +196,8 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
 ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<State>()) {
   state_->places = places;
   const int nodes = static_cast<int>(places.topology.nodes.size());
-  for (int node = 0; node < nodes; ++node) state_->nodes_by_distance.push_back(places.nearest(node));
+  for (int node = 0; node < nodes; ++node)
+    state_->nodes_by_distance.push_back(places.nearest(node));
   start(static_cast<int>(places.node_of.size()));
 }
 

@@ -123,7 +123,8 @@ class KvCache {
   // copies; pages with an index below `held_from` become kNoPage.
   void grow(std::int32_t sequence, std::int64_t count, std::int64_t copied_from,
             std::int64_t held_from);
-  // first_visible: first page that the query at `position` reads. first_held: first page that is kept.
+  // first_visible: first page that the query at `position` reads. first_held: first page that is
+  // kept.
   std::int64_t first_visible(std::int64_t position) const;
   std::int64_t first_held(std::int64_t length) const;
   void release_passed(Sequence& sequence);

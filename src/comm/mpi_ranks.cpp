@@ -77,7 +77,8 @@ class MpiRank final : public Communicator {
     check(calls_.start(&rank_, &size_, &serialized), "the start");
     report_place_on_signal(rank_, size_);
     if (serialized == 1 && size_ > 1) {
-      heartbeat_ = std::make_unique<Heartbeat>(calls_, mpi_mutex_, rank_, size_, options.heartbeat_timeout);
+      heartbeat_ =
+          std::make_unique<Heartbeat>(calls_, mpi_mutex_, rank_, size_, options.heartbeat_timeout);
     }
   }
   ~MpiRank() override {
@@ -154,8 +155,8 @@ class MpiRank final : public Communicator {
   // Throws another rank's error if one has arrived.
   void receive_error() {
     std::array<char, 4096> text;
-    const int length =
-        serialized([&] { return calls_.receive_error(text.data(), static_cast<int>(text.size())); });
+    const int length = serialized(
+        [&] { return calls_.receive_error(text.data(), static_cast<int>(text.size())); });
     if (length <= 0) return;
     ended_.emplace(std::string(text.data(), static_cast<std::size_t>(length)));
     throw Error(*ended_);

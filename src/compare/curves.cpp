@@ -90,14 +90,15 @@ Json measure_cache_bound(Workbench& bench, const Candidate&) {
   const Window& window = windows.windows.front();
   Session session = bench.session(base, *model, window.count, 1);
   Json rows = Json::array();
-  visit_layer_states(*model, session, bench.tokens_of(window), [&](std::int64_t layer, auto states) {
-    if (layer < 0) return;
-    Json row = {{"layer", layer}};
-    for (const int bits : {8, 4, 2}) {
-      row["share_" + std::to_string(bits)] = largest_share(states, model->config().width, bits);
-    }
-    rows.push_back(row);
-  });
+  visit_layer_states(
+      *model, session, bench.tokens_of(window), [&](std::int64_t layer, auto states) {
+        if (layer < 0) return;
+        Json row = {{"layer", layer}};
+        for (const int bits : {8, 4, 2}) {
+          row["share_" + std::to_string(bits)] = largest_share(states, model->config().width, bits);
+        }
+        rows.push_back(row);
+      });
   return rows;
 }
 

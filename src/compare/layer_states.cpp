@@ -29,8 +29,8 @@ std::vector<float> states_after(Session& session, std::int64_t layer, std::vecto
   return hidden;
 }
 
-std::vector<float> visit_layer_states(const Model& model, Session& session, std::span<const Token> tokens,
-                               const StateVisitor& visit) {
+std::vector<float> visit_layer_states(const Model& model, Session& session,
+                                      std::span<const Token> tokens, const StateVisitor& visit) {
   std::vector<float> hidden = embedded_states(model, tokens);
   visit(-1, hidden);
   for (std::int64_t layer = 0; layer < model.config().layer_count(); ++layer) {

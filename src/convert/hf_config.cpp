@@ -139,9 +139,9 @@ QueryTemperature read_temperature(const Json& json, const Family& family, std::s
 // The attention window of layer `layer` of `layers` by the family's own rule.
 std::int32_t ruled_window(const Json& json, WindowRule rule, std::int64_t layer,
                           std::int64_t layers, std::string_view source) {
-  const std::int64_t default_window = rule == WindowRule::named         ? 0
+  const std::int64_t default_window = rule == WindowRule::named             ? 0
                                       : rule == WindowRule::all_but_fourths ? 2048
-                                                                        : 4096;
+                                                                            : 4096;
   if (rule == WindowRule::none) return 0;
   if (rule == WindowRule::all_but_fourths && (layers - 1 - layer) % 4 == 0) return 0;
   const auto key = json.find("sliding_window");

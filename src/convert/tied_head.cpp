@@ -32,7 +32,7 @@ bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTe
 }  // namespace
 
 void resolve_tied_head(const TensorSource& source, const Family& family, ModelConfig& config,
-                  std::vector<std::string>& notes) {
+                       std::vector<std::string>& notes) {
   const auto names = find_text_names(source, family);
   if (!names) return;  // reported later by the tensor readers
   const SourceTensor* head = source.find(names->head);

@@ -16,7 +16,7 @@ namespace leq {
 // Decides whether head and embedding are tied: a head whose weights differ is always kept, and an
 // absent head is the embedding. `notes` gets a line if the config says otherwise.
 void resolve_tied_head(const TensorSource& source, const Family& family, ModelConfig& config,
-                  std::vector<std::string>& notes);
+                       std::vector<std::string>& notes);
 
 // Drops added tokens without a row in the embedding, so that they are neither encoded nor sampled.
 // `notes` gets a line.

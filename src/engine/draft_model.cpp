@@ -68,7 +68,8 @@ std::span<const Token> DraftModel::text_of(std::span<const Token> tokens) const 
   return reads_hidden_ && !tokens.empty() ? tokens.subspan(1) : tokens;
 }
 
-void DraftModel::record_hidden(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+void DraftModel::record_hidden(std::int32_t sequence, std::int64_t position,
+                               std::span<const float> rows) {
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
   if (count == 0 || position > known.first + count) known = {position, {}};

@@ -87,7 +87,8 @@ void Engine::step_ahead() {
   finish_ahead();
   const Ahead finished = std::exchange(ahead_, std::move(next)).value();
   if (finished.drawn >= 0) {
-    return take(active, {active.id, 1, 0, true}, std::span(&finished.drawn, 1), *finished.logits, 0);
+    return take(active, {active.id, 1, 0, true}, std::span(&finished.drawn, 1), *finished.logits,
+                0);
   }
   drop_ahead();
   drop_last(active);

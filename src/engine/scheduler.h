@@ -66,8 +66,9 @@ inline constexpr std::int64_t kAgingSteps = 256;
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
 // Ratio of the requests that read their prompts, or could do so with `sequences`, to the requests
-// that generate, clamped to 1 ... kMostPromptsPerWriter. A prompt delays every request that generates. The
-// more requests read, the more of them profit from the delay, and the sooner the batch is full.
+// that generate, clamped to 1 ... kMostPromptsPerWriter. A prompt delays every request that
+// generates. The more requests read, the more of them profit from the delay, and the sooner the
+// batch is full.
 double prompts_per_writer(std::span<const Job> jobs, int sequences);
 inline constexpr double kMostPromptsPerWriter = 4;
 

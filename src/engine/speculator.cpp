@@ -93,7 +93,8 @@ std::vector<Token> Speculator::script_of(const Writer& writer) const {
   return script;
 }
 
-void Speculator::record_hidden(std::int32_t sequence, std::int64_t position, std::span<const float> rows) {
+void Speculator::record_hidden(std::int32_t sequence, std::int64_t position,
+                               std::span<const float> rows) {
   draft_->record_hidden(sequence, position, rows);
 }
 

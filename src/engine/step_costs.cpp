@@ -15,8 +15,8 @@ constexpr double kOutlier = 4;  // longer times are clipped: they show other loa
 // Factor on a size's weight for each step of another size: the expected cost falls until steps of
 // that size are tried and measured again.
 constexpr double kDecay = 0.999;
-constexpr double kLeastWeight = 0.5;  // with less weight the mean starts anew
-constexpr std::int64_t kUnclipped = 3;   // measurements before outliers are clipped
+constexpr double kLeastWeight = 0.5;    // with less weight the mean starts anew
+constexpr std::int64_t kUnclipped = 3;  // measurements before outliers are clipped
 // Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
 constexpr double kMixedShare = 0.25;
 

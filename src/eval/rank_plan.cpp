@@ -75,8 +75,8 @@ double exchanged_bytes(const WeightView& weight) {
 }
 
 RankPlan estimate_rank_plan(const ModelConfig& config, const WeightBytes& bytes_of,
-                             const ColumnBytes& columns, int ranks, std::int64_t sequences,
-                             std::int64_t depth, const RankMachine& machine) {
+                            const ColumnBytes& columns, int ranks, std::int64_t sequences,
+                            std::int64_t depth, const RankMachine& machine) {
   ensure(ranks > 0 && sequences > 0, "a plan of ", ranks, " ranks for ", sequences, " sequences");
   RankPlan plan;
   plan.ranks = ranks;

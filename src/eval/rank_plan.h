@@ -55,7 +55,7 @@ struct ColumnBytes {
 };
 
 RankPlan estimate_rank_plan(const ModelConfig& config, const WeightBytes& bytes_of,
-                             const ColumnBytes& columns, int ranks, std::int64_t sequences,
-                             std::int64_t depth, const RankMachine& machine);
+                            const ColumnBytes& columns, int ranks, std::int64_t sequences,
+                            std::int64_t depth, const RankMachine& machine);
 
 }  // namespace leq

@@ -196,7 +196,8 @@ bool ReplyReader::treat_as_content() {
     return false;
   }
   if (held_.empty() || had_mark) return !held_.empty();
-  emit(std::string_view(held_).substr(0, 1));  // skips "<", so that the same mark is not found again
+  emit(
+      std::string_view(held_).substr(0, 1));  // skips "<", so that the same mark is not found again
   held_.erase(0, 1);
   return true;
 }
@@ -341,7 +342,8 @@ bool ReplyReader::read_mistral_head() {
   if (brace == std::string::npos) return false;
   const std::size_t end = std::min({args, held_.find(kCallId), brace});
   const std::string_view name = trim(std::string_view(held_).substr(0, end));
-  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos) return treat_as_content();
+  if (name.empty() || name.find_first_of(kBlanks) != std::string_view::npos)
+    return treat_as_content();
   begin_call(std::string(name), brace);
   rest_.take("{}");
   place_ = Place::arguments;

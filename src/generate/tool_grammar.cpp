@@ -198,8 +198,9 @@ Expr CallGrammar::arguments(const Tool& tool) {
   const std::int32_t known = builder_.rule(tool.prefix + "arguments");
   if (!builder_.is_defined(known)) {
     const SchemaPlace whole = {tool.schema, "#"};
-    const auto rules = add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &reported_},
-                                  std::span(&whole, 1));
+    const auto rules =
+        add_schema(builder_, parts_, {tool.schema, tool.source, tool.prefix, &reported_},
+                   std::span(&whole, 1));
     builder_.define(known, builder_.call(rules.front()));
   }
   return builder_.call(known);
@@ -276,7 +277,8 @@ Expr CallGrammar::parameters(const Tool& tool) {
     places.push_back(
         {p, "#/properties/" + replace_all(replace_all(p.key(), "~", "~0"), "/", "~1")});
   }
-  const auto rules = add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
+  const auto rules =
+      add_schema(b, parts_, {tool.schema, tool.source, tool.prefix, &reported_}, places);
   std::vector<Expr> all;
   std::size_t i = 0;
   for (JsonNode p = properties.first(); p; p = p.next(), ++i) {

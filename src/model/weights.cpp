@@ -346,7 +346,9 @@ class NoMemory final : public DeviceMemory {
   void read(const std::byte*, std::span<std::byte>) override {}
 
  private:
-  std::byte* allocate_block(std::size_t) override { fail(ErrorKind::internal, "weights take memory"); }
+  std::byte* allocate_block(std::size_t) override {
+    fail(ErrorKind::internal, "weights take memory");
+  }
   void free_block(std::byte*, std::size_t) noexcept override {}
 };
 

@@ -27,9 +27,9 @@ struct Recipe {
   std::string advice;   // shown if the gate is not passed
   // Sets method, type and folds. In `narrow` models errors average out less and tables are large.
   void (*apply)(CheckpointOptions& checkpoint, bool narrow) = nullptr;
-  bool searches = false;        // whether the bit width of each unit is searched for
+  bool searches = false;             // whether the bit width of each unit is searched for
   bool few_windows_suffice = false;  // as few calibration windows are used as fit into minutes
-  ChoosingWork work = {};       // set if few_windows_suffice
+  ChoosingWork work = {};            // set if few_windows_suffice
 };
 
 inline constexpr std::string_view kDefaultRecipe = "q8";

@@ -21,7 +21,8 @@ void Mailbox::put(ReplyUpdate&& update) {
 
 std::vector<ReplyUpdate> Mailbox::take(double seconds) {
   std::unique_lock lock(mutex_);
-  arrived_.wait_for(lock, std::chrono::duration<double>(seconds), [&] { return !updates_.empty(); });
+  arrived_.wait_for(lock, std::chrono::duration<double>(seconds),
+                    [&] { return !updates_.empty(); });
   return std::exchange(updates_, {});
 }
 
@@ -41,7 +42,7 @@ struct EngineThread::Writing {
   double last_tokens = 0;  // time of the last tokens, in seconds
   Stopwatch since = {};
   LogitDigests digests = {};
-  ReplyUpdate news = {};  // news of the current step
+  ReplyUpdate update = {};  // of the current step
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,

@@ -153,7 +153,7 @@ class EngineThread {
     std::shared_ptr<Mailbox> mailbox;
     ReplyUpdate update;
   };
-  std::deque<Letter> outbox_;  // news of the current step
+  std::deque<Letter> outbox_;  // updates of the current step
   std::thread thread_;
 };
 

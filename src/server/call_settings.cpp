@@ -132,7 +132,8 @@ StopRules read_stop(JsonNode body, const ApiModel& model) {
     stop.strings.push_back(std::move(text));
   }
   for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensRequested)) stop.max_tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
+      stop.max_tokens = *most;
   }
   return stop;
 }
@@ -164,7 +165,8 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
     if (found.tokens == 0) thinking.enabled = false;
   }
   for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
-    if (const auto most = whole_field(body, name, -1, kMostTokensRequested)) thinking.tokens = *most;
+    if (const auto most = whole_field(body, name, -1, kMostTokensRequested))
+      thinking.tokens = *most;
   }
   // If thinking is disabled the limit is 0, because some templates begin reasoning anyway.
   if (thinking.enabled == false) thinking.tokens = 0;

@@ -18,7 +18,8 @@ namespace {
 
 // Members as in vLLM: with the first one, the reply continues the last message; with the second one
 // (default true), the prompt ends with the start of a new reply.
-constexpr std::string_view kContinueFinal = "continue_final_message", kAddPrompt = "add_generation_prompt";
+constexpr std::string_view kContinueFinal = "continue_final_message",
+                           kAddPrompt = "add_generation_prompt";
 
 // Whether the reply continues the last message. Throws Error if that is not possible.
 bool continues_last_message(JsonNode body, JsonNode messages) {

@@ -487,7 +487,8 @@ void HttpServer::EventLoop::answer(Exchange& pending) {
   pending.is_leaving = !exchange.can_reuse();
   {
     const std::lock_guard lock(mutex_);
-    returned_.push_back({std::move(pending.connection), {}, std::move(pending.rest), pending.is_leaving});
+    returned_.push_back(
+        {std::move(pending.connection), {}, std::move(pending.rest), pending.is_leaving});
   }
   wake();
 }

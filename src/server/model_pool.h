@@ -120,7 +120,7 @@ class ModelPool {
   Lease wait_for(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
   void load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted);
   bool reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
-                 const std::function<bool()>& is_wanted);
+                      const std::function<bool()>& is_wanted);
   bool drop_oldest(Lock& lock);
   void drop(Entry& entry, Lock& lock);
   void require_size(const Entry& entry, std::uint64_t bytes) const;
@@ -138,7 +138,7 @@ class ModelPool {
   Entry* default_ = nullptr;
   struct Waiting;
   std::deque<Waiting*> memory_queue_;  // loads waiting for memory, in order of arrival
-  std::int64_t uses_ = 0;            // number of the last use, for LRU
+  std::int64_t uses_ = 0;              // number of the last use, for LRU
   PoolCounts counts_;
   bool stopping_ = false;
 };

@@ -42,7 +42,8 @@ void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_w
     const std::uint64_t bytes = loader_.plan(path);
     lock.lock();
     require_size(entry, bytes);
-    if (!reserve_memory(entry, bytes, lock, is_wanted)) return set_state(entry, ModelState::unloaded);
+    if (!reserve_memory(entry, bytes, lock, is_wanted))
+      return set_state(entry, ModelState::unloaded);
     lock.unlock();
     RunnableModel runnable = loader_.load(path);
     runnable.options.name = entry.file.name;
@@ -97,7 +98,7 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
 // Reserves memory for a model: unloads idle models until there is enough, or waits until requests
 // to others end. Returns false once no client waits for this model.
 bool ModelPool::reserve_memory(Entry& entry, std::uint64_t bytes, Lock& lock,
-                          const std::function<bool()>& is_wanted) {
+                               const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};
   memory_queue_.push_back(&waiting);
   const auto leave = [&] {

@@ -151,12 +151,13 @@ class EncodeRun {
   // If special tokens are matched in normalized text, whose offsets differ, a stretch also ends at
   // each border of the scope.
   void encode_segments(std::string_view text, PreTokenizerChain::Flags flags) {
-    if (!scope_.in_ranges() || !state_.normalized_added.has_special()) return encode_segment(text, flags);
+    if (!scope_.in_ranges() || !state_.normalized_added.has_special())
+      return encode_segment(text, flags);
     for (const std::size_t start = offset_of(text); !text.empty();) {
       const std::size_t at = offset_of(text);
       const std::size_t size = scope_.next_border(at, at + text.size()) - at;
       encode_segment(text.substr(0, size),
-              {flags.begins_segment && at == start, flags.at_text_start && at == start});
+                     {flags.begins_segment && at == start, flags.at_text_start && at == start});
       text.remove_prefix(size);
     }
   }

@@ -214,7 +214,8 @@ TEST(KvTypes, NamesAreParsedAndCloseOnesAreNamed) {
   for (const KvType type : {KvType::f32, KvType::f16, KvType::int8}) {
     EXPECT_EQ(parse_kv_type(kv_type_name(type), Setting{"key_type"}), type);
   }
-  test::expect_error([&] { parse_kv_type("q8_0", Setting{"value_type"}); }, {"int8", "value_type"}, ErrorKind::bad_setting);
+  test::expect_error([&] { parse_kv_type("q8_0", Setting{"value_type"}); }, {"int8", "value_type"},
+                     ErrorKind::bad_setting);
   EXPECT_THROW(parse_kv_type("", Setting{"key_type"}), Error);
 }
 

@@ -14,9 +14,7 @@ namespace leq {
 namespace {
 
 std::string refusal(std::string_view name) {
-  return test::error_of([&] {
-    parse_kv_type(name, Setting{"key_type"});
-  });
+  return test::error_of([&] { parse_kv_type(name, Setting{"key_type"}); });
 }
 
 TEST(KvSchemes, AreFoundByName) {

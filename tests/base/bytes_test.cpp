@@ -16,7 +16,8 @@ TEST(ByteReader, ReadsLittleEndianAndNamesWhatIsMissing) {
   ByteReader reader(bytes, "a.bin");
   EXPECT_EQ(reader.read<std::uint32_t>("count"), 0x04030201u);
   EXPECT_EQ(reader.left(), 2u);
-  EXPECT_EQ(test::error_of([&] { reader.read<std::uint32_t>("length"); }), "a.bin: length at offset 4 needs 4 bytes, only 2 are left");
+  EXPECT_EQ(test::error_of([&] { reader.read<std::uint32_t>("length"); }),
+            "a.bin: length at offset 4 needs 4 bytes, only 2 are left");
   EXPECT_THROW(reader.take(UINT64_MAX, "all"), Error);
   EXPECT_EQ(reader.take(2, "rest").size(), 2u);
   EXPECT_EQ(reader.take(0, "nothing").size(), 0u);

@@ -92,7 +92,8 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const auto& read : std::vector<std::function<void()>>{[&] { read_file(pipe, 100); },
                                                              [&] { MappedFile{pipe}; }}) {
-    EXPECT_EQ(test::error_of([&] { read(); }), pipe.string() + ": expected a regular file, found a pipe");
+    EXPECT_EQ(test::error_of([&] { read(); }),
+              pipe.string() + ": expected a regular file, found a pipe");
   }
   const std::string text(200'000, 't');  // more than a pipe's buffer
   std::thread writer([&] { write_text(pipe, text); });
@@ -197,9 +198,7 @@ TEST(AtomicFile, LiesInHugePagesWhereTheSystemHasThem) {
 TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
   const test::TemporaryFolder folder;
   const auto message = [](const fs::path& target) -> std::string {
-    return test::error_of([&] {
-      AtomicFile file(target);
-    });
+    return test::error_of([&] { AtomicFile file(target); });
   };
   const std::string place = folder.path().string();
   EXPECT_EQ(message(folder.path()), place + ": is a folder, expected the name of a file to write");

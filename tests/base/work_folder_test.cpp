@@ -8,8 +8,8 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "temporary_folder.h"
 #include "errors.h"
+#include "temporary_folder.h"
 
 namespace leq {
 namespace {
@@ -17,9 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string error_of(const fs::path& path) {
-  return test::error_of([&] {
-    const WorkFolder folder(path);
-  });
+  return test::error_of([&] { const WorkFolder folder(path); });
 }
 
 TEST(WorkFolder, IsThereWhileItIsUsedAndGoesWhereItIsEmpty) {

@@ -16,12 +16,14 @@ namespace {
 
 constexpr std::size_t kHuge = std::numeric_limits<std::size_t>::max();
 
-CallResult call_result(leq_status status, const leq_error& error) { return {status, error.text, error.setting}; }
+CallResult call_result(leq_status status, const leq_error& error) {
+  return {status, error.text, error.setting};
+}
 
-#define EXPECT_STATUS(call, wanted, part)                                           \
+#define EXPECT_STATUS(call, wanted, part)                                         \
   do {                                                                            \
     leq_error error = no_error();                                                 \
-    const CallResult found = call_result(call, error);                                         \
+    const CallResult found = call_result(call, error);                            \
     EXPECT_EQ(found.status, wanted) << found.text;                                \
     EXPECT_EQ(error.status, wanted);                                              \
     EXPECT_NE(found.text.find(part), std::string::npos) << "says " << found.text; \
@@ -43,29 +45,29 @@ TEST(CApiMisuse, NullIsToldByEveryCall) {
   EXPECT_STATUS(leq_inspect(nullptr, &text, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_verify(nullptr, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_tokenize(nullptr, "a", 1, 0, &tokens, &size, &error), LEQ_MISUSE,
-              "model is NULL");
+                "model is NULL");
   EXPECT_STATUS(leq_detokenize(nullptr, nullptr, 0, 0, &text, &size, &error), LEQ_MISUSE,
-              "model is NULL");
+                "model is NULL");
   EXPECT_STATUS(leq_apply_chat_template(nullptr, "{}", 2, &text, &size, nullptr, nullptr, &error),
-              LEQ_MISUSE, "model is NULL");
+                LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_session_new(nullptr, nullptr, &session, &error), LEQ_MISUSE, "model is NULL");
   EXPECT_STATUS(leq_generate(nullptr, nullptr, nullptr, 0, nullptr, &replies, &error), LEQ_MISUSE,
-              "session is NULL");
+                "session is NULL");
   EXPECT_STATUS(leq_chat_completion(nullptr, "{}", 2, nullptr, &text, &error), LEQ_MISUSE,
-              "session is NULL");
+                "session is NULL");
   EXPECT_STATUS(leq_completion(nullptr, "{}", 2, nullptr, nullptr, &error), LEQ_MISUSE,
-              "reply is NULL");
+                "reply is NULL");
   EXPECT_STATUS(leq_embed(nullptr, nullptr, 0, nullptr, 0, &error), LEQ_MISUSE, "session is NULL");
   EXPECT_STATUS(leq_feed(nullptr, nullptr, 0, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
-              "session is NULL");
+                "session is NULL");
   EXPECT_STATUS(leq_rewind(nullptr, 0, nullptr, &error), LEQ_MISUSE, "session is NULL");
-  EXPECT_STATUS(leq_sample(nullptr, nullptr, 0, nullptr, 0, 0, nullptr, nullptr, &error), LEQ_MISUSE,
-              "NULL");
+  EXPECT_STATUS(leq_sample(nullptr, nullptr, 0, nullptr, 0, 0, nullptr, nullptr, &error),
+                LEQ_MISUSE, "NULL");
   EXPECT_STATUS(leq_save_state(nullptr, nullptr, 0, "x", nullptr, &error), LEQ_MISUSE,
-              "session is NULL");
+                "session is NULL");
   EXPECT_STATUS(leq_load_state(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
   EXPECT_STATUS(leq_perplexity(nullptr, "x", 1, nullptr, nullptr, &error), LEQ_MISUSE,
-              "result is NULL");
+                "result is NULL");
   EXPECT_STATUS(leq_quantize(nullptr, nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "NULL");
   EXPECT_STATUS(leq_plan_memory(nullptr, nullptr, nullptr, &error), LEQ_MISUSE, "path is NULL");
   EXPECT_STATUS(leq_grammar_from_gbnf(nullptr, 3, &grammar, &error), LEQ_MISUSE, "text is NULL");
@@ -91,7 +93,7 @@ TEST(CApiMisuse, AHandleOfAnotherKindIsTold) {
   auto info = sized<leq_model_info>();
   EXPECT_STATUS(leq_model_get_info(wrong, &info, &error), LEQ_MISUSE, "another kind");
   EXPECT_STATUS(leq_rewind(reinterpret_cast<leq_session*>(model.get()), 0, nullptr, &error),
-              LEQ_MISUSE, "another kind");
+                LEQ_MISUSE, "another kind");
   leq_close(wrong);  // does nothing
   EXPECT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
 }
@@ -113,7 +115,8 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
   auto info = sized<leq_model_info>();
   for (const std::uint32_t size : {0u, 3u, 5000u, 0xffffffffu}) {
     info.size = size;
-    EXPECT_STATUS(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE, "leq_model_info.size");
+    EXPECT_STATUS(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE,
+                  "leq_model_info.size");
   }
   // A caller with an older header: members beyond its struct are not written.
   std::memset(&info, 0x55, sizeof info);
@@ -133,7 +136,7 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
   const Owned<leq_session> owned(session);
   newer.more = 7;
   EXPECT_STATUS(leq_session_new(model.get(), &newer.known, &session, &error), LEQ_MISUSE,
-              "does not know");
+                "does not know");
 }
 
 TEST(CApiMisuse, AShortErrorIsFilledAsFarAsItReaches) {
@@ -156,19 +159,20 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   std::size_t size = 0;
   const char* text = "x";
   EXPECT_STATUS(leq_tokenize(model.get(), text, kHuge, 0, &tokens, &size, &error), LEQ_MISUSE,
-              "text");
-  EXPECT_STATUS(leq_feed(session.get(), &token, kHuge, LEQ_LAST_LOGITS, &logits, &error), LEQ_MISUSE,
-              "count");
+                "text");
+  EXPECT_STATUS(leq_feed(session.get(), &token, kHuge, LEQ_LAST_LOGITS, &logits, &error),
+                LEQ_MISUSE, "count");
   const leq_token* prompt = &token;
   EXPECT_STATUS(leq_generate(session.get(), &prompt, &size, kHuge, nullptr, &replies, &error),
-              LEQ_MISUSE, "prompt_count");
+                LEQ_MISUSE, "prompt_count");
   size = kHuge;
-  EXPECT_STATUS(leq_generate(session.get(), &prompt, &size, 1, nullptr, &replies, &error), LEQ_MISUSE,
-              "count");
+  EXPECT_STATUS(leq_generate(session.get(), &prompt, &size, 1, nullptr, &replies, &error),
+                LEQ_MISUSE, "count");
   leq_session* another = nullptr;
   auto options = sized<leq_session_options>();
   options.context = std::numeric_limits<std::int64_t>::max();
-  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "context");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
+                "context");
   // Some systems promise more memory than they have.
   options.context = 1 << 30;
   const leq_status status = leq_session_new(model.get(), &options, &another, nullptr);
@@ -177,16 +181,18 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   options = sized<leq_session_options>();
   options.sequences = std::numeric_limits<std::int32_t>::max();
   EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
-              "sequences");
+                "sequences");
   options = sized<leq_session_options>();
   options.threads = -1;
-  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "threads");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
+                "threads");
   options = sized<leq_session_options>();
   options.key_type = "int7";
   EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "int7");
   options = sized<leq_session_options>();
   options.device = "abacus";
-  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING, "abacus");
+  EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
+                "abacus");
   EXPECT_EQ(another, nullptr);
 }
 
@@ -196,11 +202,11 @@ TEST(CApiMisuse, TokensAndTextsThatAreNoneAreTold) {
   leq_logits* logits = nullptr;
   const leq_token bad[] = {1, 1 << 30, -5};
   EXPECT_STATUS(leq_feed(session.get(), bad, 3, LEQ_LAST_LOGITS, &logits, &error), LEQ_BAD_INPUT,
-              "tokens[1]");
+                "tokens[1]");
   EXPECT_EQ(leq_position(session.get()), 0u);
   const std::vector<leq_token> many(65, 1);
   EXPECT_STATUS(leq_feed(session.get(), many.data(), many.size(), LEQ_LAST_LOGITS, &logits, &error),
-              LEQ_CONTEXT_FULL, "64");
+                LEQ_CONTEXT_FULL, "64");
   auto options = sized<leq_generate_options>();
   EXPECT_EQ(generate(session.get(), {many}, options).call_result.status, LEQ_CONTEXT_FULL);
   EXPECT_EQ(generate(session.get(), {{bad, bad + 3}}, options).call_result.status, LEQ_BAD_INPUT);
@@ -215,10 +221,10 @@ TEST(CApiMisuse, TokensAndTextsThatAreNoneAreTold) {
   EXPECT_EQ(generate(session.get(), {{1}}, options).call_result.status, LEQ_BAD_INPUT);
   char* text = nullptr;
   EXPECT_STATUS(leq_chat_completion(session.get(), "[]", 2, nullptr, &text, &error), LEQ_BAD_INPUT,
-              "object");
+                "object");
   leq_grammar* grammar = nullptr;
   EXPECT_STATUS(leq_grammar_from_gbnf("root ::= (", 10, &grammar, &error), LEQ_BAD_INPUT,
-              "the grammar");
+                "the grammar");
   EXPECT_STATUS(leq_rewind(session.get(), 9, nullptr, &error), LEQ_MISUSE, "position 9");
 }
 
@@ -305,7 +311,7 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   auto result = sized<leq_perplexity_result>();
   const std::string story(4000, 'a');
   EXPECT_STATUS(leq_perplexity(model.get(), story.data(), story.size(), &measure, &result, &error),
-              LEQ_INTERRUPTED, "ended");
+                LEQ_INTERRUPTED, "ended");
   leq_cancel_reset(cancel.get());
   options.max_tokens = 3;
   EXPECT_EQ(generate(session.get(), {{1}}, options).replies.at(0).stop, LEQ_STOP_TOKEN_LIMIT);

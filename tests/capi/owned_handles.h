@@ -104,7 +104,7 @@ inline Written generate(leq_session* session, const std::vector<std::vector<leq_
   leq_replies* replies = nullptr;
   Written written;
   written.call_result.status = leq_generate(session, pointers.data(), counts.data(), prompts.size(),
-                                     &options, &replies, &error);
+                                            &options, &replies, &error);
   written.call_result.text = error.text;
   written.call_result.setting = error.setting;
   written.owner.reset(replies);

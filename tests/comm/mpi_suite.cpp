@@ -60,8 +60,8 @@ int main(int argc, char** argv) {
   const int bad = argc > 2 ? std::atoi(argv[2]) : -1;
   try {
     const auto timeout = std::chrono::milliseconds(what == "stay-away" ? 500 : 60'000);
-    const auto ranks =
-        leq::make_mpi_rank({.timeout = timeout, .heartbeat_timeout = std::chrono::milliseconds(3'000)});
+    const auto ranks = leq::make_mpi_rank(
+        {.timeout = timeout, .heartbeat_timeout = std::chrono::milliseconds(3'000)});
     try {
       if (argc > 3) {
         run_without(*ranks, what == "kill" ? SIGKILL : SIGSTOP, bad, argv[3]);

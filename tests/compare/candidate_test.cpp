@@ -10,9 +10,7 @@ namespace leq {
 namespace {
 
 std::string error_of(const std::string& spec) {
-  return test::error_of([&] {
-    parse_candidate(spec);
-  });
+  return test::error_of([&] { parse_candidate(spec); });
 }
 
 TEST(Candidate, PartsAreMethodTypeInputsWindowsAndCache) {

@@ -15,8 +15,8 @@
 #include "compare/analysis.h"
 #include "compare/claims.h"
 #include "compare/page/write_report.h"
-#include "small_comparison.h"
 #include "errors.h"
+#include "small_comparison.h"
 
 namespace leq::test {
 namespace {

@@ -14,9 +14,9 @@
 #include "convert/hf_import.h"
 #include "convert/oniguruma.h"
 #include "convert/tokenizer_import.h"
+#include "errors.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq::checkpoint_rules {
 namespace {

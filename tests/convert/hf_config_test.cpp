@@ -6,17 +6,15 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "model/tensor_list.h"
 #include "shared_data.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
 
 std::string error_of(const Json& json) {
-  return test::error_of([&] {
-    import_hf_config(json.dump(), "config.json");
-  });
+  return test::error_of([&] { import_hf_config(json.dump(), "config.json"); });
 }
 
 Json llama() {

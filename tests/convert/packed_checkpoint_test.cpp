@@ -9,12 +9,12 @@
 #include "convert/import.h"
 #include "convert/packed_folder.h"
 #include "convert/quantization_config.h"
+#include "errors.h"
 #include "format/leq_reader.h"
 #include "format/packed_codes.h"
 #include "format/packed_source.h"
 #include "format/safetensors.h"
 #include "tensor/pack.h"
-#include "errors.h"
 
 namespace leq::packed {
 namespace {
@@ -286,9 +286,7 @@ TEST(PackedWeights, OfFloat4InGroups) {
 // ---- errors
 
 std::string error_of(PackedFolder& folder, const PackedOptions& options) {
-  return test::error_of([&] {
-    open(folder, options);
-  });
+  return test::error_of([&] { open(folder, options); });
 }
 
 TEST(PackedWeights, WithPartsThatDoNotFitAreRefusedByTensorAndPlace) {
@@ -404,7 +402,8 @@ TEST(QuantizationConfigs, OfMethodsThatAreNotReadAreRefusedByName) {
              {"config_groups", Json::object()},
              {"sparsity_config", {{"format", "sparse-24-bitmask"}}}},
             "sparse-24-bitmask"}}) {
-    test::expect_error([&] { read_quantization_config(quantized(one.config), "config.json"); }, {one.text});
+    test::expect_error([&] { read_quantization_config(quantized(one.config), "config.json"); },
+                       {one.text});
   }
   EXPECT_FALSE(read_quantization_config(Json::object(), "c"));
   EXPECT_FALSE(read_quantization_config(quantized(Json()), "c"));
@@ -515,7 +514,11 @@ TEST(PackedCheckpoints, OfFloat8AreQuantizedLikeOthers) {
   model.tensors[2].read(0, 1, row);
   EXPECT_EQ(row[5], static_cast<float>(test::float8(0x31, 4) * 0.25));
   folder.tensors().erase("model.layers.0.mlp.up_proj.weight_scale_inv");
-  test::expect_error([&] { import_checkpoint(folder.write(small_llama({{"quant_method", "fp8"}}))); }, {"mlp.up_proj.weight holds F8_E4M3 codes"});
+  test::expect_error(
+      [&] {
+        import_checkpoint(folder.write(small_llama({{"quant_method", "fp8"}})));
+      },
+      {"mlp.up_proj.weight holds F8_E4M3 codes"});
 }
 
 }  // namespace

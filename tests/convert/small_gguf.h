@@ -7,9 +7,9 @@
 #include "convert/gguf_import.h"
 #include "convert/gguf_models.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq::test {
 
@@ -33,9 +33,7 @@ class SmallGguf : public ::testing::Test {
     return import_gguf(folder_.write("m.gguf", writer.bytes()));
   }
   std::string error_of(const GgufWriter& writer, bool letters = true) const {
-    return test::error_of([&] {
-      read(writer, letters);
-    });
+    return test::error_of([&] { read(writer, letters); });
   }
 
   TemporaryFolder folder_;

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq::wrappers {
 namespace {
@@ -31,9 +31,7 @@ Json wrapper(const Json& text, const std::string& type = "mistral3",
 }
 
 std::string refusal(const Json& config) {
-  return test::error_of([&] {
-    (void)import_hf_config(config.dump(), "config.json");
-  });
+  return test::error_of([&] { (void)import_hf_config(config.dump(), "config.json"); });
 }
 
 std::vector<float> first_row(const TensorInput& tensor) {

@@ -19,9 +19,7 @@ const std::vector<rt::DeviceInfo> kDevices = {
     device("NVIDIA L4", "GPU-c0ffee00-0000-4106-c12f-20bd9faed9f6")};
 
 std::string error_of(std::string_view which) {
-  return test::error_of([&] {
-    choose_device(which, kDevices);
-  });
+  return test::error_of([&] { choose_device(which, kDevices); });
 }
 
 TEST(DeviceList, ChoosesByNumberAndByTheStartOfAUuid) {

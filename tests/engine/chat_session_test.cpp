@@ -7,10 +7,10 @@
 #include <string>
 
 #include "base/error.h"
+#include "errors.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "errors.h"
 
 namespace leq {
 namespace {

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "errors.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "errors.h"
 
 namespace leq {
 namespace {

@@ -16,10 +16,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "errors.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "errors.h"
 
 namespace leq {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "errors.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -123,9 +123,7 @@ class KeptFiles : public testing::Test {
     write_kept_texts(file_, run.engine(), run.owner());
   }
   std::string error_of(const PromptOwner& owner, OneRun& run) {
-    return test::error_of([&] {
-      read_kept_texts(file_, run.engine(), owner);
-    });
+    return test::error_of([&] { read_kept_texts(file_, run.engine(), owner); });
   }
   test::TemporaryFolder folder_;
   fs::path file_ = folder_.path() / "texts";

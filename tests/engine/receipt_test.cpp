@@ -196,9 +196,7 @@ TEST(Receipt, ReadsBackAsItWasWritten) {
 }
 
 std::string error_of(const std::string& text) {
-  return test::error_of([&] {
-    parse_receipt(text, "r.json");
-  });
+  return test::error_of([&] { parse_receipt(text, "r.json"); });
 }
 
 TEST(Receipt, RefusesWhatIsNone) {

@@ -69,9 +69,7 @@ TEST(MultipleChoice, PiqaArcMmluAndPlainForms) {
 
 TEST(MultipleChoice, WhatIsNoQuestionIsToldInALine) {
   const auto error_of = [](const std::string& line) -> std::string {
-    return test::error_of([&] {
-      question_of(line);
-    });
+    return test::error_of([&] { question_of(line); });
   };
   EXPECT_NE(error_of(R"({"text": "a"})").find("no form of a question"), std::string::npos);
   EXPECT_NE(error_of("[1]").find("expected a JSON object"), std::string::npos);

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "shared_data.h"
 #include "errors.h"
+#include "shared_data.h"
 
 namespace leq {
 namespace {
@@ -58,7 +58,9 @@ TEST(Protocol, ContradictionsAreRefusedWithBothSides) {
 }
 
 TEST(Windows, ShortTextsAreRefusedWithTheirLength) {
-  EXPECT_EQ(test::error_of([&] { plan_windows(resolve_protocol({}, 512), 511); }), "the text has 511 tokens, one window has 512; take a longer text or a smaller " "window");
+  EXPECT_EQ(test::error_of([&] { plan_windows(resolve_protocol({}, 512), 511); }),
+            "the text has 511 tokens, one window has 512; take a longer text or a smaller "
+            "window");
   EXPECT_EQ(plan_windows(resolve_protocol({}, 512), 512).size(), 1u);
 }
 

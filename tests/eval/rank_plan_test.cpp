@@ -57,7 +57,7 @@ class RankPlans : public testing::TestWithParam<const char*> {
     const ColumnBytes column_bytes = {exchanged_bytes(model_.find("layers.0.o")->view),
                                       exchanged_bytes(model_.find("layers.0.down")->view)};
     return estimate_rank_plan(model_.config(), bytes_of, column_bytes, ranks, sequences, 64,
-                               kMachine);
+                              kMachine);
   }
 
   ThreadPool pool_;

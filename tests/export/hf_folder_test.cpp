@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "convert/hf_import.h"
 #include "convert/tokenizer_import.h"
+#include "errors.h"
 #include "export/exported_onnx.h"
 #include "export/onnx_folder.h"
 #include "export/weight_codes.h"
@@ -21,7 +22,6 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "tensor/pack.h"
-#include "errors.h"
 
 namespace leq::test {
 namespace {

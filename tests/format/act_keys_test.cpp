@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "errors.h"
 #include "format/leq_bytes.h"
 #include "format/leq_reader.h"
 #include "format/leq_writer.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -45,9 +45,7 @@ Bytes edited(const Bytes& file, const std::function<void(Json&)>& edit) {
 }
 
 std::string error_of(const Bytes& bytes) {
-  return test::error_of([&] {
-    const LeqReader reader(bytes, "m.leq");
-  });
+  return test::error_of([&] { const LeqReader reader(bytes, "m.leq"); });
 }
 
 TEST(ActKeys, AStaticScaleComesBackToTheBit) {

@@ -7,10 +7,10 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "errors.h"
 #include "format/gguf_source.h"
 #include "format/gguf_writer.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -50,9 +50,7 @@ GgufWriter good_gguf() {
 }
 
 std::string gguf_error(const std::string& bytes) {
-  return test::error_of([&] {
-    parse_gguf(as_bytes(bytes), "x.gguf");
-  });
+  return test::error_of([&] { parse_gguf(as_bytes(bytes), "x.gguf"); });
 }
 
 TEST(Gguf, ReadsValuesAndTensors) {
@@ -109,7 +107,8 @@ TEST(Gguf, OtherKindsAreRefusedByKey) {
   EXPECT_THROW(m.floats("numbers"), Error);
   EXPECT_THROW(m.equal_integer("numbers"), Error);
   EXPECT_THROW(m.equal_integer("none"), Error);
-  EXPECT_EQ(test::error_of([&] { m.integer("words"); }), "x.gguf: key words should hold an integer of at most 63 bits, found array of 3 text");
+  EXPECT_EQ(test::error_of([&] { m.integer("words"); }),
+            "x.gguf: key words should hold an integer of at most 63 bits, found array of 3 text");
 }
 
 TEST(Gguf, EveryTruncatedPrefixIsAnError) {
@@ -260,9 +259,7 @@ TEST(Gguf, JoinedPartsAreRefused) {
 // --- sources
 
 std::string parts_error(const std::filesystem::path& path) {
-  return test::error_of([&] {
-    const GgufSource source(path);
-  });
+  return test::error_of([&] { const GgufSource source(path); });
 }
 
 GgufWriter part_of(std::uint16_t number, std::uint16_t count, std::int32_t tensors) {

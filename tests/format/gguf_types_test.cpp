@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "format/gguf_vectors.h"
 #include "errors.h"
+#include "format/gguf_vectors.h"
 
 namespace leq {
 namespace {
@@ -125,9 +125,7 @@ TEST(GgufTypes, AScaleThatIsNotFiniteIsNotHeld) {
 
 TEST(GgufTypes, OthersAreRefusedByName) {
   const auto error_of = [](std::uint32_t id) -> std::string {
-    return test::error_of([&] {
-      require_gguf_type(id, "here");
-    });
+    return test::error_of([&] { require_gguf_type(id, "here"); });
   };
   for (const std::uint32_t id :
        {0u, 1u, 2u, 3u, 6u, 7u, 8u, 10u, 11u, 12u, 13u, 14u, 20u, 23u, 30u, 39u}) {

@@ -20,9 +20,7 @@ using nlohmann::json;
 using test::Bytes;
 
 std::string error_of(const Bytes& bytes) {
-  return test::error_of([&] {
-    const LeqReader reader(bytes, "m.leq");
-  });
+  return test::error_of([&] { const LeqReader reader(bytes, "m.leq"); });
 }
 
 // A small file from the writer: a float vector, grouped codes, a blob.
@@ -174,9 +172,8 @@ TEST(LeqReader, VerifyFindsEveryFlippedByteOfAPlaneAndNamesIt) {
   const auto flip_and_verify = [&](std::size_t at) -> std::string {
     Bytes damaged = whole;
     damaged[at] ^= std::byte{0x10};
-    return test::error_of([&] {
-      LeqReader(damaged, "m.leq").verify([](std::uint64_t, std::uint64_t) {});
-    });
+    return test::error_of(
+        [&] { LeqReader(damaged, "m.leq").verify([](std::uint64_t, std::uint64_t) {}); });
   };
   const LeqReader reader(whole, "m.leq");
   for (const StoredTensor& tensor : reader.tensors()) {

@@ -60,9 +60,7 @@ class ChatFileTest : public testing::Test {
     write(changed);
   }
   std::string load_error() const {
-    return test::error_of([&] {
-      load_chat(path_);
-    });
+    return test::error_of([&] { load_chat(path_); });
   }
 
   fs::path folder_, path_;

@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
-#include "convert/tokenizer_import.h"
-#include "shared_data.h"
-#include "errors.h"
 #include "case_names.h"
+#include "convert/tokenizer_import.h"
+#include "errors.h"
+#include "shared_data.h"
 
 namespace leq {
 namespace {

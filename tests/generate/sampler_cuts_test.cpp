@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "generate/sampler.h"
 #include "errors.h"
+#include "generate/sampler.h"
 
 namespace leq {
 namespace {

@@ -71,8 +71,8 @@ std::size_t run_cases(std::size_t count, unsigned jobs,
   for (const auto& [group, all] : failures) {
     std::printf("\n%zu x %s\n", all.size(), group.c_str());
     for (std::size_t i = 0; i < std::min<std::size_t>(all.size(), 3); ++i) {
-      std::printf("  %s: %s\n    said: %s\n", short_text(all[i].name).c_str(),
-                  all[i].text.c_str(), short_text(all[i].said).c_str());
+      std::printf("  %s: %s\n    said: %s\n", short_text(all[i].name).c_str(), all[i].text.c_str(),
+                  short_text(all[i].said).c_str());
     }
   }
   return failed;

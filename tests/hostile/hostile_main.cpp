@@ -30,7 +30,7 @@ struct Arguments {
   std::optional<std::uint64_t> only;
   unsigned jobs = 2;
   fs::path tools = LEQ_TOOLS_DIR;
-  std::string kind;     // of the damaged file
+  std::string kind;  // of the damaged file
 };
 
 Arguments arguments_of(int argc, char** argv) {
@@ -162,8 +162,8 @@ int run_all(const Run& run, const Arguments& arguments) {
         outcome.verdict.text, outcome.ended.err};
   };
   const std::size_t failed = run_cases(numbers.size(), arguments.jobs, run_one);
-  std::printf("%zu cases: %zu refused, %zu accepted, %zu FAILED\n", numbers.size(),
-              refused.load(), accepted.load(), failed);
+  std::printf("%zu cases: %zu refused, %zu accepted, %zu FAILED\n", numbers.size(), refused.load(),
+              accepted.load(), failed);
   if (!modes_hold()) std::printf("modes: NOT RUN, this process may read everything\n");
   if (failed == 0) return 0;
   std::printf("repeat one: hostile_cases --seed %llu --case NUMBER\n",

@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "convert/quantize_checkpoint.h"
+#include "errors.h"
 #include "format/leq_copy.h"
 #include "format/leq_writer.h"
 #include "model/open_model.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -64,9 +64,7 @@ class CheckTensors : public testing::Test {
     return error_of_changed();
   }
   std::string error_of_changed() const {
-    return test::error_of([&] {
-      const Model model(changed_, {.mode = LoadMode::map});
-    });
+    return test::error_of([&] { const Model model(changed_, {.mode = LoadMode::map}); });
   }
 
   const test::TemporaryFolder folder_;

@@ -6,12 +6,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "case_names.h"
 #include "format/safetensors.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -145,8 +145,7 @@ TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
   EXPECT_LT(divergence(folder, "f32", KvType::int8), name == "qwen2-tiny-kbias" ? 0.2 : 0.003);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Golden,
-                         testing::ValuesIn(test::kTrainedModels),
+INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::ValuesIn(test::kTrainedModels),
                          test::named_by_text);
 
 }  // namespace

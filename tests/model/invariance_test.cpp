@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
+#include "case_names.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "same_bits.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -129,8 +129,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gpt2-tiny", "int4-g128", KvType::simq2}, Case{"qwen3moe-tiny", "f32", KvType::f16},
         Case{"qwen3moe-tiny", "int8", KvType::f16}, Case{"qwen3moe-tiny", "int4-g32", KvType::int8},
         Case{"qwen3moe-tiny", "q4_k", KvType::f16}),
-    [](const auto& item) { return test::test_name(std::string(item.param.model) + "_" + item.param.type + "_" +
-                         std::string(kv_type_name(item.param.kv))); });
+    [](const auto& item) {
+      return test::test_name(std::string(item.param.model) + "_" + item.param.type + "_" +
+                             std::string(kv_type_name(item.param.kv)));
+    });
 
 }  // namespace
 }  // namespace leq

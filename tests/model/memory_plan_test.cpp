@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "case_names.h"
 #include "model/memory_fit.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {

@@ -8,7 +8,9 @@
 #include <limits>
 
 #include "base/error.h"
+#include "case_names.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "format/leq_writer.h"
 #include "models_fixture.h"
 #include "ranks_fixture.h"
@@ -16,8 +18,6 @@
 #include "same_bits.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
-#include "errors.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -135,8 +135,8 @@ TEST_P(SequencesOfRanks, AreThoseOfOne) {
 
 std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return test::test_name(std::string(info.param.model) + "_" + info.param.type + "_" +
-                     std::string(kv_type_name(info.param.kv)) + "_act" +
-                     std::to_string(static_cast<int>(info.param.act)));
+                         std::string(kv_type_name(info.param.kv)) + "_act" +
+                         std::to_string(static_cast<int>(info.param.act)));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -215,7 +215,8 @@ TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});
   const RunLimits limits = limits_of(model, KvType::f16, 1);
   EXPECT_NO_THROW(test::RankedModel(model, 1, 1, limits));
-  test::expect_error([&] { const test::RankedModel ranked(model, 2, 1, limits); }, {"act tensor and act online of experts"});
+  test::expect_error([&] { const test::RankedModel ranked(model, 2, 1, limits); },
+                     {"act tensor and act online of experts"});
 }
 
 // Gated DeltaNet with `group` value heads for each of `key_heads`, all of size `dims`.

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "base/random.h"
+#include "case_names.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "same_bits.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -102,7 +102,9 @@ TEST_P(Windows, PagesBehindThemAreGivenUpAndNoBitChanges) {
 
 INSTANTIATE_TEST_SUITE_P(Types, Windows,
                          testing::Values(KvType::f16, KvType::int8, KvType::simq4, KvType::simq2),
-                         [](const auto& item) { return test::test_name(kv_type_name(item.param)); });
+                         [](const auto& item) {
+                           return test::test_name(kv_type_name(item.param));
+                         });
 
 }  // namespace
 }  // namespace leq

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "synthetic_site.h"
 #include "case_names.h"
+#include "synthetic_site.h"
 
 namespace leq {
 namespace {

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/random.h"
+#include "errors.h"
 #include "quantize/search/bit_search_knapsack.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {

@@ -12,10 +12,10 @@
 #include "convert/import.h"
 #include "convert/packed_folder.h"
 #include "convert/quantize_checkpoint.h"
+#include "errors.h"
 #include "quantize/pipeline/tensor_bytes.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -137,7 +137,9 @@ TEST(DividedPacked, WritesTheFileOfOneRank) {
   quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {});
   EXPECT_EQ(bytes_of(folder / "n.leq") == bytes_of(folder / "1.leq"), true);
   bounded.max_ram = 1 << 20;
-  test::expect_error([&] { quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {}); }, {}, ErrorKind::no_memory);
+  test::expect_error(
+      [&] { quantize_checkpoint(source, folder / "n.leq", bounded, [](auto, auto) {}); }, {},
+      ErrorKind::no_memory);
 }
 
 INSTANTIATE_TEST_SUITE_P(Methods, DividedQuantize,

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "case_names.h"
+#include "errors.h"
 #include "naive_half.h"
 #include "synthetic_site.h"
 #include "tensor/pack.h"
-#include "errors.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {

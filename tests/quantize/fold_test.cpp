@@ -8,9 +8,9 @@
 #include <cmath>
 #include <limits>
 
+#include "case_names.h"
 #include "reference/random_models.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -208,8 +208,7 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
   EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
-                         testing::ValuesIn(test::kTrainedModels),
+INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained, testing::ValuesIn(test::kTrainedModels),
                          test::named_by_text);
 
 }  // namespace

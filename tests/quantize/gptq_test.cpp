@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "errors.h"
 #include "quantize/methods/gptq_plus.h"
 #include "quantize/methods/hessian.h"
 #include "quantize/synthetic_layer.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -320,7 +320,8 @@ TEST(Gptq, AnIndefiniteHessianFallsBackToRtnWithANote) {
 TEST(Gptq, SaysWhichLinearLacksAHessian) {
   SyntheticLayer layer = synthetic_layer(20, 150, 60);
   layer.statistics.hessian.clear();
-  test::expect_error([&] { choose_gptq(input_of(layer, "int4-g32")); }, {"test: expected X^T X of 150 inputs"});
+  test::expect_error([&] { choose_gptq(input_of(layer, "int4-g32")); },
+                     {"test: expected X^T X of 150 inputs"});
 }
 
 TEST(Gptq, CodesDoNotDependOnTheNumberOfThreads) {

@@ -10,13 +10,13 @@
 
 #include "backend/cpu/cpu_backend.h"
 #include "base/json.h"
+#include "case_names.h"
 #include "format/leq_writer.h"
 #include "model/rotation.h"
 #include "quantize/rewrites/fold.h"
 #include "reference/random_models.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -184,8 +184,7 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
       kSameFunction);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained,
-                         testing::ValuesIn(test::kTrainedModels),
+INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained, testing::ValuesIn(test::kTrainedModels),
                          test::named_by_text);
 
 // Q is orthogonal: with gains of 1 a weight keeps its sum of squares, and a column that is much

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/random.h"
-#include "quantize/methods/method.h"
 #include "case_names.h"
+#include "quantize/methods/method.h"
 
 namespace leq {
 

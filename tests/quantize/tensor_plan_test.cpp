@@ -65,7 +65,8 @@ TEST(TensorPlan, GroupsOfInputsAreNoFinerThanThoseOfWeights) {
   EXPECT_EQ(act_in(table, "token_embedding", TensorRole::token_embedding), ActKind::g128);
   const TensorPlanner down = planner_of(config, "int8", ActChoice::automatic, {{"down$", coarse}});
   EXPECT_EQ(act_in(down, "layers.0.down", TensorRole::mlp_output), ActKind::g128);
-  test::expect_error([&] { planner_of(config, "int4-g64", ActChoice::g32); }, {"groups of 64 weights"});
+  test::expect_error([&] { planner_of(config, "int4-g64", ActChoice::g32); },
+                     {"groups of 64 weights"});
 }
 
 TEST(TensorPlan, AChoiceOfInputsHoldsForAllBlockLinears) {

@@ -3,10 +3,10 @@
 
 #include <limits>
 
+#include "errors.h"
 #include "quantize/methods/fit.h"
 #include "quantize/methods/zeroquant.h"
 #include "synthetic_site.h"
-#include "errors.h"
 
 namespace leq {
 namespace {

@@ -10,10 +10,10 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "convert/hf_import.h"
+#include "errors.h"
 #include "format/leq_reader.h"
 #include "reference/random_checkpoint.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -240,7 +240,8 @@ TEST_F(Job, NoMemoryForTheGateIsAWarning) {
 TEST_F(Job, AnInterruptedGateLeavesTheFile) {
   QuantizeJob job = recipe_job(64);
   job.checkpoint.stop = [&] { return fs::exists(job.output.string() + ".base/base.leq"); };
-  EXPECT_EQ(test::error_of([&] { run_job(job); }), "interrupted; " + job.output.string() + " is complete, without its gate");
+  EXPECT_EQ(test::error_of([&] { run_job(job); }),
+            "interrupted; " + job.output.string() + " is complete, without its gate");
   EXPECT_TRUE(fs::exists(job.output));
   EXPECT_FALSE(provenance().contains("gate"));
   expect_tidy();

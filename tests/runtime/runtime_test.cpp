@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "errors.h"
 #include "models_fixture.h"
 #include "runtime/engine_thread.h"
 #include "runtime/run_limits.h"
 #include "runtime/runtime.h"
-#include "errors.h"
 
 namespace leq::test {
 namespace {

@@ -18,9 +18,9 @@
 
 #include "base/error.h"
 #include "base/stopwatch.h"
+#include "errors.h"
 #include "server/raw_client.h"
 #include "temporary_folder.h"
-#include "errors.h"
 
 namespace leq::test {
 namespace {
@@ -211,7 +211,8 @@ TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
   HttpServer server(any_port(), answer, fault_reply);
   HttpOptions taken = any_port();
   taken.port = server.port();
-  test::expect_error([&] { HttpServer second(taken, answer, fault_reply); }, {"cannot listen"}, ErrorKind::io);
+  test::expect_error([&] { HttpServer second(taken, answer, fault_reply); }, {"cannot listen"},
+                     ErrorKind::io);
 }
 
 // A self-signed certificate, created here.

@@ -9,12 +9,12 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "errors.h"
 #include "format/safetensors.h"
 #include "gpu_devices.h"
 #include "models_fixture.h"
 #include "shared_data.h"
 #include "sim/engine.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -153,7 +153,9 @@ bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
 void expect_refused(const std::string& device, const std::filesystem::path& folder,
                     const Kind& kind) {
   if (kind.act == ActChoice::online) return;  // no file of it is made
-  test::expect_error([&] { const Engine gpu(device, test::quantized(folder, kind.type, kind.act), kind.kv); }, {"run on the CPU only"}, ErrorKind::bad_setting);
+  test::expect_error(
+      [&] { const Engine gpu(device, test::quantized(folder, kind.type, kind.act), kind.kv); },
+      {"run on the CPU only"}, ErrorKind::bad_setting);
 }
 
 // Logits [sequences][tokens + 1][V]: beginnings of texts in one batch, then a token of each.
@@ -305,7 +307,12 @@ TEST_P(GpuFamily, ExactRefusesProductsOfPieces) {
   LEQ_SHARED_OR_SKIP(folder, folder_name());
   for (const Kind& kind : {Kind{"f16", kAuto, {kF16, kF16}}, Kind{"bf16", kAuto, {kF32, kF32}},
                            Kind{"int4-g128", ActChoice::none, {kF16, kF16}}}) {
-    test::expect_error([&] { const Engine gpu(device(), test::quantized(folder, kind.type, kind.act), kind.kv, 1, Arithmetic::exact); }, {"near the CPU's numbers"}, ErrorKind::bad_setting);
+    test::expect_error(
+        [&] {
+          const Engine gpu(device(), test::quantized(folder, kind.type, kind.act), kind.kv, 1,
+                           Arithmetic::exact);
+        },
+        {"near the CPU's numbers"}, ErrorKind::bad_setting);
   }
 }
 

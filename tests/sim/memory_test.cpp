@@ -8,13 +8,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "case_names.h"
+#include "errors.h"
 #include "model/memory_fit.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "errors.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {

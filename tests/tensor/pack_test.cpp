@@ -10,8 +10,8 @@
 #include "base/error.h"
 #include "base/half.h"
 #include "base/random.h"
-#include "tensor/naive_weight.h"
 #include "errors.h"
+#include "tensor/naive_weight.h"
 
 namespace leq {
 namespace {

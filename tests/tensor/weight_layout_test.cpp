@@ -116,9 +116,7 @@ TEST(QuantScheme, RefusesWhatTheGrammarDoesNotHave) {
 
 TEST(QuantScheme, ErrorsNameTheTypeAndWhatIsOffered) {
   const auto message = [](const char* name) -> std::string {
-    return test::error_of([&] {
-      require_scheme(name, "--type");
-    });
+    return test::error_of([&] { require_scheme(name, "--type"); });
   };
   EXPECT_EQ(message("int8"), "");
   EXPECT_EQ(message("int4-g32"), "");

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "tensor/pack.h"
 #include "case_names.h"
+#include "tensor/pack.h"
 
 namespace leq {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "errors.h"
 #include "tools/common/option_words.h"
 #include "tools/tool_runner.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -129,7 +129,7 @@ TEST(LlamaFlags, EachRowDoesAsItSays) {
       EXPECT_EQ(options.text("prompt"), "x") << word;
       const std::string note = word + ": " + std::string(foreign.text);
       EXPECT_EQ(options.notes(), foreign.use == ForeignUse::noted ? std::vector<std::string>{note}
-                                                                 : std::vector<std::string>())
+                                                                  : std::vector<std::string>())
           << word;
       if (!foreign.value_may_follow) continue;
       for (const char* value : {"on", "off", "auto"}) {

@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "tools/tool_runner.h"
 #include "errors.h"
+#include "tools/tool_runner.h"
 
 namespace leq::test {
 namespace {
@@ -39,9 +39,7 @@ class ModelPath : public testing::Test {
   }
   template <class Call>
   static std::string told(Call call) {
-    return test::error_of([&] {
-      call();
-    });
+    return test::error_of([&] { call(); });
   }
 
   TemporaryFolder folder_;

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "errors.h"
 #include "tools/common/model_options.h"
 #include "tools/common/option_words.h"
-#include "errors.h"
 
 namespace leq {
 namespace {
@@ -232,7 +232,9 @@ TEST(Options, AHiddenOptionIsStillTaken) {
 
 TEST(Options, MissingModelIsNamed) {
   const ToolSpec tool = sample_tool();
-  EXPECT_EQ(test::error_of([&] { parse_options(tool, {}, [](const std::string&) { return std::nullopt; }); }), "missing option -m, --model FILE; see leq-sample --help");
+  EXPECT_EQ(test::error_of(
+                [&] { parse_options(tool, {}, [](const std::string&) { return std::nullopt; }); }),
+            "missing option -m, --model FILE; see leq-sample --help");
 }
 
 TEST(Options, WordsBehindTwoDashesAreArguments) {

@@ -18,8 +18,8 @@ class PartRows {
     cells.emplace_back(as_text_ ? "MB" : "bytes",
                        as_text_ ? Cell(bytes / 1e6, 3) : Cell(static_cast<std::int64_t>(bytes)));
     cells.emplace_back(as_text_ ? "GB/s" : "gbps", part.seconds > 0 && part.bytes > 0
-                                                          ? Cell(bytes / 1e9 / part.seconds, 1)
-                                                          : Cell());
+                                                       ? Cell(bytes / 1e9 / part.seconds, 1)
+                                                       : Cell());
     table_.add(cells);
   }
 

@@ -82,7 +82,7 @@ Table rank_plan_table(const Options& options) {
     for (const std::int64_t sequences : numbers_or(options, "n-parallel", {1, 8, 64})) {
       const auto plan = [&](std::int64_t ranks) {
         return estimate_rank_plan(model.config, bytes_of, model.columns, static_cast<int>(ranks),
-                                   sequences, depths[0], machine);
+                                  sequences, depths[0], machine);
       };
       for (const std::int64_t ranks : numbers_or(options, "tp", {1, 2, 4, 8, 16})) {
         table.add(row_of(name, plan(ranks), plan(1)));

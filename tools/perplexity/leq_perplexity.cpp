@@ -150,7 +150,7 @@ struct Measured {
 };
 
 Measured measure(const Options& options, const Runtime& setup, const PerplexityRun& run,
-              const PerplexityReport& report, const DivergenceBaseReader* base) {
+                 const PerplexityReport& report, const DivergenceBaseReader* base) {
   ThreadPool pool(setup.threads);
   Session& session = *setup.session;
   const auto key = [&] { return divergence_key(report, token_hash(run.tokens, run.window_bos)); };
@@ -173,7 +173,7 @@ Token window_bos(Protocol protocol, const Tokenizer& tokenizer) {
 
 // Runs with a progress line that shows the value so far.
 Measured measure_with_progress(const Options& options, const Runtime& setup, PerplexityRun run,
-                            const PerplexityReport& report, const DivergenceBaseReader* base) {
+                               const PerplexityReport& report, const DivergenceBaseReader* base) {
   run.window_bos = window_bos(run.protocol, setup.model->tokenizer());
   Progress progress(base != nullptr ? "KL divergence" : "perplexity", std::ssize(run.windows),
                     "windows");

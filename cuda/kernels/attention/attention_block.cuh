@@ -31,7 +31,9 @@ struct QueryBlock {
     const int at = position + query / heads;
     return {window > 0 ? max(0, at + 1 - window) : 0, at + 1};
   }
-  __device__ __forceinline__ Positions seen() const { return {visible_to(0).first, position + rows}; }
+  __device__ __forceinline__ Positions seen() const {
+    return {visible_to(0).first, position + rows};
+  }
 };
 
 // The queries of row block `at`: its run and its rows in that run; rows is 0 if the block is empty.

@@ -56,18 +56,20 @@ struct VisibleTiles {
 
   template <class Shape>
   __device__ __forceinline__ VisibleTiles(const QueryBlock& block, const WarpRows<Shape>& warp)
-      : VisibleTiles(block.visible_to(warp.first_query),
-              block.visible_to(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
+      : VisibleTiles(
+            block.visible_to(warp.first_query),
+            block.visible_to(min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1)) {}
   __device__ __forceinline__ VisibleTiles(Positions least, Positions most)
       : any{least.first, most.last}, all(Positions{most.first, least.last}) {}
 };
 
 template <class Shape>
-__device__ __forceinline__ void use_tile(const QueryBlock& block, const VisibleTiles& visible, int tile,
-                                         unsigned char* memory, const unsigned char* stage,
-                                         WarpRows<Shape>& warp) {
+__device__ __forceinline__ void use_tile(const QueryBlock& block, const VisibleTiles& visible,
+                                         int tile, unsigned char* memory,
+                                         const unsigned char* stage, WarpRows<Shape>& warp) {
   const bool whole = visible.all.holds(tile);
-  if (!whole && (tile * kTile + kTile <= visible.any.first || tile * kTile >= visible.any.last)) return;
+  if (!whole && (tile * kTile + kTile <= visible.any.first || tile * kTile >= visible.any.last))
+    return;
   TileScores<Shape> scores;
   score_tile<Shape>(memory, stage, warp, scores);
   if (!whole) {

@@ -35,7 +35,7 @@ struct PackedVisible {
   CodedPositions first_row, last_row;
 
   __device__ __forceinline__ PackedVisible(const QueryBlock& block, const KvResidual& residual,
-                                         Positions seen_)
+                                           Positions seen_)
       : seen(seen_),
         first_row(residual, block.position),
         last_row(residual, block.position + block.rows - 1) {}

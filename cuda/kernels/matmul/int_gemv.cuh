@@ -228,9 +228,9 @@ __device__ __forceinline__ void multiply_groups(
 // the tile. With groups, returns the sum over the groups of the lane's output.
 template <int bits, bool grouped, class Source>
 __device__ __forceinline__ float multiply_units(const IntMatmul& a, const Grouping& grouping,
-                                      const GemvRows<bits, Source>& rows,
-                                      const GemvItem<bits>& item, GemvTile<bits>& tile,
-                                      WaitingGroups<bits>* waiting) {
+                                                const GemvRows<bits, Source>& rows,
+                                                const GemvItem<bits>& item, GemvTile<bits>& tile,
+                                                WaitingGroups<bits>* waiting) {
   using Layout = Packing<bits>;
   [[maybe_unused]] constexpr int kUnrolled = grouped ? 1 : 2;
   const int lane = static_cast<int>(threadIdx.x % 32);

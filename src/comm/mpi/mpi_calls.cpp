@@ -17,11 +17,11 @@ struct SentError {
 };
 
 MPI_Request running = MPI_REQUEST_NULL;
-MPI_Comm ranks = MPI_COMM_NULL;   // for collective calls
-MPI_Comm errors = MPI_COMM_NULL;  // for error reports
-MPI_Comm heartbeats = MPI_COMM_NULL;   // for heartbeats
-std::list<SentError> sent_errors;             // kept until the process ends
-std::vector<MPI_Request> beats;   // [ranks] request of the last heartbeat
+MPI_Comm ranks = MPI_COMM_NULL;       // for collective calls
+MPI_Comm errors = MPI_COMM_NULL;      // for error reports
+MPI_Comm heartbeats = MPI_COMM_NULL;  // for heartbeats
+std::list<SentError> sent_errors;     // kept until the process ends
+std::vector<MPI_Request> beats;       // [ranks] request of the last heartbeat
 char no_bytes;
 
 int result(int code) { return code == MPI_SUCCESS ? 0 : -1; }
@@ -121,7 +121,8 @@ int beat() {
 int beat_of() {
   int there = 0;
   MPI_Status status;
-  if (MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, heartbeats, &there, &status) != MPI_SUCCESS || there == 0) {
+  if (MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, heartbeats, &there, &status) != MPI_SUCCESS ||
+      there == 0) {
     return -1;
   }
   MPI_Recv(&no_bytes, 0, MPI_BYTE, status.MPI_SOURCE, kBeatTag, heartbeats, MPI_STATUS_IGNORE);
@@ -130,17 +131,9 @@ int beat_of() {
 
 void finish() { MPI_Finalize(); }
 
-constexpr leq::MpiCalls kCalls = {leq::MpiCalls::kVersion,
-                                  start,
-                                  begin_gather,
-                                  begin_broadcast,
-                                  begin_barrier,
-                                  done,
-                                  send_error,
-                                  receive_error,
-                                  beat,
-                                  beat_of,
-                                  finish};
+constexpr leq::MpiCalls kCalls = {
+    leq::MpiCalls::kVersion, start, begin_gather, begin_broadcast, begin_barrier, done, send_error,
+    receive_error,           beat,  beat_of,      finish};
 
 }  // namespace
 

@@ -191,7 +191,7 @@ void GrammarBuilder::emit_machine(const Node& node, std::int32_t from, std::int3
 }
 
 void GrammarBuilder::emit_chars(std::span<const CharRange> ranges, std::int32_t from,
-                               std::int32_t to) {
+                                std::int32_t to) {
   for (const CharRange& range : ranges) {
     // UTF-8 encodes no surrogates, and has a different form for each encoded length.
     constexpr std::array<CharRange, 5> kForms = {

@@ -293,7 +293,8 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
     const JsonNode own = one.find("type");
     const bool agrees = type && type.is_string() && own.is_string() && own.text() == type.text();
     if (type && !agrees) {
-      note_ignored("a 'type' beside '" + std::string(keyword) + "' that an alternative does not repeat");
+      note_ignored("a 'type' beside '" + std::string(keyword) +
+                   "' that an alternative does not repeat");
     }
     const std::size_t before = constants.size();
     if (is_constant(one)) {

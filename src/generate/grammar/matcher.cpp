@@ -71,7 +71,8 @@ struct GrammarMatcher::Parts {
 
   // Sets the bits of tokens below trie node `from` that can be read, starting in `state` at that
   // node. `leaving` gets the nodes at which the first rule may end.
-  void mark_allowed(std::uint32_t from, State state, Mask& tokens, std::vector<std::uint32_t>* leaving) {
+  void mark_allowed(std::uint32_t from, State state, Mask& tokens,
+                    std::vector<std::uint32_t>* leaving) {
     const auto& nodes = trie->nodes();
     path[nodes[from].depth] = state;
     for (std::uint32_t i = from + 1; i < nodes[from].end;) {

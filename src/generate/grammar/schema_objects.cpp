@@ -97,7 +97,8 @@ Expr SchemaReader::object(JsonNode schema) {
     }
   }
   const JsonNode names = schema.find("propertyNames"), patterns = schema.find("patternProperties");
-  if (names && !allows_any_name(names) && !refuses_more) note_ignored("the keyword 'propertyNames'");
+  if (names && !allows_any_name(names) && !refuses_more)
+    note_ignored("the keyword 'propertyNames'");
   if (patterns && patterns.size() > 0) note_ignored("the keyword 'patternProperties'");
   if (count(schema, "minProperties", 0) > required) note_ignored("the keyword 'minProperties'");
   const std::int64_t most = count(schema, "maxProperties", GrammarBuilder::kNoLimit);

@@ -13,6 +13,6 @@ namespace leq {
 // no error: dequantizing gives the checkpoint's values. Returns nullopt if the plan names a method,
 // or if the scheme cannot store every code exactly.
 std::optional<QuantizedTensor> keep_codes_of(const TensorInput& tensor, const TensorPlan& plan,
-                                           ThreadPool& pool);
+                                             ThreadPool& pool);
 
 }  // namespace leq

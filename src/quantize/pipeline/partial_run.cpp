@@ -115,7 +115,7 @@ bool PartialRun::holds_work() const {
 void PartialRun::report_kept() {
   if (std::exchange(reported_, true) || !holds_work()) return;
   report_("kept        what is finished stays in " + folder().string() +
-       ": the same command goes on with it");
+          ": the same command goes on with it");
 }
 
 std::optional<std::string> PartialRun::identity_of(const std::filesystem::path& folder) {

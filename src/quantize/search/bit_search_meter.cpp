@@ -120,7 +120,8 @@ std::optional<double> SearchMeter::measure_alone(std::size_t unit, int choice) {
     return one->kl - all->kl;
   }
   const std::pair<std::size_t, int> key = {unit, choice};
-  if (const auto seen = measured_alone_.find(key); seen != measured_alone_.end()) return seen->second;
+  if (const auto seen = measured_alone_.find(key); seen != measured_alone_.end())
+    return seen->second;
   if (exhausted()) return std::nullopt;
   const auto known = known_alone_.find(key);
   const double kl = known != known_alone_.end() ? known->second : problem_.partial(unit, choice);

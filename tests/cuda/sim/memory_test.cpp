@@ -116,7 +116,8 @@ TEST_F(MemoryTest, TheRoomIsWhatIsFreeLessTwoPercentOrTheCap) {
 TEST_F(MemoryTest, AnErrorNamesBothSizes) {
   leave(10 * kMb);
   Regions memory(0, 0);
-  test::expect_error([&] { memory.plan(20 * kMb); }, {"21.0 MB", "smaller context"}, ErrorKind::no_memory);
+  test::expect_error([&] { memory.plan(20 * kMb); }, {"21.0 MB", "smaller context"},
+                     ErrorKind::no_memory);
 }
 
 }  // namespace

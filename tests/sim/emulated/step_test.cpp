@@ -8,13 +8,13 @@
 #include <optional>
 
 #include "base/random.h"
+#include "case_names.h"
 #include "cuda/emulated/emulated_device.h"
 #include "cuda/sim/emulator.h"
 #include "model/session.h"
 #include "models_fixture.h"
 #include "platform/make_backend.h"
 #include "shared_data.h"
-#include "case_names.h"
 
 namespace leq {
 namespace {
@@ -185,7 +185,10 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                          Kind{"qwen3-tiny", "int4-g128", KvType::int8},
                                          Kind{"qwen3-tiny", "int8", KvType::simq4, 512},
                                          Kind{"storyteller", "int4-g64", KvType::simq4, 512}),
-                         [](const auto& item) { return test::test_name(std::string(item.param.model) + "_" + item.param.type); });
+                         [](const auto& item) {
+                           return test::test_name(std::string(item.param.model) + "_" +
+                                                  item.param.type);
+                         });
 
 // A server's steps: sequences that come and go in changing order; on older chips and on
 // 9.0.

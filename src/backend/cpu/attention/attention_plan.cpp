@@ -51,7 +51,8 @@ std::int64_t most_groups(const AttentionShape& shape) {
   return most;
 }
 
-WorkerScratch allocate_worker(const AttentionPlan& plan, const AttentionShape& shape, ScratchAllocator& allocator) {
+WorkerScratch allocate_worker(const AttentionPlan& plan, const AttentionShape& shape,
+                              ScratchAllocator& allocator) {
   const std::int64_t queries = plan.block_queries;
   const std::int64_t padded = (shape.head_dim + 3) / 4 * 4;
   WorkerScratch part;
@@ -141,7 +142,8 @@ SharedScratch shared_scratch(const AttentionPlan& plan, std::span<std::byte> scr
 
 WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& shape,
                              std::span<std::byte> scratch, int worker) {
-  ScratchAllocator allocator{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes, 0};
+  ScratchAllocator allocator{scratch.data() + static_cast<std::size_t>(worker) * plan.worker_bytes,
+                             0};
   return allocate_worker(plan, shape, allocator);
 }
 

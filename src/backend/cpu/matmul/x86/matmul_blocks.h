@@ -397,11 +397,11 @@ constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   kernels.uint8_groups =
       by_token_count<kFewestOf8Bits, uint8_groups_avx2, run_group_blocks<Bytes, kBytes>>;
   kernels.bits4 = by_token_count<kFewestOfFewerBits, bits4_avx2,
-                              run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
+                                 run_group_blocks<typename Level::template Bits<4>, Start::zeros>>;
   kernels.bits3 = by_token_count<kFewestOfFewerBits, bits3_avx2,
-                              run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
+                                 run_group_blocks<typename Level::template Bits<3>, Start::zeros>>;
   kernels.bits2 = by_token_count<kFewestOfFewerBits, bits2_avx2,
-                              run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
+                                 run_group_blocks<typename Level::template Bits<2>, Start::zeros>>;
   kernels.f32 = f32_avx2;
   kernels.f16 = f16_avx2;
   kernels.bf16 = bf16_avx2;
