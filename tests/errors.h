@@ -46,7 +46,9 @@ void expect_error(Call&& call, std::initializer_list<std::string_view> parts,
     EXPECT_NE(text.find(part), std::string_view::npos) << "expected '" << part << "' in " << text;
   }
   EXPECT_EQ(text.find('\n'), std::string_view::npos) << text;
-  if (kind) EXPECT_EQ(error->kind(), *kind) << text;
+  if (kind) {
+    EXPECT_EQ(error->kind(), *kind) << text;
+  }
 }
 
 }  // namespace leq::test

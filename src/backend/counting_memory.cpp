@@ -16,7 +16,7 @@ WeightView CountingMemory::place(const WeightView& weight, std::vector<Buffer>& 
   return weight;
 }
 
-std::byte* CountingMemory::take(std::size_t bytes) {
+std::byte* CountingMemory::allocate_block(std::size_t bytes) {
   const std::uintptr_t block = next_;
   next_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
   return reinterpret_cast<std::byte*>(block);

@@ -212,8 +212,8 @@ Json measure_hidden(Workbench& bench, const Candidate& candidate) {
   const std::unique_ptr<Model> model = bench.open(candidate);
   const CompareWindows windows = bench.short_windows(bench.job().sizes.layer_tokens, 1);
   const Window& window = windows.windows.front();
-  const auto states_of = [&](const Model& of, const Candidate& candidate) {
-    Session session = bench.session(candidate, of, window.count, 1);
+  const auto states_of = [&](const Model& of, const Candidate& which) {
+    Session session = bench.session(which, of, window.count, 1);
     std::vector<float> states = visit_layer_states(of, session, bench.tokens_of(window));
     states.erase(states.begin(), states.begin() + kFirstHidden * of.config().width);
     return states;

@@ -12,7 +12,7 @@ namespace {
 constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
 // How far a share moves back to its initial value with each token sampled without a draft. If draft
 // tokens fail, about one token in 40 gets a new try.
-constexpr double kDecay = 0.0025;
+constexpr double kShareDecay = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
 
 }  // namespace
@@ -46,7 +46,7 @@ void DraftRecord::add(DraftKind kind, std::int64_t checked, std::int64_t right) 
 }
 
 void DraftRecord::add_none() {
-  for (double& share : right_share_) share += kDecay * (kFirstShare - share);
+  for (double& share : right_share_) share += kShareDecay * (kFirstShare - share);
 }
 
 namespace {

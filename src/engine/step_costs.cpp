@@ -14,7 +14,7 @@ constexpr double kMoreShare = 0.05;
 constexpr double kOutlier = 4;  // longer times are clipped: they show other load
 // Factor on a size's weight for each step of another size: the expected cost falls until steps of
 // that size are tried and measured again.
-constexpr double kDecay = 0.999;
+constexpr double kWeightDecay = 0.999;
 constexpr double kLeastWeight = 0.5;    // with less weight the mean starts anew
 constexpr std::int64_t kUnclipped = 3;  // measurements before outliers are clipped
 // Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
@@ -50,7 +50,7 @@ void StepCosts::record(std::int64_t outputs, std::int64_t prompt_tokens, double 
     const std::size_t size = std::min(size_of(outputs), kSizes - 1);
     of_size_[size].add(seconds);
     for (std::size_t other = 0; other < kSizes; ++other) {
-      if (other != size) of_size_[other].weight *= kDecay;
+      if (other != size) of_size_[other].weight *= kWeightDecay;
     }
     return;
   }

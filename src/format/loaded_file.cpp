@@ -113,8 +113,8 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
 // of it. The page cache has huge pages of files that were written in blocks of 2 MB (AtomicFile) or
 // are read through this mapping in order, if the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
-  const auto map = [&](std::size_t bytes, const LoadProgress& progress) {
-    for_each_part(bytes, kMapBytes, progress, [&](std::size_t first, std::size_t last) {
+  const auto map = [&](std::size_t bytes, const LoadProgress& report) {
+    for_each_part(bytes, kMapBytes, report, [&](std::size_t first, std::size_t last) {
       map_ahead(file.data() + first, last - first);
     });
     return bytes_in_huge_pages(file.data()) >= bytes / 8 * 7;

@@ -141,13 +141,13 @@ TEST_F(Prefixes, WhatIsForgottenIsWhatNobodyElseBeginsWith) {
   prefixes_.keep(0, first, true);
   feed(1, second);
   prefixes_.keep(1, second, true);
-  EXPECT_EQ(prefixes_.forget(first), 0);  // in use
+  EXPECT_EQ(prefixes_.erase(first), 0);  // in use
   cache_.clear(0);
-  EXPECT_EQ(prefixes_.forget(first), 200 - 128);
+  EXPECT_EQ(prefixes_.erase(first), 200 - 128);
   EXPECT_EQ(prefixes_.find(first, false).tokens, 130);
   EXPECT_EQ(prefixes_.find(second, false).tokens, 200);
   cache_.clear(1);
-  EXPECT_EQ(prefixes_.forget(second), 200);
+  EXPECT_EQ(prefixes_.erase(second), 200);
   EXPECT_TRUE(prefixes_.texts().empty());
   EXPECT_EQ(cache_.free_pages(), cache_.page_count());
 }

@@ -159,7 +159,7 @@ TEST_F(MixedModelTest, CandidatesOfOtherFoldsAreRefused) {
 }
 
 Json small_llama() {
-  return test::small_llama(
+  return test::small_config_with(
       {{"hidden_size", 64}, {"num_attention_heads", 4}, {"intermediate_size", 160}});
 }
 

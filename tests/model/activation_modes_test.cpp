@@ -56,7 +56,7 @@ Source read_source(const std::filesystem::path& folder) {
 Source llama_source() {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = test::small_llama({{"head_dim", 24}, {"vocab_size", kVocab}});
+  const Json config = test::small_config_with({{"head_dim", 24}, {"vocab_size", kVocab}});
   checkpoint.add_llama(config, {});
   return read_source(checkpoint.write(config));
 }

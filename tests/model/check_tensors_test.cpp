@@ -22,7 +22,7 @@ namespace {
 class CheckTensors : public testing::Test {
  protected:
   CheckTensors() {
-    const Json config = test::small_llama({{"hidden_size", 64},
+    const Json config = test::small_config_with({{"hidden_size", 64},
                                            {"num_hidden_layers", 3},
                                            {"num_attention_heads", 4},
                                            {"intermediate_size", 96},

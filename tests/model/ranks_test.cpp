@@ -302,7 +302,7 @@ TEST_P(OddRanks, GiveTheLogitsOfOne) {
   const Odd& odd = GetParam();
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = test::small_llama({{"hidden_size", odd.width},
+  const Json config = test::small_config_with({{"hidden_size", odd.width},
                                          {"intermediate_size", odd.hidden},
                                          {"num_attention_heads", odd.heads},
                                          {"num_key_value_heads", odd.kv_heads},
@@ -353,7 +353,7 @@ TEST(Ranks, GiveTheHiddenStatesOfOne) {
 std::filesystem::path broken_model(const test::TemporaryFolder& folder, const std::string& tensor,
                                    std::int64_t row) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
-  const Json config = test::small_llama({{"hidden_size", 256},
+  const Json config = test::small_config_with({{"hidden_size", 256},
                                          {"intermediate_size", 512},
                                          {"num_attention_heads", 4},
                                          {"num_key_value_heads", 4},

@@ -43,7 +43,7 @@ class ZeroquantPlus : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schemes, ZeroquantPlus,
                          testing::Values("int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
                                          "int3-g64", "int2-g32"),
-                         scheme_test_name);
+                         test::named_by_text);
 
 TEST_P(ZeroquantPlus, NoRowLosesMoreThanWithZeroquantAndAllTogetherLessThanHalf) {
   const SyntheticLayer layer = synthetic_layer(40, 150, 600);

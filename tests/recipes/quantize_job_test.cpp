@@ -29,7 +29,7 @@ class Job : public testing::Test {
  protected:
   // A model whose tokenizer has 94 letters.
   fs::path checkpoint(std::int64_t context) {
-    const Json config = test::small_llama({{"hidden_size", 64},
+    const Json config = test::small_config_with({{"hidden_size", 64},
                                            {"num_hidden_layers", 3},
                                            {"num_attention_heads", 4},
                                            {"intermediate_size", 96},

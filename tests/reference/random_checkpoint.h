@@ -34,7 +34,7 @@ inline Json small_config(const std::string& type = "llama",
 }
 
 // The same of a LLaMA with other values for some keys.
-inline Json small_llama(const Json& changes) {
+inline Json small_config_with(const Json& changes) {
   Json config = small_config();
   config.update(changes);
   return config;

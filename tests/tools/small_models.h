@@ -12,7 +12,7 @@ namespace leq::test {
 inline constexpr std::int64_t kSmallContext = 192;
 
 inline Json small_llama_config() {
-  return small_llama({{"intermediate_size", 160},
+  return small_config_with({{"intermediate_size", 160},
                       {"vocab_size", 101},
                       {"max_position_embeddings", kSmallContext},
                       {"tokenizer_class", "GPT2Tokenizer"}});

@@ -46,7 +46,7 @@ struct Option {
 
 enum class ForeignUse : std::uint8_t {
   silent,   // ignored without a message
-  told,     // ignored; `text` explains why in one line
+  noted,    // ignored; `text` explains why in one line
   refused,  // an unsupported feature; `text` gives advice
 };
 
