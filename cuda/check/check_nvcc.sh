@@ -21,10 +21,10 @@ if nvcc --list-gpu-arch | grep -q compute_120; then names="$names 120"; fi  # 12
 update=""
 chosen=""
 # At the edge of what a query sees, and at the end of a span; groups of other sizes than 128; places of
-# packed codes in a page; what is done once for an embedding, an upload, or rows of a peer; experts' rows.
+# packed codes in a page; what is done once for an embedding, an upload, or rows of a peer; experts' rows; sizes of loops over candidates.
 may_divide="attention_tensor attention_spans attention_packed attention_packed_spans kv_quantize rotate_heads
   rope_append embed_rows pack_rows unpack_rows exchange_rows upload_codes
-  group_rows"
+  group_rows sample_candidates sample_draw"
 for option in "$@"; do
   case "$option" in
     --all) names="80 86 89 90a 120" ;;
