@@ -15,9 +15,6 @@ simt::Schedule& simt::schedule() {
   return nobody_reads_it;
 }
 
-// There a kernel in front is no reason for another to begin before that one's writes are seen.
-void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
-
 namespace leq::cuda {
 
 HopperDevice::HopperDevice() = default;
