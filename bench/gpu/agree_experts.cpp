@@ -248,7 +248,7 @@ void compare_sums(const Routes& routes, const Words& grouped, int width, rt::Str
 }  // namespace
 
 Tally compare_experts(bool tiny, rt::Stream& stream) {
-  const ExpertSizes sizes = tiny ? ExpertSizes{6, 2, 256, 128} : ExpertSizes{128, 8, 2048, 768};
+  const ExpertSizes sizes = tiny ? ExpertSizes{6, 2, 128, 128} : ExpertSizes{128, 8, 2048, 768};
   const ExpertLinear linears[] = {{"gate_up", sizes.width, sizes.hidden, 2, Finish::swiglu, false},
                                   {"down", sizes.hidden, sizes.width, 1, Finish::store, true}};
   std::vector<Routes> steps;
