@@ -69,7 +69,7 @@ struct AttentionShape {
 };
 
 int rotary_dims(const AttentionShape& shape);  // with 0 replaced by head_dim
-// Offset of the gates in a row, after q, k and v, (H + 2 H_kv) d; and the row's whole width.
+// Offset of the gates in a row, where they follow q, k and v: (H + 2 H_kv) d; and a row's width.
 std::int64_t gates_at(const AttentionShape& shape);
 std::int64_t qkv_width(const AttentionShape& shape);
 

@@ -50,7 +50,7 @@ struct NextSpan {
 void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
               const WorkerScratch& scratch, float* records);
 
-// Merges records[q], the query's next span, into totals[q].
+// Merges records[q], the result of query q over the next span, into totals[q].
 void merge_records(const HeadBlock& head, const float* records, float* totals);
 
 // Writes o * (1 / l) to the block's rows, in the columns of these kv heads.

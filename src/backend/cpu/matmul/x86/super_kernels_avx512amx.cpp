@@ -105,7 +105,7 @@ struct KTile {
 
 // --- code times sub-scale ---
 
-// The codes of quad kQuad of 0..7 of the columns from k on: 16 outputs, with a byte per code.
+// Unpacks quad kQuad (0..7) of the columns from k on, for 16 outputs, to one code per byte.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel, std::int64_t k,
                                                          int output) {
