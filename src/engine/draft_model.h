@@ -25,11 +25,11 @@ namespace leq {
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft);
 
-// Limits of a draft model's session that runs beside a session with `limits`: as many sequences and
-// positions, unless the draft model's context is shorter.
+// Limits for the session of a draft model that is used with a session with `limits`: as many
+// sequences and positions, unless the draft model's context is shorter.
 RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft);
 
-// Memory that a session of make_mtp_session needs beside a session with these limits.
+// Memory that a session of make_mtp_session needs in addition to a session with these limits.
 MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout);
 
 class DraftModel {

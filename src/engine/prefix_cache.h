@@ -1,6 +1,6 @@
-// Prefix cache: a tree of pages of keys and values that outlive the requests that computed them,
-// with states of recurrent layers at some nodes. Texts with the same first tokens share pages and
-// states: both depend on these tokens alone, so that reuse equals recomputation.
+// Prefix cache: a tree of pages of keys and values that are kept after the requests that computed
+// them, with states of recurrent layers at some nodes. Texts with the same first tokens share pages
+// and states: both depend only on these tokens, so that reuse and recomputation are equivalent.
 #pragma once
 
 #include <cstddef>
@@ -63,7 +63,7 @@ class PrefixCache {
 
  private:
   // One page of the tree. A text is the tokens on a path from the root, which is node 0 and has no
-  // page. Other nodes have no page if it was outside every window.
+  // page. Other nodes lack a page if it was evicted because it was outside every window.
   struct Node {
     std::size_t parent = 0;
     std::int32_t page = -1;

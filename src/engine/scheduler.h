@@ -65,9 +65,9 @@ inline constexpr std::int64_t kPatienceSteps = 256;
 // jobs, at least one is fed or evicted, provided that each of them alone fits into all pages.
 StepPlan plan_step(std::span<const Job> jobs, const StepBudget& budget);
 
-// Ratio of the requests that read their prompts, or could do so with `sequences`, to the requests
-// that generate, clamped to 1 ... kMostCrowd. A prompt delays every request that generates. The
-// more requests read, the more of them profit from the delay, and the sooner the batch is full.
+// (Requests that read their prompts, or could do so with `sequences`) / (requests that generate),
+// clamped to 1 ... kMostCrowd. A prompt delays every request that generates. The more requests
+// read prompts, the more of them profit from the delay, and the sooner the batch is full.
 double crowd_of_readers(std::span<const Job> jobs, int sequences);
 inline constexpr double kMostCrowd = 4;
 

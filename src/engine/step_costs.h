@@ -34,7 +34,7 @@ class StepCosts {
     void add(double value);
   };
   static constexpr std::size_t kSizes = 14;  // for 1, 2, 3-4, 5-8, 9-16 ... rows
-  // As seconds(); if there was no step without prompts, the time of a step with few prompt tokens.
+  // Like seconds(), but if no step was without prompts, the time of a step with few prompt tokens.
   double seconds_without_prompts(std::int64_t outputs) const;
 
   std::array<Seen, kSizes> of_size_ = {};
