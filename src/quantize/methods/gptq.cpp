@@ -81,7 +81,7 @@ class FeedbackRows {
     return std::min(kLanes, count_ - panel * kLanes);
   }
 
-  // Adds to the targets of `columns` the differences of the columns in `depth` times A. `from`: row
+  // Adds (differences of the columns in `depth`) times A to the targets of `columns`. `from`: row
   // of the first of `columns` in targets_.
   void feed_back(IndexRange depth, IndexRange columns, std::int64_t from) {
     add_lane_product(feedback_.factor, LaneProduct<Real>{.depth = depth,

@@ -31,7 +31,7 @@ struct CalibrationMemory {
 };
 
 // Plans a run within `limit` bytes (0 = no limit). Hidden states are stored on disk if they do not
-// fit. Throws Error with all sizes if this is not enough.
+// fit into memory. Throws Error with all sizes if the rest does not fit either.
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
                                    const Layout& layout, std::uint64_t limit);
 

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kChecksumRows = 16;
 
-// Union of what the plans of all block linears require.
+// The statistics and data that the plans of all block linears require together.
 struct Demands {
   Needs needs = Needs::nothing;
   bool teacher_inputs = false;
@@ -241,8 +241,8 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-// Ranks divide the rows of each linear or, if the method does not allow that, the linears. Every
-// rank receives all linears.
+// Ranks divide the rows of each linear or, if the method does not allow that, divide the linears.
+// Every rank receives all quantized linears.
 void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;

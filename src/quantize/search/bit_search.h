@@ -40,8 +40,8 @@ struct SearchProblem {
   std::vector<SearchUnit> units;
   // KL in nats of an assignment relative to the unquantized model. Must be deterministic.
   std::function<double(const Assignment&)> evaluate;
-  // Optional. D_l(b): the KL that one unit with a choice adds while all others have their most
-  // accurate one, if this can be measured at less cost than by `evaluate`.
+  // Optional. D_l(b): the KL that unit l adds at choice b while all other units have their most
+  // accurate choice, if this can be measured at less cost than by `evaluate`.
   std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
@@ -80,7 +80,7 @@ struct SearchResult {
   SearchPoint chosen;  // the result to write
   SearchPoint found;   // the best measured point, also if uniform
   bool accepted = false;
-  // KL of a uniform model of found's size, see run_search. `found` is accepted only if it has less.
+  // KL of a uniform model of found's size (see run_search). `found` is accepted if its KL is lower.
   double uniform_kl = 0;
   std::string verdict;                               // one sentence for the user
   std::array<SearchPoint, kChoices> uniform;         // all units at 2, 3, 4, 8 bits
