@@ -34,7 +34,7 @@ class Decoder {
   // Runs one sublayer on the current x. Returns false if the observer ended it early, in which case
   // x is unchanged.
   bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
-  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: to none.
+  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: no observer.
   void observe(Observer* observer) { observer_ = observer; }
   bool observed() const { return observer_ != nullptr; }
 

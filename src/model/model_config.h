@@ -69,7 +69,7 @@ struct ModelConfig {
   bool tied = false;  // the head uses the token embedding's weight
   LogitCap logit_cap;
   Rotation rotation;
-  // The multi-token prediction head: one more layer, which mtp_model makes a model of its own.
+  // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
   // Set for such a head. Its residual stream starts as fc_embedding(norm(embedding of token p)) +
   // fc_hidden(norm(h of token p - 1)), where h is the large model's hidden state after its final
@@ -103,7 +103,7 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
-// The multi-token prediction head shares embedding and output head with its model; its other
+// The multi-token prediction head shares embedding and output head with its model. Its other
 // tensors have names with this prefix. `config` must have such a head.
 inline constexpr std::string_view kMtp = "mtp.";
 ModelConfig mtp_model(const ModelConfig& config);

@@ -30,7 +30,7 @@ struct RankShare {
   Slice of(Axis axis, std::int64_t count) const;
   // Slices of the `count` rows of a weight.
   std::vector<Slice> rows(Axis axis, std::int64_t count) const;
-  // The DeltaNet configuration with the heads of this rank alone.
+  // The DeltaNet configuration with only the heads of this rank.
   DeltaNetConfig own_delta() const;
 };
 
