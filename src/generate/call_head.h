@@ -24,7 +24,7 @@ class JsonDepth {
   bool in_string_ = false, escaped_ = false, closed_ = false;
 };
 
-// The members of {"name": ..., "arguments": {...}} that are known from its beginning.
+// The members of {"name": ..., "arguments": {...}}, as far as the text so far contains them.
 struct CallHead {
   enum class State : std::uint8_t {
     open,     // the name or the arguments are still incomplete

@@ -35,7 +35,7 @@ class Sampler {
   // outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           std::shared_ptr<const DryBreakers> breakers = nullptr);
-  // Like the one above, but computes the breakers with this tokenizer if DRY is enabled.
+  // Like the constructor above, but computes breakers with this tokenizer if DRY is enabled.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           const Tokenizer& tokenizer);
 

@@ -32,7 +32,7 @@ class GrammarAutomaton {
   State after(State state, std::string_view bytes);
 
   bool may_end(State state) const { return info(state).may_end; }
-  // Whether the rule of the place that local_start began with may have ended.
+  // Whether the rule in which local_start began may have ended.
   bool leaves(State state) const { return info(state).leaves; }
   bool reads_on(State state) const { return !info(state).tops.empty(); }
 
@@ -41,7 +41,7 @@ class GrammarAutomaton {
   std::int32_t place_of(Stack stack) const { return node(stack).place; }
   // The state after the rule at the top of the stack has ended.
   State below(Stack stack);
-  // The state at this place of a rule when the stack below it is unknown.
+  // The state at this place of a rule if the stack below it is unknown.
   State local_start(std::int32_t place);
 
  private:
