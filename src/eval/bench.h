@@ -13,7 +13,7 @@
 namespace leq {
 
 // One test, named as in llama-bench: prompt tokens in one step, then tokens one by one; or
-// generation for several sequences, one token of each per step.
+// generation for several sequences, where each step takes one token of each sequence.
 struct BenchTest {
   std::int64_t prompt = 0;
   std::int64_t generated = 0;  // tokens per sequence

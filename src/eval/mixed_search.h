@@ -20,7 +20,7 @@ struct FitRequest {
   double max_kl = 0;        // limit in nats, if > 0
 };
 
-// One cache type, and the best weights that fit beside it.
+// One cache type, and the best weights that fit into memory together with it.
 struct FitChoice {
   KvType key_type = kUsualKv, value_type = kUsualKv;
   Assignment assignment;

@@ -23,7 +23,7 @@ struct RankMachine {
   double network_microseconds = 20;
 };
 
-// Estimates for a step with one token of each of `sequences`, each with `depth` cached positions.
+// Estimates for a step with one token of each of `sequences`, with `depth` cached positions each.
 struct RankPlan {
   int ranks = 1;
   std::int64_t sequences = 1;

@@ -37,7 +37,7 @@ double best_seconds(const std::function<void()>& pass) {
   return best;
 }
 
-// 1e9 operations per second over all threads, for a kernel with `operations` per round.
+// Billions of operations per second of all threads, for a kernel with `operations` per round.
 double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
                  double operations) {
   // A pass has to be short enough to complete between two preemptions by other processes.
