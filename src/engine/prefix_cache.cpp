@@ -37,7 +37,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     const bool whole = count == std::ssize(nodes_[child].tokens);
     if (whole && found.state != FixedStates::kZeros) with_state = found;
   };
-  // Also considers states inside the next page, as the text may differ after a state's position.
+  // Considers a state inside the next page, because the text may differ after the state's position.
   const auto branch = [&](std::size_t parent) {
     const std::size_t child = partial_with_state(parent, tokens);
     if (child == 0) return;
@@ -72,7 +72,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
   return found;
 }
 
-// Length of the node's longest partial page that has a state and is a prefix of `tokens`; 0: none.
+// The node's longest partial page that has a state and holds a prefix of `tokens`; 0: none.
 std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const Token> tokens) const {
   std::size_t best = 0;
   for (const std::size_t child : nodes_[node].children) {

@@ -45,7 +45,7 @@ struct LinearSpec {
   double share = 1;  // share of a step's rows that it reads: k / E for routed experts
 };
 
-// A vector that the sublayer reads in addition to its linears' weights; it is stored in f32.
+// A parameter vector of the sublayer that another operation than a linear reads; stored in f32.
 struct VectorSpec {
   std::string name;  // "delta_conv"
   std::int64_t count = 0;
@@ -60,8 +60,8 @@ struct LinearSite {
   // The norm of the residual stream that produces the input; nullopt: the input is the result of an
   // operation in the sublayer, of which each rank computes its own columns.
   std::optional<NormSpec> norm;
-  // The linear of an earlier site ("v", "up") whose output row j is proportional to the input's
-  // column j, so that a column's scale can be moved to that row; empty: none.
+  // The linear of an earlier site ("v", "up") for which each input column is proportional to one of
+  // its output rows, so that the column's scale can be moved to that row; empty: none.
   std::string producer;
   std::vector<NormSpec> head_norms;      // norms over each head of the outputs: "q_norm", "k_norm"
   std::vector<VectorSpec> vectors = {};  // read by the operation that follows the linears

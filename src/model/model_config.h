@@ -43,7 +43,7 @@ struct Rotation {
   bool operator==(const Rotation&) const = default;
 };
 
-// Logits become cap * tanh(scale * logit / cap), which limits them to -cap ... cap.
+// Logits become cap * tanh(scale * logit / cap), which limits their magnitude to cap.
 struct LogitCap {
   double scale = 1;
   double cap = 0;  // 0: no cap
