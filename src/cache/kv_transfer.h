@@ -43,7 +43,7 @@ struct KvRanks {
   std::vector<Slice> heads;  // [ranks] heads of each, ascending; ranks may overlap
 
   std::int64_t all_heads() const;
-  // [ranks] heads that each rank contributes to a gather, so that each head is sent once.
+  // [ranks] the heads that each rank sends in a gather, chosen so that each head is sent once.
   std::vector<Slice> given() const;
 };
 
