@@ -41,8 +41,8 @@ struct ScalePlane {
 // Zero points of integer codes, one for each block that has a scale.
 struct ZeroPlane {
   const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) for all
-  // words_down: [blocks][ceil(N b / 32)], along rows; words_across: [ceil(N b / 32)][blocks], along
-  // rows; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks].
+  // The shape for each form. words_down: [blocks][ceil(N b / 32)]; words_across: [ceil(N b / 32)]
+  // [blocks]; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks]. Words are filled along rows.
   CodeForm form = CodeForm::signed_bytes;
   bool plus_one = false;  // stored minus one, modulo 2^bits (GPTQ, version 1)
 };
