@@ -331,7 +331,7 @@ void HttpServer::EventLoop::receive(Clients::iterator client) {
   }
 }
 
-// Returns false once the client is no longer in the state of sending a request.
+// Returns false if the client has left the state of sending a request.
 bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view bytes) {
   Client& from = client->second;
   if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
@@ -372,7 +372,7 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
-    // No statement below can throw.
+    // From here on no statement can throw.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
     const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
