@@ -89,7 +89,7 @@ struct DeltaShape {
   const float* conv = nullptr;     // [taps][channels]
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
-  Norm norm;                       // over each value head [d_v]
+  Norm norm;                       // norm over each value head [d_v]
   std::size_t state_at = 0;        // byte offset of this layer's part of a state
   // If ranks share a model's heads: the model's numbers of heads (0: those above), and this rank's
   // first key head. conv, a_log, dt_bias and the rows of b and a have the heads of all ranks.
