@@ -14,7 +14,7 @@ namespace leq {
 struct NumaNode {
   int id = 0;                  // the system's number of the node
   std::vector<int> cores;      // the usable ones, ascending; not empty
-  std::vector<int> distances;  // to each node of the topology, from the firmware; 10 to itself
+  std::vector<int> distances;  // distances to all nodes of the topology; 10 to itself
 };
 
 struct Topology {
