@@ -42,8 +42,8 @@ class FixedStates {
   // `memory` must outlive the states.
   FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count, int sequences);
 
-  std::size_t bytes_each() const { return bytes_each_; }  // of this rank's part
-  std::size_t whole_bytes() const;                        // of the parts of all ranks
+  std::size_t bytes_each() const { return bytes_each_; }  // bytes of this rank's part
+  std::size_t whole_bytes() const;                        // bytes of the parts of all ranks
   std::int64_t count() const { return std::ssize(references_); }
   std::int64_t free_states() const { return std::ssize(free_); }
 
@@ -106,8 +106,8 @@ class FixedStates {
   struct Sequence {
     Id state = kZeros;
     std::int64_t position = 0;
-    Id next = kZeros;                     // written by the current step
-    std::vector<Checkpoint> checkpoints;  // by ascending position
+    Id next = kZeros;                     // state that the current step writes
+    std::vector<Checkpoint> checkpoints;  // in ascending order of positions
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
