@@ -40,9 +40,9 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
 
 // The types of all linears that share one input; together they determine its format.
 struct Readers {
-  bool codes = false;               // some are stored as codes
+  bool codes = false;               // some linears are stored as codes
   bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
-  std::optional<QuantScheme> type;  // the common type if all are floats
+  std::optional<QuantScheme> type;  // the common type if all linears are floats
 };
 
 // The type in which one of the linears is stored. Integers never need to be rounded again for a
