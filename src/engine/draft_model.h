@@ -79,7 +79,7 @@ class DraftModel {
     std::span<const Token> tokens;
     std::int64_t feed = 0;
     bool whole = false;                  // all missing tokens are fed
-    std::span<const float> hidden = {};  // [W] state read with a draft token: the head's own
+    std::span<const float> hidden = {};  // [W] state to read with a draft token: the head's own
   };
   // Hidden states of the large model that the head has not read yet.
   struct HiddenRows {
@@ -120,7 +120,7 @@ class DraftModel {
   std::vector<float> batch_hidden_, own_hidden_;
   // The sequences that draft in this step, with their length in tokens before the draft tokens.
   std::vector<std::pair<std::int32_t, std::size_t>> drafting_;
-  std::int64_t pages_ = 0;  // number that the current step takes
+  std::int64_t pages_ = 0;  // pages that the current step takes
   Batch batch_;
   const Rows* logits_ = nullptr;
   std::vector<std::vector<LogitChange>> changes_;

@@ -22,7 +22,7 @@ struct EmbeddedText {
   // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
   std::optional<int> top = {};
   std::vector<float> mean = {};              // [W]
-  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] of the tokens after the first
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] for the tokens after the first
   std::vector<double> sums = {};
   std::size_t fed = 0;
   std::int32_t sequence = -1;  // -1: not assigned yet, or released

@@ -104,7 +104,7 @@ class Engine {
   struct Ahead {
     RequestId id = 0;
     std::unique_ptr<PendingSample> drawing;  // null: sampling is finished
-    Token drawn = 0;                         // sampled token; negative: none
+    Token drawn = 0;                         // the sampled token; negative if there is none
     const Rows* logits = nullptr;
   };
 

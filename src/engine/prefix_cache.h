@@ -68,7 +68,7 @@ class PrefixCache {
     std::size_t parent = 0;
     std::int32_t page = -1;
     std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
-    std::uint64_t hash = 0;     // of `tokens`
+    std::uint64_t hash = 0;     // hash of `tokens`
     std::uint64_t used = 0;     // time of the last use
     std::vector<std::size_t> children;
     FixedStates::Id state = FixedStates::kZeros;  // state after its tokens; kZeros: none is kept
@@ -88,7 +88,7 @@ class PrefixCache {
   bool is_idle(const Node& node) const { return node.page >= 0 && cache_.holders(node.page) == 1; }
 
   SequenceState state_;
-  KvCache& cache_;  // pages of `state_`
+  KvCache& cache_;  // the cache of pages in `state_`
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<std::size_t> free_nodes_;
   std::vector<bool> held_;  // by page: whether this cache holds it

@@ -36,7 +36,7 @@ struct PromptOwner {
 struct SavedPrompt {
   PromptOwner owner;
   std::vector<Token> tokens;
-  std::vector<std::byte> kv;  // of all tokens, as written by KvCache::save
+  std::vector<std::byte> kv;  // keys and values of all tokens, as written by KvCache::save
 };
 
 std::vector<std::byte> prompt_file_bytes(const SavedPrompt& prompt);

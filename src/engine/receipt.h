@@ -52,7 +52,7 @@ struct Receipt {
   std::vector<Token> end_tokens;       // token ids that end the reply
   std::vector<Token> tokens;           // the reply, without the end token
   bool ended = false;                  // whether an end token ended the reply
-  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)] of logits
+  std::vector<std::uint64_t> digests;  // [ceil(tokens / kDigestTokens)] digests of logits
 };
 
 std::string receipt_text(const Receipt& receipt);  // JSON

@@ -46,7 +46,7 @@ struct EngineReply : FinishedReply {
   double waiting_seconds = 0;      // time until it had a sequence
   double first_token_seconds = 0;  // from submission; 0: there was no token
   std::int64_t draft_tokens = 0, accepted_tokens = 0;
-  std::int32_t sequence = -1;  // the last one it used; -1: it never had one
+  std::int32_t sequence = -1;  // the sequence used last; -1: it never had one
   int evictions = 0;           // number of times that its pages were evicted and recomputed
 };
 

@@ -24,7 +24,7 @@ struct Job {
   std::int64_t waited = 0;        // steps spent waiting for a sequence
   bool running = false;           // it has a sequence
   std::int64_t known = 0;         // tokens of prompt and reply so far
-  std::int64_t fed = 0;           // tokens in the cache; if waiting: that the prefix cache holds
+  std::int64_t fed = 0;           // tokens in the cache; for a waiting job: in the prefix cache
   std::int64_t drafts = 0;        // draft tokens after the known ones
   bool shares_last_page = false;  // the partial last page is shared: it is copied before it grows
   std::int64_t pages = 0;         // pages that hold the fed tokens

@@ -11,11 +11,11 @@ namespace {
 // more weight, because other load on the machine makes steps slower and never faster.
 constexpr double kLessShare = 0.3;
 constexpr double kMoreShare = 0.05;
-constexpr double kOutlier = 4;  // longer times are clipped: they show other load
+constexpr double kOutlier = 4;  // times this much above the mean are clipped, because of other load
 // Factor on the belief in a size's cost for each step of another size: the expected cost falls with
 // the belief, until steps of that size are tried and measured again.
 constexpr double kFades = 0.999;
-constexpr double kForgotten = 0.5;  // with less belief the mean starts anew
+constexpr double kForgotten = 0.5;  // if belief is below this, the mean starts anew
 constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
 // Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
 constexpr double kMixedShare = 0.25;

@@ -38,7 +38,7 @@ class StepCosts {
   double seconds_without_prompts(std::int64_t outputs) const;
 
   std::array<Seen, kSizes> of_size_ = {};
-  double few_tokens_seconds_ = 0;  // of the last step with few prompt tokens
+  double few_tokens_seconds_ = 0;  // time of the last step with few prompt tokens
   double mixed_token_ = 0;         // seconds of one prompt token, a moving mean
   std::int64_t mixed_tokens_ = 0;  // prompt tokens of the last mixed step
 };
