@@ -20,7 +20,7 @@ struct BenchTest {
   std::int64_t depth = 0;      // positions in each sequence's cache before the test starts
   int sequences = 1;           // if more than one: generation only, no prompt
 
-  std::int64_t positions() const { return depth + prompt + generated; }  // of each sequence
+  std::int64_t positions() const { return depth + prompt + generated; }  // positions per sequence
   std::int64_t tokens() const { return prompt + generated * sequences; }
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"

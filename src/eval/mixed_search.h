@@ -16,7 +16,7 @@ namespace leq {
 // Limits for a joint choice of weights and KV cache within a memory size.
 struct FitRequest {
   std::uint64_t bytes = 0;  // limit for weights, KV cache and scratch together
-  RunLimits limits = {};    // of the planned run, without the cache types
+  RunLimits limits = {};    // limits of the planned run, without the cache types
   double max_kl = 0;        // limit in nats, if > 0
 };
 

@@ -42,7 +42,7 @@ struct PublishedShape {
   float norm_eps;
   bool tied;
   std::int64_t experts = 0, active = 0;  // per layer; `hidden` is then F of one expert
-  DeltaNetConfig delta = {};             // of layers without attention: three of four, if set
+  DeltaNetConfig delta = {};             // for layers without attention (three of four), if set
   std::int64_t shared_hidden = 0;        // F of the shared expert
 };
 constexpr std::int64_t kAttentionInterval = 4;

@@ -14,7 +14,7 @@ namespace leq::cpu {
 namespace {
 
 constexpr double kSeconds = 0.25;                                // limit per measurement
-constexpr int kPasses = 4;                                       // least number
+constexpr int kPasses = 4;                                       // least number of passes
 constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large CPU cache
 constexpr std::uint64_t kReadStep = 512;  // read kernels read multiples of this
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
