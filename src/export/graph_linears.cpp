@@ -124,7 +124,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   if (!quantized_inputs_ || !is_coded(act) || target_.contrib) return x;
   if (!has_stored_scale(act)) {
     const std::int64_t group = scale_columns(act);
-    if (!target_.dynamic_inputs) return x;  // only for the head (check_export_target)
+    if (!target_.dynamic_inputs) return x;  // reached only for the head (check_export_target)
     return dynamically_quantized(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
   // QuantizeLinear clamps at -128, whereas leq clamps at -127.
