@@ -19,7 +19,7 @@ namespace leq {
 // of 3 bits may span two words.
 enum class CodeForm : std::uint8_t {
   words_down,    // [ceil(K b / 32)][N]: along the columns of a row (GPTQ)
-  words_across,  // [N][ceil(K b / 32)] (compressed-tensors)
+  words_across,  // [N][ceil(K b / 32)]: along the rows (compressed-tensors)
   words_awq,     // [K][N / 8]: eight rows in a word, in AWQ's order
   signed_bytes,  // [N][K] I8
   float8_e4m3,   // [N][K]
