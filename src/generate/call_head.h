@@ -28,7 +28,7 @@ class JsonDepth {
 struct CallHead {
   enum class State : std::uint8_t {
     open,     // the name or the arguments are still incomplete
-    bad,      // it is not a call
+    bad,      // the text is not a call
     streams,  // the arguments have begun
     whole     // the object is complete
   } state = State::open;

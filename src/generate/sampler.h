@@ -62,7 +62,7 @@ class Sampler {
   std::size_t vocabulary_;
   std::shared_ptr<const DryBreakers> breakers_;
   std::vector<LogitChange> fixed_;  // bans and biases, sorted by unique id
-  double surprise_;                 // of Mirostat's last draw; negative if there is none
+  double surprise_;                 // surprise of Mirostat's last draw; negative if there is none
   // Scratch, reused between calls.
   std::vector<Token> recent_;
   std::vector<LogitChange> repeated_;

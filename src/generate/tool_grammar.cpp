@@ -21,7 +21,7 @@ constexpr std::int64_t kNoLimit = GrammarBuilder::kNoLimit;
 
 struct Tool {
   std::string name;
-  JsonNode schema = {};     // of its arguments; nothing: any object
+  JsonNode schema = {};     // schema of its arguments; nothing: any object
   std::string source = {};  // used in errors
   std::string prefix = {};  // prefix of its rules' names
 };
