@@ -61,7 +61,7 @@ class Decoder {
   Observer* observer_ = nullptr;
   std::vector<std::int64_t> attention_layers_;
   std::vector<std::int64_t> cache_layers_;  // [layers] index in the KV cache; -1: no attention
-  std::vector<KvLayer> kv_layers_;          // of the current step, for quantize_kv_blocks
+  std::vector<KvLayer> kv_layers_;          // layers of the current step, for quantize_kv_blocks
 };
 
 }  // namespace leq

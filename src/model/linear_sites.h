@@ -25,7 +25,7 @@ enum class Axis : std::uint8_t {
   vocabulary,      // V
   delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each divided by heads
   delta_values,    // H_v d_v
-  whole,           // not divided: every rank has all of it (router outputs)
+  whole,           // not divided: every rank computes all rows (router outputs)
 };
 
 struct NormSpec {

@@ -50,7 +50,7 @@ class MemoryPlanner {
   const Layout& layout_;
   std::uint64_t file_bytes_;
   RankPlace place_;
-  CountingMemory memory_;  // where weights were counted
+  CountingMemory memory_;  // memory on which weights were counted
   Weights weights_;
 };
 

@@ -69,7 +69,7 @@ class Session {
   RunLimits limits_;
   MemoryPlan plan_;
   KvCache cache_;
-  std::unique_ptr<FixedStates> states_;  // null if no layer has one
+  std::unique_ptr<FixedStates> states_;  // null if no layer has a fixed state
   Weights weights_;
   Transformer transformer_;
   Batch batch_;

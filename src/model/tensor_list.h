@@ -21,7 +21,7 @@ enum class TensorRole : std::uint8_t {
   position_embedding,
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
   mixer_output,   // reads the mixer's result and adds to the stream: o
-  mlp_output,     // the same in the MLP: down
+  mlp_output,     // reads the MLP's result and adds to the stream: down
   exact_linear,   // reads the normed stream, is never quantized: f32
   head,
 };

@@ -330,7 +330,7 @@ class Binder {
   std::map<std::string, Shape> shapes_;  // from tensor_list
   Weights weights_;
   std::string first_;  // first tensor of the current linear
-  std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // by codes and rows
+  std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // key: codes, rows
 };
 
 // A memory for weights that are only checked: returns views unchanged and allocates nothing.

@@ -25,7 +25,7 @@ struct LayerLinear : Linear {
   std::string site_name;     // "qkv"; linears of one site share activation blocks (workspace.h)
   Axis axis = Axis::stream;  // axis of the inputs
   std::int64_t rows_per_token = 1;  // in its activation block; k if experts share the block
-  bool values_too = false;          // the block also keeps f32, which a router reads
+  bool values_too = false;          // the block also keeps f32 values, which a router reads
   bool exact = false;               // has few rows, always stored in f32
 
   bool reads_norm() const { return axis == Axis::stream; }
@@ -108,7 +108,7 @@ struct Weights {
   Norm final_norm;
   LayerLinear head;                // [V][W]
   std::vector<Buffer> memory;      // memory of the views, if the device has its own
-  std::uint64_t memory_bytes = 0;  // its size; 0 if the views point into the file
+  std::uint64_t memory_bytes = 0;  // size of `memory`; 0 if the views point into the file
   UploadReport upload;             // statistics of the upload
 
   // Bytes of codes, scales and sums of the layers' linears and the head that a step of `tokens`

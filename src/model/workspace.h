@@ -67,7 +67,7 @@ class Workspace {
   Rows last;               // [outputs, W]
   Rows logits;             // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
-  Buffer exchange;  // for what other ranks send (Operations::connect)
+  Buffer exchange;  // receives the data of other ranks (Operations::connect)
 
   // The input block of a linear, in the format that it reads, and the linear's parameters. Linears
   // of one site share blocks of the same format; linears of different sites never do.
