@@ -22,7 +22,7 @@ std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
 struct ActWord {
   ActChoice choice;
   std::string_view name;
-  ActKind kind;  // for all linears of blocks
+  ActKind kind;  // input format of all linears of blocks
   OnlineMode online_mode = OnlineMode::safe;
 };
 constexpr std::array<ActWord, 8> kActWords = {{

@@ -24,7 +24,7 @@ using Statistics = std::map<std::size_t, InputStatistics>;  // by site
 
 // Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
-  const ModelConfig& config;  // of the written model's blocks
+  const ModelConfig& config;  // configuration of the written model's blocks
   const BlockOptions& options;
   ThreadPool& pool;
   Communicator& ranks;

@@ -86,7 +86,7 @@ class Pipeline {
   void step(std::int64_t units);
 
   const BlockSource source_;
-  const ModelConfig config_;  // of the blocks as they are written
+  const ModelConfig config_;  // configuration of the written blocks
   const BlockOptions& options_;
   Workers workers_;
   Needs needs_ = Needs::nothing;
@@ -100,7 +100,7 @@ class Pipeline {
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
   ExpertTokens experts_;               // summed over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // in units of progress
+  std::int64_t done_ = 0, total_ = 0;  // progress: work done and total
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -285,7 +285,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
     Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
     if (run.sites()[sites.front()].sublayer == Sublayer::mlp) {
-      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // skipped after it was quantized
+      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // none: the mixer has been run
       stage.mlp = Extent::inputs;
       stage.keep = !past_mixer;
       past_mixer = true;

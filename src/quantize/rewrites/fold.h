@@ -14,9 +14,9 @@
 namespace leq {
 
 enum class Producer : std::uint8_t {
-  norm,      // gain (and beta) of a norm
-  rows,      // rows and bias of a linear: v before o, up before down
-  run_time,  // none can absorb it (GELU before down): inv_smooth
+  norm,      // the gain (and beta) of a norm absorbs it
+  rows,      // a linear's rows and bias absorb it: v before o, up before down
+  run_time,  // no operation can absorb it (GELU before down): inv_smooth
 };
 
 // Linears that read one input, and the operation that produces this input.

@@ -30,7 +30,7 @@ struct SearchUnit {
   std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
   std::array<double, kChoices> diagonal_proxy{};
-  double entropy = 0;  // of the 8-bit codes, in bits
+  double entropy = 0;  // entropy of the 8-bit codes, in bits
   double kurtosis = 0;
   double outlier_ratio = 0;  // share of |w| > 4 sigma
 };
@@ -78,7 +78,7 @@ struct SearchPoint {
 
 struct SearchResult {
   SearchPoint chosen;  // the result to write
-  SearchPoint found;   // the best measured point, also if uniform
+  SearchPoint found;   // the best measured point, which may be uniform
   bool accepted = false;
   // KL of a uniform model of found's size (see run_search). `found` is accepted if its KL is lower.
   double uniform_kl = 0;
