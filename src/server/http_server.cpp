@@ -32,8 +32,8 @@ namespace {
 
 constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
 constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
-constexpr double kLastSeconds = 0.3;    // the same limit during a shutdown
-constexpr int kMostReads = 16;          // per connection and wake-up
+constexpr double kLastSeconds = 0.3;    // time limit for the same during a shutdown
+constexpr int kMostReads = 16;          // reads per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
 constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes that every request may buffer
 
@@ -99,7 +99,7 @@ class HttpServer::EventLoop {
   struct Client {
     std::unique_ptr<Connection> connection;
     HttpReader reader;
-    Stopwatch since = {};     // accept, last reply or first byte
+    Stopwatch since = {};     // time since accept, last reply or first byte
     bool is_new = true;       // no complete request yet
     bool is_leaving = false;  // the last reply was sent; input is discarded
     bool is_checked = false;  // the request's head was checked
