@@ -60,7 +60,7 @@ class LiveSession {
 
   // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(EngineThread&)>& work);
-  // Calls `work` alone, with the tokens fed so far. Throws StatusError while the engine is in use.
+  // Calls `work` alone with the tokens fed so far; throws StatusError if the engine is in use.
   void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
   std::size_t fed_tokens() const;
 

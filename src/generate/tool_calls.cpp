@@ -186,7 +186,7 @@ void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
   depth_ = rest_ = {};
 }
 
-// Treats the text of an assumed call as content.
+// Treats text that was taken for a call as content.
 bool ReplyReader::give_up() {
   const bool had_mark = !opened_.empty();
   say(std::exchange(opened_, {}));
@@ -272,7 +272,7 @@ bool ReplyReader::read_content() {
     return false;
   }
   say(std::string_view(held_).substr(0, at));
-  // <function= is part of the head.
+  // Unlike other marks, <function= is part of the head that is read next.
   const bool is_head = found == kFunction;
   opened_ = is_head ? "" : std::string(found);
   held_.erase(0, at + opened_.size());

@@ -21,7 +21,7 @@ constexpr std::int64_t kNoLimit = GrammarBuilder::kNoLimit;
 
 struct Tool {
   std::string name;
-  JsonNode schema = {};     // of its arguments; nothing: any object
+  JsonNode schema = {};     // schema of its arguments; nothing: any object
   std::string source = {};  // used in errors
   std::string prefix = {};  // prefix of its rules' names
 };
@@ -89,7 +89,7 @@ class CallGrammar {
     }
   }
 
-  // Optional reasoning, then one call, or calls and answers.
+  // Optional reasoning, followed by one call, or by any number of calls and answers.
   std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt);
   std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
                                                 SchemaNotes* notes);
@@ -364,7 +364,7 @@ std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& a
     }
   }
   const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
-  // Llama3's calls begin like JSON answers; only one is allowed, so that no text can be both.
+  // Llama3's calls begin like JSON answers. Only one call is allowed, so that no text can be both.
   const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
   const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
   Expr held = parts_.object();

@@ -113,7 +113,7 @@ TEST(LeqReader, RejectsEveryTruncatedPrefix) {
   EXPECT_NE(error_of(longer), "");
 }
 
-// If scale_mul is missing or not a power of two, codes would represent other weights.
+// The weights of codes are defined only if scale_mul is present and is a power of two.
 TEST(LeqReader, GroupsNeedTheirScaleMul) {
   const Bytes whole = file_of_scheme("int4-g64", ActKind::row);
   const auto with = [&](const json& value) {

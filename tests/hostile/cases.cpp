@@ -342,7 +342,7 @@ Damage damage_text(const fs::path& path, Dice& dice) {
   return {what, broken ? "no UTF-8" : "text", broken ? Expect::refused : Expect::either};
 }
 
-// Statistics and base files of KL have checksums of their content; other files may have any bytes.
+// Statistics and KL base files have checksums of their content; damage to other files may pass.
 Damage damage_plain(const Target& target, const fs::path& path, Dice& dice) {
   const std::string before = read_bytes(path);
   const DamagedBytes damaged =

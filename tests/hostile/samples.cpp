@@ -98,7 +98,7 @@ std::string tokenizer_config(const std::string& chat_template) {
 std::string tokenizer_json() {
   Ordered vocab = Ordered::object();
   for (int i = 0; i < 90; ++i) vocab[std::string(1, static_cast<char>('!' + i))] = i;
-  // Schemas need tokens for the characters that JSON consists of.
+  // '{' and '}', which JSON needs and '!' to 'z' lack, replace two rare characters.
   for (const auto& [rare, brace] : {std::pair("%", "{"), std::pair("&", "}")}) {
     vocab[brace] = vocab[rare];
     vocab.erase(rare);

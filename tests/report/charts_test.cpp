@@ -73,6 +73,8 @@ TEST(Charts, ScalesPlaceAndLabelValues) {
   EXPECT_EQ(short_number(0.05), "0.05");
   EXPECT_EQ(short_number(1234), "1234");
   EXPECT_EQ(short_number(23456), "23k");
+  EXPECT_EQ(short_number(4e8), "400M");
+  EXPECT_EQ(short_number(1e37), "1e+37");
 }
 
 TEST(Charts, TheFrontierPassesThroughWhatNothingBeats) {

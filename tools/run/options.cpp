@@ -63,8 +63,8 @@ std::vector<Option> spelling_options() {
       {.name = "escape",
        .spellings = "-e",
        .fallback = "true",
-       .help = "take backslashes in -p, -sys and -r as they are, not \\n \\t \\\\ \\xHH as what "
-               "they stand for",
+       .help = "keep backslashes in -p, -sys and -r as written; otherwise \\n \\t \\\\ \\xHH are "
+               "replaced by the characters that they stand for",
        .group = "Text"},
       {.name = "special",
        .fallback = "true",

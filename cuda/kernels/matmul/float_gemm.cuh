@@ -19,8 +19,8 @@ struct FloatGemmShape {
   static_assert(kThreads >= rows && kBlockColumns % k_tile == 0);
 };
 
-// Terms of tokens in shared memory; each term of 32 columns has 64 bytes. A lane reads 16 bytes,
-// and those of two neighbouring tokens are in different banks.
+// The inputs, split into f16 or bf16 terms (rows/terms.cuh), in shared memory; a term of 32 columns
+// has 64 bytes. The 16 bytes that lanes of two neighbouring tokens read are in different banks.
 template <int tokens, int columns, int count>
 struct TermTile {
   static constexpr int kUnits = columns / 32 * count;

@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// A unit: the chunks of 16 bytes that hold whole columns of a row. 128 columns have `bits` chunks.
+// A unit: the fewest 16-byte chunks that hold all bits of their columns (3 at 3 bits, else 1).
 template <int bits>
 struct Packing {
   static constexpr int kChunks = bits == 3 ? 3 : 1;  // chunks of a unit

@@ -21,7 +21,7 @@ using SchemaNotes = std::vector<std::string>;
 
 class Grammar {
  public:
-  // Any byte from `first` to `last` leads to place `to`.
+  // An edge: any byte from `first` to `last` leads to place `to`.
   struct Edge {
     std::uint8_t first = 0, last = 0;
     std::int32_t to = 0;
@@ -55,8 +55,8 @@ class Grammar {
   // Any JSON object, for "response_format": {"type": "json_object"}.
   static std::shared_ptr<const Grammar> any_json_object();
 
-  // The grammar restricted to texts of these bytes, which are the bytes of a vocabulary's tokens;
-  // null if no text is left.
+  // The grammar restricted to texts of these bytes, which are all bytes of a vocabulary's tokens.
+  // Null if no text is left.
   static std::shared_ptr<const Grammar> written_with(std::shared_ptr<const Grammar> grammar,
                                                      const std::bitset<256>& bytes);
 

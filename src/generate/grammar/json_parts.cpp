@@ -184,8 +184,8 @@ JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
   return builder_.choice(std::move(ways));
 }
 
-// Follows the prefix tree of the taken names: a string is free once it leaves the tree, and may end
-// at any node where no name ends.
+// Follows the prefix tree of the taken names: once a string has left the tree, it may be anything;
+// within the tree it may end at any node where no name ends.
 JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
   struct Branch {
     std::map<char32_t, std::size_t> next;

@@ -38,7 +38,7 @@ bool SchemaReader::restricts_nothing(JsonNode schema, JsonNode keyword) const {
   if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies") {
     return keyword.is_object() && keyword.size() == 0;
   }
-  // With named properties, the grammar only allows others if additionalProperties is given.
+  // If properties are named, the grammar allows others only if additionalProperties is given.
   if (name == "unevaluatedProperties") {
     return is_flag(keyword, true) ||
            (schema.find("properties") && !schema.find("additionalProperties"));
@@ -156,7 +156,7 @@ Expr SchemaReader::object_of(const std::vector<Property>& all, JsonNode more, Ot
   GrammarBuilder& b = builder_;
   const Step step(*this, "properties");
   const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
-  // One rule for each number of handled properties and whether one has been written before.
+  // One rule for each number of properties handled so far and for whether one of them was written.
   const auto rule_at = [&](std::size_t i, bool any) {
     return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
   };

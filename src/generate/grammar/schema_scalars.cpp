@@ -81,7 +81,7 @@ Expr SchemaReader::string(JsonNode schema) {
   return b.sequence({b.text("\""), b.repeat(parts_.character(), least, most), b.text("\"")});
 }
 
-// The tighter one of each pair of bounds. Draft 4's boolean flags make a bound exclusive.
+// From each pair of bounds, the tighter one. Draft 4's boolean flags make a bound exclusive.
 NumberRange SchemaReader::range_of(JsonNode schema) const {
   NumberRange range;
   const auto take = [&](std::string_view keyword, std::optional<Decimal>& bound, bool& out,

@@ -190,8 +190,8 @@ TEST_P(EarlyStart, ShowsAWriteBeforeTheWait) {
   EXPECT_NE(copied(Bug::planted), numbers);
 }
 
-// Passes a barrier before the wait and keeps shared memory across the wait; the next kernel begins
-// before this one continues.
+// Second kernel of run_chain: it starts before the first has ended, has a barrier before its wait,
+// and keeps shared memory across the wait.
 __global__ void keep_over_the_wait(int* out, const int* in, Bug) {
   LEQ_SHARED(int[kThreads], kept);
   kept[threadIdx.x] = static_cast<int>(threadIdx.x);
