@@ -1,4 +1,4 @@
-// KL divergence of trained models: through a file, both models side by side, and by weight type.
+// Measures KL of trained models: with a base file, with both models at once, by weight type.
 #include "eval/measure_divergence.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// One model on a few windows of the storyteller's held-out text.
+// Runs one model on a few windows of the storyteller's held-out text.
 class Runner {
  public:
   Runner(const std::filesystem::path& folder, const std::string& type, KvType kv,
@@ -97,14 +97,14 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   }
   EXPECT_LT(before, 0.1);
 
-  // Only the cache is quantized.
+  // Here only the KV cache is quantized.
   Runner cache(folder, "f32", KvType::int8);
   const DivergenceResult kv = through_file(cache);
   EXPECT_GT(kv.kl_mean.value, 1e-7);
   EXPECT_LT(kv.kl_mean.value, 1e-3);
 }
 
-// Hybrids and models with experts are measured like others.
+// Hybrids and models with experts are measured like other models.
 TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");
   const test::TemporaryFolder temporary;
@@ -138,8 +138,8 @@ TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   }
 }
 
-// Keys of this model have biases that are far larger than the rest of the key. Four-bit codes along
-// tokens would have to span them, with a KL above 0.1 (docs/kv-cache.md).
+// Keys of this model have biases that are far larger than the rest of the key. Four-bit codes with
+// one scale per token would have to span the biases, with a KL above 0.1 (docs/kv-cache.md).
 TEST(MeasureDivergence, LargeKeyBiasesSpoilNoType) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");
