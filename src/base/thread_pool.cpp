@@ -122,7 +122,7 @@ struct ThreadPool::State {
     }
     if (did == 0) return;
     own.done.store(did, std::memory_order_relaxed);
-    // Only once per loop: all threads write this cache line and would contend for it.
+    // Added only once per loop, because all threads write this cache line and would contend for it.
     finished.fetch_add(did, std::memory_order_release);
   }
 

@@ -21,8 +21,8 @@ struct Topology {
   std::vector<NumaNode> nodes;  // sorted by id; not empty
 };
 
-// "0-3,8" -> 0 1 2 3 8, ascending. nullopt if the text is anything else or names a core number of
-// 8,192 or more.
+// Parses "0-3,8" to 0 1 2 3 8, ascending. Returns nullopt if the text is anything else or names a
+// core number of 8,192 or more.
 std::optional<std::vector<int>> parse_core_list(std::string_view text);
 
 // Cores that this process may use (its affinity mask at the first call), ascending, at least one.

@@ -30,7 +30,7 @@ std::string lock_name(const struct stat& status) {
   return text;
 }
 
-// " (process 123)", or "" if the number is not valid, as on layered file systems.
+// Returns " (process 123)", or "" if the number is not valid, as on layered file systems.
 std::string owner_of(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return "";

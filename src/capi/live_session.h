@@ -26,7 +26,7 @@ class OpenModel {
   OpenModel(const std::string& path, const LoadOptions& options);
 
   const Model& file() const { return model_; }
-  // Properties for a session's requests; `slots`: sequences. Throws Error without a tokenizer.
+  // The model's properties for requests; `slots`: sequences. Throws Error without a tokenizer.
   ApiModel api(std::int64_t slots) const;
 
  private:

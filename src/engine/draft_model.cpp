@@ -278,7 +278,7 @@ std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) 
   return rows;
 }
 
-// Parts with each writer's last draft token and, for an MTP head, the hidden state for this token.
+// Parts with each writer's last draft token and, for an MTP head, the state of the token before.
 std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
                                                      std::span<const std::size_t> rows) {
   std::vector<Part> parts;

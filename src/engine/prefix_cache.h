@@ -55,8 +55,8 @@ class PrefixCache {
   // Number of pages that are held by this cache alone.
   std::int64_t idle_pages() const;
   // Evicts idle pages, least recently used first, until `pages` are free or no idle page is left.
-  // Leaves of the tree are evicted first. Inner nodes whose pages are outside all windows come
-  // last; they keep their tokens without a page.
+  // Leaves of the tree are evicted first, and inner nodes whose pages are outside all windows last.
+  // These nodes keep their tokens.
   void make_free(std::int64_t pages);
   // Evicts states in the same way, but no pages.
   void make_states_free(std::int64_t states);

@@ -13,8 +13,8 @@ class StepCosts {
   // and `prompt_tokens` other rows.
   void saw(std::int64_t outputs, std::int64_t prompt_tokens, double seconds);
 
-  // Seconds of a step without prompts: measured or interpolated between measured sizes. For larger
-  // sizes it is that of the largest measured step, and costs measured long ago are reduced, so that
+  // Seconds of a step without prompts: measured, or interpolated between measured sizes. For larger
+  // sizes it is the time of the largest measured size. Costs measured long ago are reduced, so that
   // such steps are tried (again). 0 if nothing was measured.
   double seconds(std::int64_t outputs) const;
 

@@ -55,7 +55,7 @@ struct Window {
 std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
                                  std::string_view text = "the text");
 
-// "hf: windows of 1024 tokens side by side, rows joined by hf"
+// A description such as "hf: windows of 1024 tokens side by side, rows joined by hf".
 std::string describe(const ProtocolSettings& settings);
 
 }  // namespace leq

@@ -95,7 +95,7 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.work_seconds = std::max(read, multiply) / 1e9;
   if (ranks == 1) return plan;
 
-  // Sum over the gathers: attention output, stream after o, gated product, stream after down.
+  // Sums up the gathers: attention output, stream after o, gated product, stream after down.
   const auto width = static_cast<double>(config.width);
   double gathered = 0;  // bytes gathered per row, over all layers
   std::int64_t inner_sites = 0;

@@ -41,7 +41,7 @@ CallHead read_call_head(std::string_view text);
 
 // The end of the JSON value at `at`; nullopt if the value is incomplete.
 std::optional<std::size_t> json_value_end(std::string_view text, std::size_t at);
-// nullopt if the text is not JSON.
+// Returns nullopt if the text is not JSON.
 std::optional<Json> json_of(std::string_view text);
 
 }  // namespace leq

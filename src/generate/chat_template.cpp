@@ -33,7 +33,7 @@ std::tm local_time() {
   return local;
 }
 
-// "26 Jul 2024", in English regardless of the locale.
+// A date such as "26 Jul 2024", in English regardless of the locale.
 std::string date_text(const std::tm& day) {
   constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};

@@ -326,7 +326,7 @@ bool ReplyReader::read_json_head() {
   return false;
 }
 
-// [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
+// Reads [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
 bool ReplyReader::read_mistral_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -348,8 +348,8 @@ bool ReplyReader::read_mistral_head() {
   return true;
 }
 
-// <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}; or "function" instead of the name, which is then on
-// a line before a block of JSON.
+// Reads <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}, or "function" instead of the name, which is
+// then on a line before a block of JSON.
 bool ReplyReader::read_deepseek_head() {
   const std::size_t call = held_.find(kDeepSeekCall), sep = held_.find(kDeepSeekSep);
   if (sep == std::string::npos) return false;
@@ -389,7 +389,7 @@ bool ReplyReader::read_xml_head() {
   return true;
 }
 
-// NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
+// Reads NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
 bool ReplyReader::read_python_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;

@@ -15,7 +15,7 @@
 
 namespace leq {
 
-// "weights 3.52 GB + KV cache 1.07 GB + scratch 160 MB = 4.75 GB"
+// A text such as "weights 3.52 GB + KV cache 1.07 GB + scratch 160 MB = 4.75 GB".
 std::string plan_text(const MemoryPlan& plan);
 
 struct FittedLimits {

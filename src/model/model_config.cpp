@@ -216,7 +216,7 @@ ModelConfig config_from_json(const Json& json, std::string_view source) {
 
 namespace {
 
-// ", 128 experts of 768, 8 a token, on 48 layers"; empty if the model has no experts.
+// For example ", 128 experts of 768, 8 a token, on 48 layers"; empty if there are no experts.
 std::string describe_experts(const ModelConfig& config) {
   std::int64_t count = 0;
   const ExpertsMlpConfig* first = nullptr;

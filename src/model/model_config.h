@@ -71,9 +71,9 @@ struct ModelConfig {
   Rotation rotation;
   // The multi-token prediction head, which is one more layer; mtp_model returns it as a model.
   std::optional<LayerConfig> mtp = {};
-  // Set for such a head. Its residual stream starts as fc_embedding(norm(embedding of token p)) +
-  // fc_hidden(norm(h of token p - 1)), where h is the large model's hidden state after its final
-  // norm. It predicts token p + 1.
+  // Whether this model is such a head. Its residual stream starts as fc_embedding(norm(embedding of
+  // token p)) + fc_hidden(norm(h of token p - 1)), where h is the large model's hidden state after
+  // its final norm. It predicts token p + 1.
   bool reads_hidden = false;
 
   std::int64_t layer_count() const { return std::ssize(layers); }

@@ -144,7 +144,7 @@ class Binder {
     return linear;
   }
 
-  // gate and up of the expert `of`: "experts.3." or "shared."; all experts read the same block.
+  // gate and up of the expert with prefix `of` ("experts.3.", "shared."); experts share a block.
   LayerLinear gated_linear(const LayerPlace& place, std::size_t index, const std::string& of,
                            std::int64_t hidden) {
     LayerLinear linear = empty_linear(place, index, of + "gate_up");

@@ -121,8 +121,8 @@ struct Weights {
 // at run time. Linears that share an input (q, k, v; gate, up) share the vector of the first of
 // them.
 std::string inv_smooth_tensor(std::string_view linear);
-// "layers.3.key_mean": an optional vector [H_kv d] f32, the mean of the layer's keys before RoPE
-// that calibration measured. Only for models without norms of keys.
+// The name in "layers.3.key_mean": an optional vector [H_kv d] f32, the mean of the layer's keys
+// before RoPE that calibration measured. Only for models without norms of keys.
 inline constexpr std::string_view kKeyMean = "key_mean";
 
 // Binds and checks every tensor that `config` requires: presence, shape, compatible schemes. If

@@ -43,10 +43,10 @@ class Grammar {
   // byte (left recursion), and on more than kMostPlaces places.
   static std::shared_ptr<const Grammar> from_gbnf(std::string_view text, std::string_view source);
 
-  // The JSON texts of the values that a schema accepts: properties in the schema's order, and white
-  // space as JSON writers emit it. Throws Error naming `source`, the path in the schema and the
-  // mistake. An unsupported keyword is such an error too if `notes` is null (strict); otherwise it
-  // is ignored and `notes` gets a line.
+  // The JSON texts of the values that a schema accepts, with properties in the schema's order and
+  // white space as JSON writers emit it. Throws Error naming `source`, the path in the schema and
+  // the mistake. If `notes` is null (strict), an unsupported keyword also throws Error; otherwise
+  // it is ignored and `notes` gets a line.
   static std::shared_ptr<const Grammar> from_json_schema(JsonNode schema, std::string_view source,
                                                          SchemaNotes* notes = nullptr);
   static std::shared_ptr<const Grammar> from_json_schema(std::string_view text,

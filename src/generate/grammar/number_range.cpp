@@ -90,7 +90,7 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // From `least` to `most`, at most kMostDigits digits; matches nothing if the range is empty.
+  // Numbers from `least` to `most` of at most kMostDigits digits; nothing if the range is empty.
   Expr naturals(const std::string& least, const std::optional<std::string>& bound) {
     const std::string most =
         bound && bound->size() <= kMostDigits ? *bound : std::string(kMostDigits, '9');

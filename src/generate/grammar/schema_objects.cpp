@@ -9,7 +9,7 @@ namespace {
 
 bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
 
-// {}, true, or {"type": "string"}, which every property name satisfies.
+// Whether the schema is {}, true, or {"type": "string"}, which every property name satisfies.
 bool allows_any_name(JsonNode schema) {
   if (is_flag(schema, true)) return true;
   if (!schema.is_object() || schema.size() > 1) return false;
@@ -123,7 +123,7 @@ std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   const bool has_names = names && !allows_any_name(names) && !has_patterns;
   const bool counted = least > 0 || most != GrammarBuilder::kNoLimit;
   if (!has_names && !counted && !has_patterns) return std::nullopt;
-  // Not supported if a name could match several of these schemas.
+  // Patterns are not supported if a name could match several of these schemas.
   if (has_patterns && (patterns.size() > 1 || !is_flag(more, false))) return std::nullopt;
   if (!has_patterns && is_flag(more, false)) return std::nullopt;
   if (most != GrammarBuilder::kNoLimit && most < least) {

@@ -29,7 +29,7 @@ class PackedProduct {
     }
   }
 
-  // Packs a's rows from `top` and columns from `first` on as slices [depth][8]; padding is garbage.
+  // Packs a's rows from `top`, columns from `first` on as slices [depth][8]; pads are undefined.
   void take_left(const Block<const Real>& a, std::int64_t top, std::int64_t first) {
     rows_ = std::min(kRowsAtOnce, a.rows - top);
     for (std::int64_t row = 0; row < rows_; ++row) {

@@ -35,7 +35,7 @@ struct CalibrationMemory {
 CalibrationMemory plan_calibration(const ModelConfig& config, const CalibrationShape& shape,
                                    const Layout& layout, std::uint64_t limit);
 
-// "block 810 MB, forward ..., 7.1 GB in all"
+// A text such as "block 810 MB, forward ..., 7.1 GB in all".
 std::string describe(const CalibrationMemory& memory);
 
 }  // namespace leq

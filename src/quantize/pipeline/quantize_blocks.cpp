@@ -391,21 +391,23 @@ void Pipeline::report() const {
                  " times as much");
   }
   if (experts_.experts > 0) {
-    options_.say("experts     the fewest tokens of one are " + std::to_string(experts_.fewest) +
-                 " (" + experts_.site + "); " + std::to_string(experts_.rare) + " of " +
-                 std::to_string(experts_.experts) + " saw fewer than " +
-                 std::to_string(kFewestExpertTokens) +
-                 ", whose down is rounded as rtn does without text");
+    options_.say("experts     the fewest calibration tokens of an expert are " +
+                 std::to_string(experts_.fewest) + " (" + experts_.site + "); " +
+                 std::to_string(experts_.rare) + " of " + std::to_string(experts_.experts) +
+                 " experts had fewer than " + std::to_string(kFewestExpertTokens) +
+                 " tokens: their down weights are quantized by rtn");
   }
   if (loaded_) return;
   if (std::ssize(options_.data.windows) < 2) {
-    options_.say("stability   not known from one window: give a longer text or more " +
-                 Setting{"samples"}.marked());
+    options_.say(
+        "stability   unknown, because one window cannot be compared: give a longer text or more " +
+        Setting{"samples"}.marked());
     return;
   }
-  options_.say("stability   halves of the calibration data differ by at most " +
-               fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-               fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
+  options_.say(
+      "stability   the statistics of both halves of the calibration text differ by at most " +
+      fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+      fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace

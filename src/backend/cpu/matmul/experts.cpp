@@ -18,7 +18,7 @@ constexpr std::int64_t kCopiedRows = 4;            // rows per task of a loop th
 constexpr std::int64_t kAddTaskBytes = 64 * 1024;  // least bytes that a task of experts_add reads
 constexpr std::int64_t kFewestAddTokens = 48;      // least tokens of a block if they are divided
 
-// One expert's linear over its rows. Not movable, because the job refers to other members.
+// One expert's linear and its rows. Not movable, because `job` refers to other members.
 struct Group {
   Rows in, out_rows;
   RowsFor out;

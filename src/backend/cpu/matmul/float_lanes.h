@@ -38,7 +38,7 @@ struct LastColumns {
   }
 };
 
-// One step of a tile, over sixteen columns.
+// Adds sixteen columns to the chains of a tile.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
                                                 const float* const (&x)[M], std::int64_t k,

@@ -70,7 +70,7 @@ void neon_float_scores(const ScoreTile& tile) noexcept {
   for (; first < tile.queries; ++first) float_rows<Key, 1>(tile, first);
 }
 
-// One block of 16 keys. A code times a query code fits into 16 bits, sums of pairs into 32.
+// Scores of a block of 16 keys. Products of codes fit into 16 bits, sums of pairs into 32.
 void neon_int8_scores(const ScoreTile& tile) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   for (int block = tile.first_block; block < tile.last_block; ++block) {

@@ -161,7 +161,7 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
                                       _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
 }
 
-// One token and all 64 outputs; the panel is read once, in memory order.
+// Computes one token x all 64 outputs; the panel is read once, in memory order.
 template <int kBits, Fetch kFetch>
 void one_token(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;

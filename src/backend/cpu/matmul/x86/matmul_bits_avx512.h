@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// M tokens x 64 outputs. Codes of odd quads are not shifted down within their bytes, so that their
-// products are exactly 2^kShift times too large until the end of the group.
+// Computes a tile of M tokens x 64 outputs. Codes of odd quads are not shifted down in their bytes,
+// so that their products are exactly 2^kShift times too large until the end of the group.
 template <class Bits, int M, Scales kScales, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;

@@ -269,13 +269,13 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
 }
 
 using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
-// Tiles of 1 to kWideTokens tokens: those of the first tile, whose weights come from `Columns` ...
+// Kernels for the first tile, of 1 to kWideTokens tokens, whose weights come from `Columns` ...
 template <Start kStart, Scales kScales, class Columns>
 constexpr KTileKernel kFirstTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
     k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
     k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
-// ... and those of all other tiles, whose weights are bytes in the K tile.
+// ... and kernels for all other tiles, whose weights are bytes in the K tile.
 template <Start kStart, Scales kScales, Fetch kBest>
 constexpr KTileKernel kWideTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
