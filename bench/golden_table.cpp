@@ -1,4 +1,4 @@
-// Prints a markdown table of every type on the trained models: largest logit error, perplexity (also
+// Prints a markdown table of all types on the trained models: largest logit error, perplexity (also
 // the golden one), greedy text. Usage: golden_table MODELS_FOLDER WIKI.TEST.RAW WORK_FOLDER
 #include <algorithm>
 #include <cmath>

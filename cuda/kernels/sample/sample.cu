@@ -113,8 +113,8 @@ struct SampleDigits {
   }
 };
 
-// With top-k these are all digits up to that of the k-th best token. Without top-k they are the
-// digit of top-p's limit, whose position in it is not known yet, and those where a draw may end.
+// With top-k: all digits up to that of the k-th best token. Without: the digit of top-p's limit and
+// those where the draw may end, because the limit's position in its digit is not known yet.
 __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& rule) {
   if (rule.top_k > 0) {
     const auto count = [&](unsigned digit) { return state.bins[digit]; };
