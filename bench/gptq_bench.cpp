@@ -20,7 +20,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTokens = 2048;  // of one measured X^T X
+constexpr std::int64_t kTokens = 2048;  // tokens of one measured X^T X
 constexpr std::int64_t kMostColumns = 32768;
 
 struct Shape {

@@ -32,8 +32,8 @@ struct Weight {
 struct Errors {
   std::string method, type;
   std::vector<double> of_weight;  // |W - Wq|^2 / |W|^2
-  double overall = 0;             // the same of all weights together
-  double bits = 0;                // a weight, with scales, without what activations add
+  double overall = 0;             // the same for all weights together
+  double bits = 0;                // bits per weight with scales, without sums for activations
 };
 
 std::vector<float> turned(const std::vector<float>& values, std::int64_t rows,
@@ -121,7 +121,7 @@ struct Order {
   std::string text;
   bool equal = false;
   int holds = 0, of = 0;
-  std::string broken = {};  // the first that does not
+  std::string broken = {};  // the first result that violates the order
 
   void compare(const Errors& better, const Errors& worse, const std::vector<Weight>& weights) {
     for (std::size_t i = 0; i < weights.size(); ++i, ++of) {

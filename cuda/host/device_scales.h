@@ -32,7 +32,7 @@ class DeviceScales {
   DeviceScratch records_;
   Pinned landing_;                 // pinned memory for one record
   std::vector<std::size_t> free_;  // stack of free slots
-  std::vector<bool> was_used_;     // by slot: steps in flight may still use it
+  std::vector<bool> was_used_;     // by slot; steps in flight may still use a slot
 };
 
 }  // namespace leq::LEQ_GPU
