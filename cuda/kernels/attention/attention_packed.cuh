@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Adds weights times a tile's values. Sums are sums of the codes' f16 numbers until settle_codes.
+// Adds weights times a tile's values. The sums add the codes' f16 numbers until settle_codes.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,

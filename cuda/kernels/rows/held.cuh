@@ -1,5 +1,5 @@
 // The columns of a row, held in registers by the threads of a block. Their loads are in flight
-// together and, for data that no kernel writes, issued before the wait for the preceding kernel.
+// together and, if no kernel writes the data, are issued before the wait for the preceding kernel.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
