@@ -102,8 +102,8 @@ class Problem {
     launch_weight_only_matmul(a, stream_);
   }
 
-  // Runs the quantization and `launch` twice without a pause, first on different inputs, so that a
-  // kernel that reads its inputs too early computes with the wrong ones.
+  // Runs the quantization and `launch` twice without a pause, first on different inputs. A kernel
+  // that reads its inputs too early then computes with the wrong ones.
   void run(std::int64_t tokens, TermOrder order, const std::function<void()>& launch) const {
     for (const std::int64_t first : {1, 0}) {
       rt::copy_on_device(out_.as<void>(), start_.as<void>(), out_bytes(tokens), stream_);
@@ -245,7 +245,7 @@ void body(const Options& options, rt::Stream& stream) {
   Tally all;
   for (const CodeFormat& format : kFormats) {
     for (const LinearShape& shape : shapes(options.tiny)) {
-      // Models have this pair of groupings, so that prompts are tested too.
+      // Models use this pair of groupings, so prompts are tested with it, too.
       const bool usual = format.token_group < 0 || format.token_group == shape.act_group;
       std::vector<std::int64_t> counts = {1, 2, 4, 8, 9, 16, 33, 64, 65, 128, 129};
       if (options.tiny) counts = {1, 5, 9, 33};

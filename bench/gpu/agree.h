@@ -1,5 +1,5 @@
-// What the comparisons of gpu_agree share: random weights in each format, how a difference is
-// counted and printed, and the sections of the program.
+// The sections of gpu_agree, and what they share: random weights in each format, and how
+// differences are counted and printed.
 #pragma once
 
 #include <cstdint>
@@ -60,11 +60,11 @@ struct Tally {
 void print(const CodeFormat& format, const std::string& layer, std::int64_t outputs,
            std::int64_t columns, const Tally& tally);
 
-// The experts of Qwen3-30B-A3B: in each format, 1 to 2,048 tokens of which experts get from no to
-// all, every kernel for them against one launch of int_gemm per expert.
+// Compares every kernel for experts with one launch of int_gemm per expert, at the sizes of
+// Qwen3-30B-A3B, in each format, for 1 to 2,048 tokens; an expert has between none and all of them.
 Tally compare_experts(bool tiny, rt::Stream& stream);
-// Gated DeltaNet of Qwen3-Next: whole prompts and steps of any size against the recurrence token by
-// token, all of them against formulas in double, and the recurrence against the CPU's kernels.
+// Compares Gated DeltaNet at the sizes of Qwen3-Next: steps of any size with the recurrence token
+// by token, all of these with formulas in double, and the recurrence with the CPU's kernels.
 Tally compare_delta_net(bool tiny);
 
 }  // namespace leq::LEQ_GPU::bench

@@ -11,8 +11,8 @@
 namespace leq::LEQ_GPU::bench {
 namespace {
 
-// A linear of all experts: gate and up, whose inputs have a row per token, or down, whose inputs
-// have one for each of the R rows.
+// One linear of all experts. Inputs of gate and up have a row per token; inputs of down have one
+// for each of the R rows.
 struct ExpertLinear {
   const char* name;
   int columns, outputs, segments;
@@ -110,7 +110,7 @@ class Experts {
     const Words found = outputs_of(routes, a.matmul.out, [&] { launch_expert_matmul(a, stream_); });
     tally.compare(found, rows_at(wanted, routes.places, stride()), stride(), what + "expert_gemv");
     for (const bool by_tiles : {true, false}) {
-      // Inputs of down are in groups already; for those of gate and up others lie there.
+      // Inputs of down are in groups already. For gate and up, group_inputs overwrites other rows.
       const Inputs moved(x, linear_.has_row_each ? routes.rows : Numbers(routes.ids.size(), 0),
                          stream_);
       const DeviceRoutes ungrouped(routes, stream_);
@@ -150,7 +150,7 @@ class Experts {
     a.rows = routes.count();
     return a;
   }
-  // What `launch` writes to `out`, which holds no number before.
+  // Returns what `launch` writes to `out`, which is filled with NaN before.
   template <class Launch>
   Words outputs_of(const Routes& routes, FloatRows& out, Launch launch) const {
     const auto words = static_cast<std::size_t>(routes.count() * stride());
@@ -160,7 +160,7 @@ class Experts {
     return words_of(there.as<void>(), words, stream_);
   }
 
-  // The reference: int_gemm for each expert on its rows.
+  // Computes the reference: int_gemm for each expert on its rows.
   Words one_by_one(const Routes& routes, const Inputs& grouped) const {
     FloatRows out;
     return outputs_of(routes, out, [&] {
@@ -178,7 +178,7 @@ class Experts {
       }
     });
   }
-  // group_rows, group_inputs for gate and up as in models, and the matmul, without a pause.
+  // Launches group_rows, for gate and up group_inputs, and the matmul without a pause.
   Words in_groups(const Routes& routes, const DeviceRoutes& there, const Inputs& x,
                   const Inputs& moved, bool by_tiles) const {
     ExpertMatmul a = matmul(routes, there, moved);
@@ -214,7 +214,7 @@ void add_products(const Routes& routes, const Words& products, int width, std::v
   }
 }
 
-// add_experts of products that lie in groups, and in the order of tokens, against plain sums.
+// Compares add_experts, of products in groups and in the order of tokens, with plain sums.
 void compare_sums(const Routes& routes, const Words& grouped, int width, rt::Stream& stream,
                   Tally& tally) {
   const std::int64_t stride = float_stride(width);

@@ -95,7 +95,7 @@ struct Routes {
   }
 };
 
-// The router's rows of `routes` on the device, without places, and lists that nothing has filled.
+// The router's rows of `routes` on the device. Places and lists are invalid before launch_grouping.
 class DeviceRoutes {
  public:
   static constexpr std::int64_t kStride = 160;

@@ -1,6 +1,6 @@
-// Gated DeltaNet against its formulas in double (backend/decoder_parts.h), for texts that come in
-// steps of several sequences; the same bits however a text is cut, prompts in chunks where they are
-// cut at multiples of 64.
+// Gated DeltaNet compared with its formulas in double (backend/decoder_parts.h), for texts fed in
+// steps of several sequences. The bits must not depend on how a text is split, except that prompts
+// computed in chunks must be split at multiples of 64.
 #include "cuda/kernels/delta/delta.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ TEST_P(Delta, FollowsTheFormulasWhateverTheSteps) {
   EXPECT_EQ(text.run(cut), at_once);
 }
 
-// Whole chunks of 64 by products of matrices, and what is left beside them.
+// Whole chunks of 64 tokens use matrix products; the remaining tokens of a prompt do not.
 TEST_P(Delta, PromptsOfAnyLengthFollowTheFormulas) {
   DeltaText text(GetParam(), {1, 3, 63, 64, 65, 200});
   expect_formulas(text, text.run({{{0, 1}, {1, 3}, {2, 63}, {3, 64}, {4, 65}, {5, 200}}}));
@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Delta,
                          testing::Values(DeltaCase{1, 2, 16, 16, 4}, DeltaCase{2, 2, 24, 40, 4},
                                          DeltaCase{1, 1, 128, 72, 2}, DeltaCase{2, 6, 8, 33, 3}));
 
-// Attention's outputs times sigmoid of gates that lie elsewhere in wider rows; nothing behind them.
+// Outputs are multiplied by sigmoid of the gates, which are in wider rows of another array.
 TEST(GateOutputs, AreTimesSigmoidOfTheirGates) {
   constexpr int kTokens = 3, kWidth = 200, kOutStride = 208, kGateStride = 460, kGatesAt = 232;
   std::mt19937 random(5);

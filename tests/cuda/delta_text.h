@@ -1,5 +1,5 @@
-// Texts for Gated DeltaNet: random inputs, their outputs from the device in any steps, and from the
-// formulas in double (backend/decoder_parts.h). Shared with bench/gpu, so without GoogleTest.
+// Random texts for Gated DeltaNet: their outputs are computed on the device in any steps, and by
+// the formulas in double (backend/decoder_parts.h). bench/gpu uses this file without GoogleTest.
 #pragma once
 
 #include <algorithm>
@@ -27,8 +27,8 @@ struct DeltaCase {
   }
 };
 
-// The largest difference of outputs, which are at most about 10, between the f32 sums of the device
-// and the formulas in double.
+// The tolerance for f32 chains through a recurrence, compared with double; outputs are at most
+// about 10.
 inline constexpr double kDeltaTolerance = 2e-4;
 inline constexpr float kDeltaNormEps = 1e-6f;
 
@@ -40,9 +40,9 @@ using DeltaStep = std::vector<DeltaPiece>;
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double silu(double x) { return x * sigmoid(x); }
 
-// Of texts with rows of DeltaCase::width() inputs and 2 * value_heads gates for each token.
+// Each token has DeltaCase::width() inputs and 2 * value_heads gates.
 struct DeltaInputs {
-  std::vector<std::vector<float>> mixed, gates;  // of each sequence
+  std::vector<std::vector<float>> mixed, gates;  // one for each sequence
   std::vector<float> conv, a_log, dt_bias, gain;
 };
 
@@ -73,7 +73,7 @@ class DeltaText {
   std::vector<std::vector<float>> run(const std::vector<DeltaStep>& steps,
                                       bool exact = false) const {
     const DeviceArray<float> conv(in_.conv), a_log(in_.a_log), dt_bias(in_.dt_bias), gain(in_.gain);
-    // In front of this layer's part lie those of others.
+    // In a state, this many bytes of other layers precede this layer's part.
     constexpr std::size_t kBefore = 48;
     const std::size_t numbers = kBefore + c_.state_numbers();
     const DeviceArray<float> states(std::vector<float>(2 * lengths_.size() * numbers, NAN));
@@ -86,7 +86,7 @@ class DeltaText {
       std::vector<AttentionRun> runs;
       std::vector<std::int32_t> row_runs;
       std::vector<float> mixed, gates;
-      std::map<int, int> last;  // run of a sequence in this step
+      std::map<int, int> last;  // last run of each sequence in this step
       for (const DeltaPiece& piece : step) {
         const auto s = static_cast<std::size_t>(piece.sequence);
         AttentionRun run;
@@ -127,7 +127,7 @@ class DeltaText {
     return all;
   }
 
-  // By the formulas, token by token.
+  // Evaluates the formulas token by token in double.
   std::vector<double> in_double(std::size_t sequence) const {
     std::vector<std::vector<double>> s(
         static_cast<std::size_t>(c_.value_heads),

@@ -1,5 +1,5 @@
-// The kernels' tests on a GPU: its schedule is its own, whatever a test asks of the emulator; and
-// without a GPU they say so and end.
+// Runs the kernels' tests on a GPU, which ignores the schedules that tests request from the
+// emulator. Without a GPU, the program reports this and ends.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -38,6 +38,6 @@ class OnHardware : public testing::Environment {
 };
 
 const auto* const hardware =
-    testing::AddGlobalTestEnvironment(new OnHardware);  // gtest's from here
+    testing::AddGlobalTestEnvironment(new OnHardware);  // owned by gtest from here on
 
 }  // namespace

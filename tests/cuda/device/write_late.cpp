@@ -1,4 +1,5 @@
-// write_late on a GPU, where the hardware decides when a kernel begins: the numbers stay.
+// write_late on a GPU.
 #include "../device_memory.h"
 
+// Does nothing, because on hardware a kernel's writes cannot become visible late on purpose.
 void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
