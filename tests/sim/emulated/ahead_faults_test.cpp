@@ -122,7 +122,7 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
 }
 
 // A row that fails in a step ahead is fed again by a step that waits. If this succeeds, the failure
-// is not reported, and later results of the step ahead are discarded.
+// is not reported, and results of the step ahead that arrive later are discarded.
 TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   begin(true);
   const EngineReply whole = write();
