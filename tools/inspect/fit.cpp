@@ -69,8 +69,7 @@ void add_mtp(const MemoryPlan& mtp, MemoryPlan& plan) {
   plan.scratch_bytes += mtp.scratch_bytes;
 }
 
-// Returns the bytes that one device must have: on GPUs, where each rank has one, the largest
-// rank's.
+// Returns the bytes that one device must have: those of the largest rank if ranks have GPUs.
 std::uint64_t largest_part(const FitReport& report) {
   if (!report.on_gpu() || report.ranks.empty()) return report.plan.total();
   std::uint64_t most = 0;
