@@ -26,8 +26,8 @@ struct Reply {
   std::vector<Json> events;
 };
 
-// Returns the events of a stream. The test fails unless each event is a line "event: NAME" and a
-// line "data: JSON" whose "type" is NAME.
+// Returns the data of a stream's events. The test fails unless each event is a line "event: NAME"
+// and a line "data: JSON" whose "type" is NAME.
 Reply ask(const std::string& path, const std::string& headers, const Json& body) {
   const std::string text = body.dump();
   RawClient client(agents_model().served().port());
