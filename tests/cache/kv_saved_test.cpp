@@ -116,7 +116,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(other.save(1), saved);
-          // The loaded sequence can be truncated as far as the saved one, or not at all.
+          // If the loaded sequence can be truncated, it must go on like the truncated saved one.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");
