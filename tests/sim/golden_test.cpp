@@ -162,7 +162,7 @@ void expect_refused(const std::string& device, const std::filesystem::path& fold
   }
 }
 
-// Logits [sequences][tokens + 1][V]: beginnings of texts in one batch, then a token of each.
+// Logits [texts][tokens + 1][V]: `tokens` ids of each text in one batch, then one more of each.
 std::vector<float> logits_of_heads(Engine& engine, const std::vector<std::vector<Token>>& texts,
                                    std::int64_t tokens) {
   const std::size_t vocab = engine.vocab();

@@ -52,7 +52,7 @@ __global__ void matrix_loads(const Word* in, Word* out) {
   for (unsigned i = 0; i < 4; ++i) out[thread() * kOut + i] = r[i];
 }
 
-// Waits for the first of two groups of copies, then for the second; every fourth copy is empty.
+// Waits for the first of two groups of copies, then the second, with every fourth copy empty.
 __global__ void async_copies(const Word* in, Word* out) {
   LEQ_SHARED(uint4[2][kThreads], stages);
   const unsigned t = threadIdx.x;
