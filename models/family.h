@@ -60,10 +60,10 @@ struct ExpertKeys {
   const char* experts_too;
   const char* active;
   const char* hidden;      // of one expert
-  const char* normalized;  // nullptr: they always are
+  const char* normalized;  // nullptr: weights are always normalized
   bool normalized_if_absent = false;
   const char* sparse_step;   // layer i has experts where (i + 1) % step == 0
-  const char* dense_layers;  // a list of layers without
+  const char* dense_layers;  // a list of layers without experts
   const char* shared_hidden;
 };
 
@@ -115,10 +115,10 @@ struct Family {
   bool mlp_bias = false;
   const char* attention_bias_key = nullptr;  // q, k, v and o
   const char* mlp_bias_key = nullptr;
-  // Keys that must have this value: others change the function in ways that leq does not compute.
+  // Keys that must have this value; leq does not compute the function that other values select.
   struct Fixed {
     const char* key;
-    bool value;  // also where absent
+    bool value;  // also the default if the key is absent
   };
   std::vector<Fixed> fixed;
   std::vector<TensorRule> tensors;

@@ -16,7 +16,7 @@ namespace leq::LEQ_GPU {
 struct ExchangePart {
   ExchangePlane planes[kExchangePlanes];
   std::int64_t rows = 0;
-  std::vector<ByteRange> of_rank;  // [ranks] byte range of each in the slot
+  std::vector<ByteRange> of_rank;  // [ranks] byte range of each rank in the slot
   std::int64_t most_bytes = 0;     // largest size of a rank's range
 };
 

@@ -66,8 +66,8 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint
 #endif
 }
 
-// ldmatrix_x4 with each matrix transposed: a lane gets the numbers at rows 2 (lane % 4) and 2 (lane
-// % 4) + 1, column lane / 4.
+// ldmatrix_x4 with each matrix transposed: a lane gets the numbers at rows 2 (lane % 4) and
+// 2 (lane % 4) + 1, column lane / 4.
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));

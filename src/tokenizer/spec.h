@@ -1,5 +1,5 @@
-// A tokenizer as plain data, to which every source (tokenizer.json, tokenizer.model, vocab.json +
-// merges.txt, rank files) is converted and which a .leq file contains.
+// A tokenizer as plain data, to which every source (tokenizer.json, tokenizer.model, rank files,
+// vocab.json with merges.txt) is converted and which a .leq file contains.
 #pragma once
 
 #include <cstddef>

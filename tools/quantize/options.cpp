@@ -177,9 +177,10 @@ std::vector<Option> calibration_flags() {
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8, q4 and q4-small: how long calibration and the choice of codes may "
-               "take, as 90s, 3m or 2h: of 2 to 128 windows the most for which it is enough. The "
-               "file depends on their number alone, which is printed",
+       .help =
+           "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+           "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends only "
+           "on the number of windows, which is printed",
        .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,

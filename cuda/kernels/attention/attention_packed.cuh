@@ -32,7 +32,7 @@ inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
-// Converts sums over codes in f16 form to scores. z is the summand that all keys of a half share.
+// Converts sums over codes in f16 form to scores. All keys of a half share z, the sum of q m.
 template <class Shape>
 __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Adds weights times a tile's values. The sums add the codes' f16 numbers until settle_codes.
+// Adds weights times a tile's values. The sums lack the factor code_unit until settle_codes().
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -241,7 +241,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   }
 }
 
-// Adds to each column the shift that all columns of its group share.
+// Adds to each column the shift, i.e. the sum of p m, that all columns of its group share.
 template <class Shape>
 __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
 #pragma unroll

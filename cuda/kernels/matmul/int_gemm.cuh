@@ -11,8 +11,8 @@
 
 namespace leq::LEQ_GPU {
 
-// The sums of one warp. Number i of an mma tile has token lane / 4 + 8 (i / 2) and row 2 (lane % 4)
-// + i % 2.
+// The sums of one warp. Number i of an mma tile has token lane / 4 + 8 (i / 2) and
+// row 2 (lane % 4) + i % 2.
 template <class Shape, int bits, int group>
 struct WarpTile {
   using Memory = GemmMemory<Shape, bits, group>;
