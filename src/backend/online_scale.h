@@ -25,7 +25,7 @@ struct OnlineCounters {
   std::uint64_t clipped = 0;  // quantized numbers that were outside the range
   float smallest = 0;         // smallest range so far; 0 before the first step
   float largest = 0;
-  bool dynamic = false;  // true: the scale was given up for one scale per row
+  bool dynamic = false;  // true: one dynamic scale per row is used instead
 
   double clipped_share() const {
     return values == 0 ? 0 : static_cast<double>(clipped) / static_cast<double>(values);
