@@ -114,7 +114,7 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
   RatedPlan best;
   best.counts.resize(offers.size());
   const double alone = costs.seconds(std::ssize(offers));
-  if (alone <= 0) return best.counts;  // no step was measured yet
+  if (alone <= 0) return best.counts;  // costs of steps are unknown: none was measured yet
   best.rate = kLeastGain * static_cast<double>(offers.size()) / alone;
   std::int64_t most = 0;
   for (const DraftOffer& offer : offers) most = std::max(most, offer.draft);
