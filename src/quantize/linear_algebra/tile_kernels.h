@@ -12,7 +12,7 @@
 namespace leq {
 
 inline constexpr std::int64_t kTileRows = 8;
-inline constexpr std::int64_t kTileDepth = 128;  // max. depth of a product; such a panel fits in L1
+inline constexpr std::int64_t kTileDepth = 128;  // most depth of a product: then a panel fits in L1
 inline constexpr std::size_t kPanelBytes = 192;
 template <class Real>
 inline constexpr std::int64_t kPanelLanes = kPanelBytes / sizeof(Real);  // f32: 48, f64: 24
@@ -45,7 +45,7 @@ struct RoundColumn {
   const float* zeros = nullptr;
   float low = 0, high = 0;      // limits of codes
   double pivot = 0;             // factor on the losses
-  Real* differences = nullptr;  // weight - value; earlier columns' differences precede it
+  Real* differences = nullptr;  // weight - value; preceded by those of earlier columns
   std::int16_t* codes = nullptr;
   double* losses = nullptr;  // losses += pivot * (target - value)^2
 };
@@ -63,7 +63,7 @@ struct MoveColumn {
   float low = 0, high = 0;  // limits of codes
   std::int16_t* codes = nullptr;
   float* errors = nullptr;   // the change is added
-  float* changes = nullptr;  // change of the errors, -scale * move; earlier columns' precede it
+  float* changes = nullptr;  // change of errors, -scale * move; preceded by earlier columns'
 };
 
 struct TileKernels {

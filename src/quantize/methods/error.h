@@ -29,7 +29,7 @@ struct WeightPair {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
-  Communicator* ranks = &one_rank();  // ranks that hold some of the rows each, in order
+  Communicator* ranks = &one_rank();  // ranks, each of which has some of the rows, in order
 };
 
 // All errors are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 if both are 0.

@@ -23,7 +23,7 @@ struct TensorPlan {
   OnlineMode online_mode = OnlineMode::safe;  // for act online
   const QuantMethod* method = nullptr;        // nullptr: nearest codes (absmax)
   MethodOptions options = {};
-  std::string label = {};  // name of the method in the file, if it is another one: "awq"
+  std::string label = {};  // name of the method in the file, if not method->name: "awq"
 };
 // Called with a tensor's name, "layers.3.q", and its role.
 using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRole role)>;
