@@ -65,7 +65,7 @@ struct DenseMlpWeights {
 
 // An expert that all rows use; its output is multiplied by sigmoid(gate x).
 struct SharedExpertWeights {
-  LayerLinear gate;  // [1][W]
+  LayerLinear gate;  // [1][W], the logit of the sigmoid
   LayerLinear gate_up, down;
 };
 
