@@ -33,7 +33,7 @@ struct RankPlan {
   std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer
   double exchange_seconds = 0;
-  double reduce_seconds = 0;  // with f16 all-reduces instead; the faster of two kinds
+  double reduce_seconds = 0;  // time of f16 all-reduces instead, by the faster of two algorithms
 
   double step_seconds() const { return work_seconds + exchange_seconds; }
   double tokens_per_second() const { return static_cast<double>(sequences) / step_seconds(); }
