@@ -170,8 +170,8 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   }
 }
 
-// Pages before a window are released and others are kept. Pages that are still referenced elsewhere
-// can begin another sequence, up to the last of these pages.
+// Pages before a window are released, all others are kept. Pages that the test still references can
+// begin another sequence, as far as reach() allows.
 TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   constexpr int kSequences = 3;
   const auto backend = make_cpu_backend({1, Isa::portable});

@@ -139,7 +139,7 @@ const Kind kKinds[] = {
     {"int8", kAuto, {kInt8, kSimq4}},
 };
 
-// Returns whether experts of that form are refused; the CPU also refuses moving scales.
+// Returns whether GPUs refuse experts of this kind; moving scales are refused on the CPU, too.
 bool refuses_experts(const std::filesystem::path& folder, const Kind& kind) {
   const bool has_experts = folder.filename().string().find("moe") != std::string::npos;
   const bool by_row =
