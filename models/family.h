@@ -80,7 +80,7 @@ struct TensorRule {
   const RowOrder* order = nullptr;    // null: in stored order
   float added = 0;                    // added to values: 1 for gains that are stored around zero
   bool taps_first = false;            // stored [channels][1][taps]; leq: [taps][channels]
-  const RowOrder* columns = nullptr;  // the same for columns
+  const RowOrder* columns = nullptr;  // order of columns; null: in stored order
   bool log_of_negative = false;       // value = log(-stored): GGUF stores A instead of A_log
   bool normed_rows = false;           // each row is divided by its RMS (RMS norm without gain)
   float constant = 0;                 // all values of a tensor without a source; 0 = it has one

@@ -12,7 +12,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Kernel arguments for those rows of a gather that fit into one slot; without blocks and windows.
+// Kernel arguments, except blocks and windows, for the rows of a gather that fit into one slot.
 struct ExchangePart {
   ExchangePlane planes[kExchangePlanes];
   std::int64_t rows = 0;

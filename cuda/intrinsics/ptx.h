@@ -33,7 +33,7 @@ __device__ __forceinline__ const T* opaque(const T* address) {
 #endif
 }
 
-// Does the same for an address in shared memory.
+// Hides an address in shared memory, so that offsets are added to the address as a whole.
 template <class T>
 __device__ __forceinline__ T* opaque_shared(T* address) {
 #ifdef __CUDA_ARCH__
@@ -57,7 +57,7 @@ __device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
-// the same with a's bytes unsigned and b's signed
+// the sum of a's unsigned bytes times b's signed bytes, plus c
 __device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c) {
 #ifdef __CUDA_ARCH__
   int sum;

@@ -107,7 +107,7 @@ void wait_until(bool (*holds)(const void* about, unsigned detail), const void* a
 
 // Lets other threads run and, if no thread of this device can run, other devices.
 void nap();
-// Does the same, and the other lanes of this warp that could run also yield.
+// Like nap(), and the other lanes of this warp that could run also yield.
 void rest_warp();
 
 // A store to memory of another device. It becomes visible when any thread of the block calls

@@ -55,7 +55,7 @@ struct PackedMatrix {
   ScalePlane scales;
   ZeroPlane zeros;
   std::vector<std::int32_t> column_blocks;  // [K] scale block of each column; empty: in order
-  float common = 1;  // a factor of all scales, or divisor if the file says so
+  float common = 1;                         // factor of all scales, or their divisor if `divides`
   bool divides = false;
   std::string type;  // for users: "GPTQ int4 g128"
 

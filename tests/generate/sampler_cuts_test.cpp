@@ -419,13 +419,13 @@ TEST(LogitBiases, ComeBeforePenaltiesAndLiftNoBan) {
   s.temperature = 0;
   s.penalties_when_greedy = true;
   s.repeat_penalty = 2;
-  s.logit_bias = {{0, 6}, {2, 100}};
+  s.logit_bias = {{0, 3}, {2, 100}};
   Sampler sampler(s, 3, std::vector<Token>{2});
-  // The bias is added first: -2 + 6 = 4. The penalty halves this to 2, which is above 1.5.
-  const std::vector<float> logits = {-2, 1.5f, 0};
+  // The bias is added first: (-2 + 3) / 2 = 0.5. A penalty before it would give 2 * -2 + 3 = -1.
+  const std::vector<float> logits = {-2, 0.25f, 0};
   const std::vector<Token> context = {0};
   EXPECT_EQ(HostSampler().draw(logits, sampler.request(context, {})), 0);
-  EXPECT_EQ(HostSampler().draw({{-2.0f, 2.5f, 0.0f}}, sampler.request(context, {})), 1);
+  EXPECT_EQ(HostSampler().draw({{-2.0f, 0.75f, 0.0f}}, sampler.request(context, {})), 1);
 }
 
 TEST(LogitBiases, AreForTokensOfTheModel) {

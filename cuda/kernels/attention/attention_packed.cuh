@@ -201,7 +201,7 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
   const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
   const ReadPositions first(block, a.copied.residual, warp.first_query, true);
   const ReadPositions last(block, a.copied.residual, last_query, true);
-  // Both ends of the range do not decrease from one query position to the next.
+  // The first and last query suffice, because no bound decreases from one position to the next.
   return WholeTiles(
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
 }

@@ -104,7 +104,7 @@ template <class Shape>
 __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
   return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
 }
-// If operands are in registers: called once after the barrier that follows load_queries.
+// Loads operands that stay in registers. Called once after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll

@@ -150,7 +150,7 @@ struct WarpTile {
     return sums[down][across][i] - zero * token_sum;
   }
 
-  // Constants for the outputs: those of all tokens of a lane (TokenFacts) and of a row (RowFacts).
+  // Constants for the outputs: TokenFacts of all tokens of a lane, and RowFacts of one row.
   struct TokenFacts {
     float scale[kDown][2];
     int sum[kDown][2];

@@ -242,7 +242,7 @@ struct GroupLoop {
   }
 };
 
-// Adds the queued sums; each of the first kGroupRows threads adds those of one output.
+// Adds the queued sums; each of the first kGroupRows threads adds the sums of one output.
 __device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
   if (threadIdx.x >= kGroupRows) return f;
 #pragma unroll 4

@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// Does the same for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
+// Like signed_quad, for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
                                                      std::uint32_t flip) {
