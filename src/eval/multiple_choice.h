@@ -54,7 +54,7 @@ struct ChoiceResult {
 
 struct ChoiceRun {
   const Tokenizer& tokenizer;
-  std::int64_t context = 0;  // limit on context and choice; at most the session's
+  std::int64_t context = 0;  // limit on context and choice; at most the session's context
   std::function<void(std::int64_t done, double acc)> progress = {};
 };
 
