@@ -21,8 +21,8 @@ struct ConversionEvents {
 
 // $XDG_CACHE_HOME/leq, else ~/.cache/leq. Throws Error where neither is set.
 std::filesystem::path conversion_cache();
-// The file name of a GGUF file's conversion in a cache, distinct for each file and each version of
-// it.
+// The file name of a GGUF file's conversion in a cache, distinct for each file, each version of it,
+// and each way of converting.
 std::string conversion_name(const std::filesystem::path& gguf);
 
 // The path of the conversion in `cache`; converts, atomically, where it is not cached yet. Throws

@@ -19,8 +19,10 @@ ModelConfig import_config(const std::filesystem::path& path);
 bool holds_codes(const std::filesystem::path& path);
 
 // Sets type and overrides so that each tensor keeps the checkpoint's type where a scheme holds it
-// exactly, else the nearest (uint8-g32 where own_scheme has none). Throws Error where `options`
-// name a method, a rewrite or statistics, which would choose other codes.
+// exactly, else the nearest (uint8-g32 where own_scheme has none). In models narrower than
+// kNarrowWidth, linears that share an input have it in groups of 32 columns where one of them keeps
+// 8 bits in such groups: coarser inputs would lose more than the codes. Throws Error where
+// `options` name a method, a rewrite or statistics, which would choose other codes.
 void keep_types(const ImportedModel& model, CheckpointOptions& options);
 
 }  // namespace leq
