@@ -26,6 +26,9 @@ struct CheckpointOptions : RunOptions {
   TensorPlanner plan = {};
   int rotation_seeds = 1;  // with a rotation: seeds tried from rewrites.rotation_seed, best is used
   CalibrationRequest calibration = {};
+  // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
+  // space of the blocks twice.
+  bool keep_blocks = false;
 };
 
 struct CheckpointResult {
@@ -66,8 +69,8 @@ struct LeastBytes {
 };
 LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
-// Writes `output` atomically; a run with calibration keeps its finished blocks in OUTPUT.partial
-// until then. `progress(done, total)` counts steps. Throws Error as make_planner, quantize_blocks
+// Writes `output` atomically; a run with calibration or options.keep_blocks keeps its finished
+// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner, quantize_blocks
 // and write_tensors do.
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,

@@ -81,10 +81,8 @@ TEST_F(GgufTools, AConversionByEarlierRulesIsNotUsed) {
   const std::string identity =
       std::string(kVersion) + '\n' + source.string() + '\n' + std::to_string(fs::file_size(source)) +
       '\n' + std::to_string(fs::last_write_time(source).time_since_epoch().count());
-  const std::string earlier =
-      folder_.write("story-" + sha256_hex(identity).substr(0, 16) + ".leq", "no model");
   fs::create_directories(folder_ / "cache/leq");
-  fs::rename(earlier, folder_ / "cache/leq" / fs::path(earlier).filename());
+  folder_.write("cache/leq/story-" + sha256_hex(identity).substr(0, 16) + ".leq", "no model");
   const ToolRun made = run();
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(cached().size(), 2u);

@@ -16,7 +16,7 @@ namespace leq {
 
 struct WriteOptions {
   TensorPlanner plan;
-  bool calibrated = false;             // blocks are finished already and not quantized here
+  bool finished = false;               // blocks are quantized already, and not here
   const PartialRun* blocks = nullptr;  // the finished blocks, on the leader
   int threads = 0;                     // 0 = one for each usable core
   Communicator* ranks = &one_rank();   // ranks that divide the tensors
