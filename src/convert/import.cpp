@@ -58,7 +58,7 @@ QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   return own;
 }
 
-// Loses less than int8 inputs in groups of 128 columns.
+// Codes that lose less than int8 inputs in groups of 128 columns do.
 bool is_fine(const QuantScheme& scheme) {
   return scheme.bits == 8 && scheme.scaling == Scaling::group && scheme.group == 32;
 }

@@ -70,8 +70,8 @@ struct LeastBytes {
 LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
 // Writes `output` atomically; a run with calibration or options.keep_blocks keeps its finished
-// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as make_planner, quantize_blocks
-// and write_tensors do.
+// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as
+// make_planner, quantize_blocks and write_tensors do.
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);

@@ -179,7 +179,8 @@ std::map<std::string, ActKind> acts_of(const std::string& gguf, ActChoice act) {
 }
 
 // Narrow models: groups of 32 columns at inputs that a kept 8-bit type in such groups reads, also
-// where layer 1's v alone has one; down and the head always. Wide models, other types: as elsewhere.
+// where layer 1's v alone has one; down and the head always. Wide models, other types: as
+// elsewhere.
 TEST(GgufNumbers, InputsOfKept8BitCodesAreInGroupsOf32InNarrowModels) {
   struct Case {
     const char *linears, *table;
@@ -189,16 +190,17 @@ TEST(GgufNumbers, InputsOfKept8BitCodesAreInGroupsOf32InNarrowModels) {
   };
   using enum ActKind;
   constexpr ActChoice kAuto = ActChoice::automatic;
-  for (const Case& c : {Case{"Q8_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
-                        {"Q5_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
-                        {"Q8_0", "Q8_0", 2048, kAuto, g128, g128, g128, g128, g128, g128},
-                        {"Q4_0", "Q4_0", 256, kAuto, g128, g128, g128, g128, g32, g32},
-                        {"Q4_K", "Q6_K", 256, kAuto, g128, g128, g128, g128, g32, g32},
-                        {"Q4_K", "Q8_0", 256, kAuto, g128, g32, g128, g128, g32, g32},
-                        {"Q8_0", "Q8_0", 256, ActChoice::g128, g128, g128, g128, g128, g128, g32},
-                        {"Q8_0", "Q8_0", 2048, ActChoice::g32, g32, g32, g32, g32, g32, g128},
-                        {"Q4_K", "Q6_K", 256, ActChoice::g32, g32, g32, g32, g32, g32, g32},
-                        {"Q8_0", "Q8_0", 256, ActChoice::none, none, none, none, none, none, none}}) {
+  for (const Case& c :
+       {Case{"Q8_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
+        {"Q5_0", "Q8_0", 256, kAuto, g32, g32, g32, g32, g32, g32},
+        {"Q8_0", "Q8_0", 2048, kAuto, g128, g128, g128, g128, g128, g128},
+        {"Q4_0", "Q4_0", 256, kAuto, g128, g128, g128, g128, g32, g32},
+        {"Q4_K", "Q6_K", 256, kAuto, g128, g128, g128, g128, g32, g32},
+        {"Q4_K", "Q8_0", 256, kAuto, g128, g32, g128, g128, g32, g32},
+        {"Q8_0", "Q8_0", 256, ActChoice::g128, g128, g128, g128, g128, g128, g32},
+        {"Q8_0", "Q8_0", 2048, ActChoice::g32, g32, g32, g32, g32, g32, g128},
+        {"Q4_K", "Q6_K", 256, ActChoice::g32, g32, g32, g32, g32, g32, g32},
+        {"Q8_0", "Q8_0", 256, ActChoice::none, none, none, none, none, none, none}}) {
     SCOPED_TRACE(std::string(c.linears) + " and " + c.table + ", width " + std::to_string(c.width) +
                  ", " + std::string(act_choice_name(c.choice)));
     const auto acts = acts_of(typed_gguf(c.linears, c.table, c.width), c.choice);

@@ -79,8 +79,9 @@ TEST_F(GgufTools, AnotherVersionOfTheFileIsConvertedAgain) {
 TEST_F(GgufTools, AConversionByEarlierRulesIsNotUsed) {
   const fs::path source = fs::canonical(gguf_);
   const std::string identity =
-      std::string(kVersion) + '\n' + source.string() + '\n' + std::to_string(fs::file_size(source)) +
-      '\n' + std::to_string(fs::last_write_time(source).time_since_epoch().count());
+      std::string(kVersion) + '\n' + source.string() + '\n' +
+      std::to_string(fs::file_size(source)) + '\n' +
+      std::to_string(fs::last_write_time(source).time_since_epoch().count());
   fs::create_directories(folder_ / "cache/leq");
   folder_.write("cache/leq/story-" + sha256_hex(identity).substr(0, 16) + ".leq", "no model");
   const ToolRun made = run();

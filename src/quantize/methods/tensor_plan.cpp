@@ -130,8 +130,8 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
       plan.scheme = type;
       if (!plan.scheme.is_integer()) plan.act = ActKind::none;
       const std::optional<ActKind> own = found->second.act;
-      const bool takes_own = act == ActChoice::automatic && is_block_linear(spec.role) &&
-                             own && is_coded(plan.act) && fits_act(type, *own);
+      const bool takes_own = act == ActChoice::automatic && is_block_linear(spec.role) && own &&
+                             is_coded(plan.act) && fits_act(type, *own);
       if (takes_own) plan.act = *own;
       if (!is_block_linear(spec.role) && plan.act != ActKind::none) {
         plan.act = act_of_role(spec.role, plan.scheme, config);

@@ -56,7 +56,7 @@ TensorRecord record_of(const StoredTensor& tensor, const Json& records, const st
           tensor.name);
   const Json& json = records[tensor.name];
   record.note = json_get<std::string>(json, "note", where);
-  record.source = json_get<std::string>(json, "source", where);
+  record.source = json.value("source", "");
   record.fold = json_get<std::string>(json, "fold", where);
   record.loss_of_hessian = json_get<bool>(json, "loss_of_hessian", where);
   if (json.contains("loss")) record.loss = json_get<double>(json, "loss", where);
