@@ -9,7 +9,7 @@
 
 namespace leq::test {
 
-// Paths below the project's folder.
+// Paths of files in the project's folder.
 inline std::vector<std::filesystem::path> source_files(const std::vector<std::string>& folders) {
   namespace fs = std::filesystem;
   std::vector<fs::path> files;

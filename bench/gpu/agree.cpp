@@ -1,7 +1,7 @@
-// Kernels of one matmul against each other at the sizes of llama-7b, bit for bit: few and many
-// tokens, every width and grouping of codes, every kernel that may run on this GPU. Large grids,
-// many blocks a multiprocessor and launches that start early show what small tests cannot. What
-// all agree with is int_gemm (or float_gemm), whose results the tests compare with plain loops.
+// Compares the kernels for one matmul at the sizes of llama-7b, bit for bit: few and many tokens,
+// every width and grouping of codes, every kernel that may run on this GPU. Large grids, many
+// blocks per multiprocessor and early launches expose what small tests cannot. The reference is
+// int_gemm (or float_gemm), whose results the tests compare with plain loops.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -55,7 +55,7 @@ constexpr Kind kKinds[] = {{"int8", 8, 0, false, 0},
                            {"int4-g128, act none", 4, 128, false, -1},
                            {"f16", 16, 0, false, -1}};
 
-// One linear of one kind, its inputs, and the outputs of `most_tokens` tokens.
+// One linear of one kind, its inputs, and its outputs for `most_tokens` tokens.
 class Problem {
  public:
   Problem(const LinearShape& shape, const Kind& kind, std::int64_t most_tokens, rt::Stream& stream)
@@ -92,7 +92,7 @@ class Problem {
 
   bool has_f32_inputs() const { return kind_.token_group < 0; }
 
-  // The kernel's inputs of so many tokens.
+  // The kernel's arguments for `tokens` tokens.
   IntMatmul int_matmul(std::int64_t tokens) const {
     IntMatmul a;
     add_segments(a);
@@ -124,8 +124,8 @@ class Problem {
     launch_weight_only_matmul(a, stream_);
   }
 
-  // Runs quantizing and `launch` twice without a pause, first on other inputs: a kernel that reads
-  // its inputs before they are there computes with those.
+  // Runs the quantization and `launch` twice without a pause, first on different inputs, so that a
+  // kernel that reads its inputs too early computes with the wrong ones.
   void run(std::int64_t tokens, TermOrder order, const std::function<void()>& launch) const {
     for (const std::int64_t first : {1, 0}) {
       rt::copy_on_device(out_.as<void>(), start_.as<void>(), out_bytes(tokens), stream_);
@@ -144,7 +144,7 @@ class Problem {
   }
   void keep_as_wanted(std::int64_t tokens) { fetch(wanted_, tokens); }
 
-  // Differing numbers of the outputs from those wanted; prints the first few.
+  // The number of outputs that differ from the expected ones; prints the first few.
   std::int64_t differences(std::int64_t tokens, const char* kernel) {
     fetch(found_, tokens);
     if (std::memcmp(found_.data(), wanted_.data(), out_bytes(tokens)) == 0) return 0;
@@ -265,7 +265,7 @@ void compare_int(Problem& problem, const Kind& kind, const std::vector<std::int6
   };
   with_tile(counts.back(), GemmTile::middle);
   problem.keep_as_wanted(counts.back());
-  const bool fine = kind.weight_group == 32 || kind.weight_group == 64;  // one tile alone
+  const bool fine = kind.weight_group == 32 || kind.weight_group == 64;  // have only tile `middle`
   for (const std::int64_t tokens : counts) {
     problem.run(tokens, TermOrder::lanes,
                 [&] { launch_int_matmul(problem.int_matmul(tokens), stream); });
@@ -314,7 +314,7 @@ void body(const Options& options, rt::Stream& stream) {
   Tally all;
   for (const Kind& kind : kKinds) {
     for (const LinearShape& shape : shapes(options.tiny)) {
-      // Prompts where models have this pair of groupings.
+      // Models have this pair of groupings, so that prompts are tested too.
       const bool usual = kind.token_group < 0 || kind.token_group == shape.act_group;
       std::vector<std::int64_t> counts = {1, 2, 4, 8, 9, 16, 33, 64, 65, 128, 129};
       if (options.tiny) counts = {1, 5, 9, 33};

@@ -28,7 +28,7 @@ std::int64_t differing(const std::vector<std::uint32_t>& a, const std::vector<st
   return wrong;
 }
 
-// Numbers that rounding does not explain.
+// The number of values whose difference is larger than rounding explains.
 std::int64_t far(const std::vector<std::uint32_t>& a, const std::vector<std::uint32_t>& b) {
   constexpr float kTolerance = 2e-4f;
   std::int64_t wrong = 0;
@@ -49,7 +49,7 @@ struct ExpertSizes {
   int experts, active, width, hidden;
 };
 
-// gate and up of all experts, with groups of 128, and codes of some tokens.
+// The linears gate and up of all experts, with groups of 128, and the codes of some tokens.
 class Experts {
  public:
   Experts(const ExpertSizes& sizes, int bits, std::int64_t tokens, rt::Stream& stream)
@@ -109,7 +109,7 @@ class Experts {
   std::size_t scales_of_segment() const {
     return static_cast<std::size_t>(sizes_.hidden) * groups();
   }
-  // Ascending in i.
+  // The result increases with i.
   int expert_of(std::int64_t token, int i) const {
     const int stride = sizes_.experts / sizes_.active;
     return i * stride + static_cast<int>(token * 7 + i * 3) % stride;
@@ -166,7 +166,7 @@ class Experts {
   Memory codes_, scales_, x_, x_scales_, x_sums_, table_, choice_, out_;
 };
 
-// A text of one sequence.
+// Inputs of Gated DeltaNet for the text of one sequence.
 class DeltaText {
  public:
   DeltaText(bool tiny, rt::Stream& stream)
@@ -185,7 +185,7 @@ class DeltaText {
         out_(Memory::filled(out_words() * 4, 0, stream)),
         fault_(Memory::filled(8, ~0u, stream)) {}
 
-  // In steps of `rows`: outputs, then the state.
+  // Runs the text in steps of `rows` tokens; returns all outputs, then the state.
   std::vector<std::uint32_t> run(std::int64_t rows, bool exact) const {
     int state = -1;
     for (std::int64_t first = 0; first < tokens_; first += rows) {
@@ -264,7 +264,7 @@ class DeltaText {
   }
 
   rt::Stream& stream_;
-  int heads_;  // of keys, and half of those of values
+  int heads_;  // key heads; there are twice as many value heads
   std::int64_t tokens_;
   Memory mixed_, gates_, vectors_, states_, scratch_, out_, fault_;
 };

@@ -1,5 +1,5 @@
-// Attention over pages: a token of each of some sequences, as bytes of the cache per second; and
-// prompts, as operations per second.
+// Times attention over pages: one token for each of some sequences, in bytes of the cache per
+// second, and prompts, in operations per second.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -17,7 +17,7 @@ struct Heads {
   const char* model;
   int heads, kv_heads;
 };
-// Groups of one, four and five queries to a kv head; heads of 128.
+// Models with one, four and five queries per kv head; heads have 128 dimensions.
 constexpr Heads kHeads[] = {{"llama-7b", 32, 32}, {"mistral-7b", 32, 8}, {"qwen3-14b", 40, 8}};
 constexpr int kHeadDim = 128;
 
@@ -31,11 +31,11 @@ std::int64_t page_bytes(KvPart part, KvType type, int kv_heads) {
   return kv_heads * (numbers + 4 * kv_ends(part, type, kHeadDim));
 }
 
-// f16 copies, of the first page and of the newest ones of a run.
+// Number of f16 copies per run: those of the first page and of the newest pages.
 constexpr std::int64_t kCopiesOfRun = 64;
 
-// One layer: `sequences` runs of `rows` rows that end at position `context` - 1. A launch for each
-// of several caches: at most `most_caches`, or as many as no second cache holds.
+// One layer with `sequences` runs of `rows` rows, which end at position `context` - 1. Launches
+// alternate between caches: at most `most_caches`, or so many that no L2 cache holds them.
 class Problem {
  public:
   Problem(const Heads& heads, KvType type, int sequences, int rows, int context, int most_caches,
@@ -51,7 +51,7 @@ class Problem {
                                                              (key_bytes_ + value_bytes_))))),
         qkv_(Memory::filled(bytes(sequences * rows * width_ * 4), 0x3d000000u, stream)),
         out_(bytes(std::int64_t{sequences} * rows * heads.heads * kHeadDim * 4), 0, stream),
-        // Bytes up to 0x3b are codes, and in pairs f16 numbers below 1.
+        // Bytes up to 0x3b are valid codes; pairs of them are f16 numbers below 1.
         keys_(bytes(caches_ * sequences * pages_of_run_ * key_bytes_), 0x3b, stream),
         values_(bytes(caches_ * sequences * pages_of_run_ * value_bytes_), 0x3b, stream),
         copies_(bytes(caches_ * copies_of_cache_ + 4), 0x3b, stream),
@@ -111,7 +111,7 @@ class Problem {
     return static_cast<double>(a_.batch.run_count * a_.batch.end) *
            static_cast<double>(key_bytes_ + value_bytes_) / kKvPageTokens;
   }
-  // Of scores and values: 4 d for each query and position that it sees.
+  // Operations for scores and values: 4 d for each query and each position visible to it.
   double operations() const {
     const auto rows = static_cast<double>(a_.batch.longest_run);
     const double seen = rows * (static_cast<double>(a_.batch.end) - (rows - 1) / 2);
@@ -143,7 +143,7 @@ void decode(const Options& options, rt::Stream& stream) {
             const double us = problem.us(stream), gbps = problem.cache_bytes() / us * 1e-3;
             row.insert(row.end(),
                        {number(us, 1), number(gbps, 0), share(options, "read_gbps", gbps)});
-          } catch (const Error&) {  // no room
+          } catch (const Error&) {  // not enough memory
             row.insert(row.end(), {"n/a", "n/a", "n/a"});
           }
           print_row(row);

@@ -11,8 +11,8 @@
 namespace leq::LEQ_GPU::bench {
 namespace {
 
-constexpr int kBelowOne = 0x3b;                            // largest byte of f16 numbers below 1
-constexpr std::size_t kBlockBytes = std::size_t{4} << 20;  // repeated over a larger memory
+constexpr int kBelowOne = 0x3b;                            // largest high byte of f16 below 1
+constexpr std::size_t kBlockBytes = std::size_t{4} << 20;  // repeated to fill a larger memory
 
 std::size_t padded_code_bytes(const LinearShape& shape, int bits) {
   std::size_t bytes = 0;

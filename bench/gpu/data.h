@@ -1,4 +1,4 @@
-// Device memory with numbers in it, and the linears of llama-7b, for programs that time kernels.
+// Device memory filled with numbers, and the linears of llama-7b, for programs that time kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace leq::LEQ_GPU::bench {
 
 class Memory {
  public:
-  // Random bytes of 0 to `largest`. Throws Error where the device has no room.
+  // Random bytes from 0 to `largest`. Throws Error if device memory does not suffice.
   Memory(std::size_t bytes, int largest, rt::Stream& stream);
-  // One 4-byte pattern over and over: 0x3c003c00 is f16 ones, 0x3f800000 an f32 one.
+  // Repeats a 4-byte pattern: 0x3c003c00 is two f16 ones, 0x3f800000 is one f32 one.
   static Memory filled(std::size_t bytes, std::uint32_t pattern, rt::Stream& stream);
-  // These bytes over and over.
+  // Repeats the bytes of `block`.
   static Memory repeated(std::span<const std::byte> block, std::size_t bytes, rt::Stream& stream);
   ~Memory();
   Memory(Memory&& other) noexcept : data_(other.data_) { other.data_ = nullptr; }
@@ -38,10 +38,10 @@ class Memory {
 
 struct LinearShape {
   std::string name;
-  std::vector<int> rows;  // of each segment
+  std::vector<int> rows;  // rows of each segment
   int columns;
   Finish finish;
-  int act_group;  // columns of one scale of the activations: 128, or 0 for the row
+  int act_group;  // columns that share an activation scale: 128, or 0 for the row
 
   int outputs() const;
   const char* act() const { return act_group == 0 ? "row" : "g128"; }
@@ -49,28 +49,28 @@ struct LinearShape {
     return static_cast<double>(tokens) * outputs() * columns;
   }
 };
-// Those of llama-7b, activations quantized as `leq-quantize` has it; `tiny`: a 32nd in each
-// direction.
+// The linears of llama-7b, with activations quantized as by `leq-quantize`. `tiny`: a 32nd of the
+// size in each direction.
 std::vector<LinearShape> llama_linears(bool tiny);
 
-// More than any second cache: launches that take copies in turn, so many, read from memory.
+// Larger than any L2 cache, so that launches that use copies of this size in turn read memory.
 inline constexpr std::size_t kRotatedBytes = std::size_t{640} << 20;
-// How many of `each` bytes fill about `bytes`, 1 to 64.
+// The number of copies of `each` bytes, 1 to 64, that fill about `bytes`.
 int copies_filling(std::size_t bytes, std::size_t each);
 
-// Several copies of one linear of b bits, and rows of activations: inputs of launch_int_matmul and,
-// with 16 bits (f16) or weights alone quantized, of launch_float_matmul, launch_weight_only_matmul.
+// Several copies of one linear of b bits, and rows of activations: arguments of launch_int_matmul,
+// launch_float_matmul (16 bits, f16) and launch_weight_only_matmul.
 class IntLinear {
  public:
-  // group 0: a scale for each row (8 bits alone), or none (16 bits). As many copies as fill about
-  // `bytes`.
+  // group 0: a scale per row (only 8 bits), or none (16 bits). There are so many copies that they
+  // fill about `bytes`.
   IntLinear(const LinearShape& shape, int bits, int group, std::int64_t tokens, std::size_t bytes,
             rt::Stream& stream);
 
   int copies() const { return copies_; }
   std::size_t weight_bytes() const { return copy_bytes_ + scale_bytes_; }  // of one copy
   IntMatmul arguments(int copy) const;
-  WeightOnlyMatmul weight_only(int copy) const;  // act none
+  WeightOnlyMatmul weight_only(int copy) const;  // for act none
   FloatMatmul f16(int copy) const;
 
  private:
@@ -79,7 +79,7 @@ class IntLinear {
   LinearShape shape_;
   int bits_, group_;
   std::int64_t tokens_;
-  TermOrder order_;  // what the backend would take
+  TermOrder order_;  // the order that the backend would use
   std::size_t copy_bytes_, scale_bytes_;
   int copies_;
   Memory codes_, scales_, x_, x_scales_, x_sums_, pieces_, piece_scales_, out_;

@@ -1,6 +1,6 @@
-// Kernels with a known number of tensor-core instructions each, and some with a known loop or wait:
-// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture, to validate its
-// counts of other kernels.
+// Kernels with known numbers of tensor-core instructions, and some with a known loop or wait.
+// cuda/check/check_nvcc.sh counts them with sass_counts.cpp on every architecture, to verify that
+// its counts of other kernels are right.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/wgmma.h"
 
@@ -36,7 +36,7 @@ __global__ void counted_bmma_3(float* out, const std::uint32_t* in) {
   for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = sums[i];
 }
 
-// Empty on other architectures.
+// Compiles to an empty kernel on other architectures.
 __global__ void __launch_bounds__(128, 1) counted_igmma_6(int* out, std::uint64_t operand) {
   if constexpr (ptx::kHopper) {
     int sums[64] = {};
@@ -74,7 +74,7 @@ __global__ void counted_0(int* out, const std::uint32_t* in) {
   out[threadIdx.x] = ptx::dp4a(in[threadIdx.x], in[threadIdx.x + 32], 0);
 }
 
-// A main loop found by its dp4a, with a fence and a division, and with an inner loop.
+// A main loop that is identified by its dp4a and contains a fence, a division and an inner loop.
 __global__ void looped(int* out, const int* in, int count) {
   int sum = 0;
 #pragma unroll 1
@@ -90,7 +90,7 @@ __global__ void looped(int* out, const int* in, int count) {
   }
 }
 
-// A loop without work, whose fences and divisions count too.
+// A loop without tensor-core work, in which fences and divisions are counted too.
 __global__ void plain(int* out, const int* in, int count) {
 #pragma unroll 1
   for (int i = 0; i < count; ++i) {
@@ -99,7 +99,7 @@ __global__ void plain(int* out, const int* in, int count) {
   }
 }
 
-// Two loads of 16 bytes are issued before the wait, a third after it.
+// Issues two loads of 16 bytes before the wait, and a third after it.
 __global__ void early(uint4* out, const uint4* in) {
   const uint4 a = ptx::load_once(in + threadIdx.x), b = ptx::load_once(in + threadIdx.x + 32);
   ptx::wait_for_predecessor();
@@ -107,7 +107,7 @@ __global__ void early(uint4* out, const uint4* in) {
   out[threadIdx.x] = {a.x + b.x + c.x, a.y + b.y + c.y, a.z + b.z + c.z, a.w + b.w + c.w};
 }
 
-// A loop with a warp-uniform branch, for which 12.0 has its own instruction.
+// A loop with a warp-uniform branch, for which architecture 12.0 has an instruction of its own.
 __global__ void together_4(float* out, const std::uint32_t* in, int count) {
   float sums[4] = {};
 #pragma unroll 1

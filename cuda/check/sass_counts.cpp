@@ -1,12 +1,12 @@
 // Reads the machine code of each kernel of a cubin (an ELF file):
 //   sass_counts ARCHITECTURE CUBIN...
-// prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY": the number of its
-// tensor-core instructions; of GPU-wide memory fences and integer divisions in its main loop; and
-// of 16-byte loads before its wait for the previous kernel. The main loop is the range before a
-// backward branch that has the most tensor-core instructions, or else the most dp4a, and no such
-// loop within it; of several the shortest. For a kernel without one, fences and divisions of all
-// its loops are counted. An instruction has 16 bytes, its low 12 bits are the opcode; the toolkit's
-// own disassembler is not always installed.
+// For each kernel it prints "Code of 'KERNEL' for 'ARCHITECTURE': TENSOR FENCES DIVISIONS EARLY":
+// the number of tensor-core instructions; of GPU-wide memory fences and of integer divisions in
+// the main loop; of 16-byte loads before the wait for the previous kernel. The main loop is the
+// range of a backward branch with the most tensor-core instructions (if there are none, the most
+// dp4a) that contains no such loop; the shortest on ties. Without a main loop, fences and
+// divisions of all loops are counted. An instruction has 16 bytes, with the opcode in its low 12
+// bits.
 #include <elf.h>
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 
 namespace {
 
-// Determined by compiling known_counts.cu, as check_nvcc.sh does before each use: IMMA, HMMA, IGMMA
-// (wgmma) with operand A in shared memory and in registers, HGMMA with A in registers.
+// Opcodes found by compiling known_counts.cu, as check_nvcc.sh does before each use: IMMA, HMMA,
+// IGMMA (wgmma) with A in shared memory and in registers, HGMMA with A in registers.
 constexpr unsigned kTensorCores[] = {0x237, 0x23c, 0x9f1, 0xdf1, 0xdf0};
-constexpr unsigned kLoad = 0x981;  // from global memory
+constexpr unsigned kLoad = 0x981;  // load from global memory
 constexpr unsigned kDp4a = 0x226, kFence = 0x992, kExit = 0x94d;
 constexpr unsigned kWait = 0x82e;                 // griddepcontrol.wait
-constexpr unsigned kBranches[] = {0x947, 0x547};  // per lane, and per warp (10.0 and newer)
-constexpr unsigned kToFloat[] = {0x306, 0x25a};   // per lane, and per warp
+constexpr unsigned kBranches[] = {0x947, 0x547};  // per lane and, on 10.0 and newer, per warp
+constexpr unsigned kToFloat[] = {0x306, 0x25a};   // opcodes per lane and per warp
 
 struct Instruction {
   std::uint64_t low, high;
@@ -41,11 +41,11 @@ struct Instruction {
   bool divides() const {
     return std::ranges::find(kToFloat, operation()) != std::end(kToFloat) && (high >> 14 & 3) == 2;
   }
-  // An unconditional branch: its predicates are the constant true, and it is not one of a diverged
-  // warp.
+  // An unconditional branch: its predicates are the constant true, and it is not a branch of a
+  // diverged warp.
   bool is_always() const { return (low >> 12 & 0xf) == 7 && (high >> 23 & 0x1f) == 7; }
   bool loads_16_bytes() const { return operation() == kLoad && (high >> 9 & 7) == 6; }
-  // The branch distance in instructions, from the next one to the target.
+  // The distance of the branch in instructions, counted from the next instruction.
   std::int64_t jump(bool hopper) const {
     if (!hopper) return static_cast<std::int32_t>(low >> 32) / 16;
     const auto upper = static_cast<std::int64_t>(low) >> 34;
@@ -64,8 +64,8 @@ struct Counts {
   long tensor = 0, fences = 0, divisions = 0, early_loads = 0;
 };
 
-// Whether control flow from `first` reaches `last` within the range: a backward branch may also be
-// the return from rarely executed code at the end of the kernel, which is no loop.
+// Whether control flow from `first` reaches `last` within the range. If not, a backward branch is
+// no loop but the return from rarely executed code at the end of the kernel.
 bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t first,
               std::size_t last) {
   std::vector<bool> reached(last + 1);
@@ -86,7 +86,7 @@ bool leads_to(const std::vector<Instruction>& code, bool hopper, std::size_t fir
 
 Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
   const auto work = [&](auto is_work) {
-    std::vector<long> before(1);  // prefix count of such instructions
+    std::vector<long> before(1);  // number of such instructions before each
     for (const Instruction& one : code) before.push_back(before.back() + (is_work(one) ? 1 : 0));
     return before;
   };
@@ -101,7 +101,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
     long work;
   };
   std::vector<Loop> loops;
-  std::vector<bool> looped(code.size());  // in any loop, with work or without
+  std::vector<bool> looped(code.size());  // in any loop, also in one without tensor-core work
   for (std::size_t i = 0; i < code.size(); ++i) {
     if (!code[i].branches()) continue;
     const std::int64_t to = static_cast<std::int64_t>(i) + 1 + code[i].jump(hopper);
@@ -142,7 +142,7 @@ Counts counts_of(const std::vector<Instruction>& code, bool hopper) {
 
 int main(int count, char** arguments) {
   const std::string prefix = ".text.", architecture = arguments[1];
-  const bool hopper = std::stoi(architecture) >= 90;  // with another encoding of branches
+  const bool hopper = std::stoi(architecture) >= 90;  // 9.0 and newer encode branches differently
   for (int i = 2; i < count; ++i) {
     std::ifstream in(arguments[i], std::ios::binary);
     const std::vector<char> file((std::istreambuf_iterator<char>(in)), {});

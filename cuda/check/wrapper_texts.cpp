@@ -1,8 +1,8 @@
-// Compares the PTX of the kernels of wrappers.cu with wrappers.txt, and wrappers.txt with the
-// instructions that other projects write for the same operations.
+// Compares the PTX of wrappers.cu's kernels with wrappers.txt, or wrappers.txt with the
+// instructions that other projects use for the same operations.
 //   wrapper_texts wrappers.txt ARCHITECTURE FILE.ptx
 //   wrapper_texts wrappers.txt reference LETTER SOURCE...   (C++ with asm statements)
-// One line for each difference; exit status 1 if there is one.
+// Prints one line for each difference, in which case the exit status is 1.
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -18,10 +18,10 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-// strict: as written, registers numbered in order of use in the kernel. loose: numbered within each
-// instruction; constants are operands like others, of type modifiers only the order counts, PTX
-// defaults are left out, and so are the input sums of an mma, which may be the same registers as
-// the output.
+// strict: as written, with registers numbered in order of use in the kernel. loose: registers
+// numbered within each instruction, constants treated as operands, only the order of type modifiers
+// compared, PTX defaults and the input sums of an mma left out (these may be the same registers as
+// the output).
 enum class Form { strict, loose };
 
 std::string file_text(const std::string& name) {
@@ -59,8 +59,8 @@ std::string loose_name(const std::string& name) {
   return all;
 }
 
-// Operands with registers and local names numbered in order of use; special registers such as
-// %cluster_ctarank keep their names.
+// Returns operands with registers and local names numbered in order of use. Special registers such
+// as %cluster_ctarank keep their names.
 std::string numbered(const std::string& operands, Form form, std::map<std::string, int>& names) {
   std::string text;
   for (std::size_t at = 0; at < operands.size();) {
@@ -101,7 +101,7 @@ Texts instructions(const std::string& text, Form form) {
     const std::string name = one.substr(0, space);
     if (form == Form::loose) names.clear();
     std::string operands = numbered(one.substr(space), form, names);
-    // The closing brace of a block of the kernel itself.
+    // This is the closing brace of a block of the kernel itself.
     if (std::count(operands.begin(), operands.end(), '}') >
         std::count(operands.begin(), operands.end(), '{')) {
       operands.pop_back();
@@ -120,7 +120,7 @@ std::string joined(const Texts& texts) {
   return all.empty() ? "(nothing)" : all;
 }
 
-// %1..%4 -> %1,%2,%3,%4
+// Expands %1..%4 to %1,%2,%3,%4.
 std::string with_ranges(std::string text) {
   for (std::size_t at; (at = text.find("..%")) != std::string::npos;) {
     const std::size_t begin = text.rfind('%', at),
@@ -156,7 +156,7 @@ std::vector<Expected> read_expected(const std::string& name) {
   return all;
 }
 
-// The inline assembly of each kernel, and all of its instructions.
+// The inline assembly of a kernel, and all of its instructions.
 struct Kernel {
   std::string inlined, all;
 };
@@ -197,7 +197,7 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
     const bool there = number >= one.from && (!one.of_90a || architecture.back() == 'a');
     const std::string wanted = joined(instructions(there ? one.text : "", Form::strict));
     std::string got = joined(instructions(at->second.inlined, Form::strict));
-    // An instruction from a compiler builtin is not inline assembly, so it is among all others.
+    // An instruction that comes from a compiler builtin is not inline assembly but is in `all`.
     std::istringstream lines(got == "(nothing)" && there ? at->second.all : "");
     for (std::string line; std::getline(lines, line);) {
       if (joined(instructions(line, Form::strict)) == wanted) got = wanted;
@@ -216,7 +216,7 @@ int compare_compiled(const std::vector<Expected>& expected, const std::string& a
   return wrong;
 }
 
-// The text of each asm statement: its string literals up to the first colon.
+// The text of each asm statement, which is its string literals up to the first colon.
 Texts asm_statements(const std::string& source) {
   Texts found;
   for (std::size_t at = 0; (at = source.find("asm", at)) != std::string::npos;) {

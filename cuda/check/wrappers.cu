@@ -1,6 +1,6 @@
-// Each instruction wrapper (cuda/intrinsics/ptx.h and others) in a kernel of its own, which
-// check_ptx.sh compiles to PTX: what nvcc passes to the assembler is compared with wrappers.txt by
-// the names of the kernels. Each overload of a wrapper has its own kernel.
+// Each instruction wrapper (cuda/intrinsics/ptx.h and others) in a kernel of its own. check_ptx.sh
+// compiles them to PTX and compares the text that nvcc passes to the assembler with wrappers.txt,
+// by kernel names. Each overload of a wrapper has its own kernel.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/tf32.h"
 #include "cuda/intrinsics/wgmma.h"
@@ -141,6 +141,6 @@ __global__ void wgmma_bf16(float (*d)[64], const Word (*a)[4], std::uint64_t b, 
   ptx::wgmma_bf16(*d, *a, b, add);
 }
 
-}  // extern "C"
+}  // end of extern "C"
 
 }  // namespace leq::LEQ_GPU

@@ -10,7 +10,7 @@
 namespace leq::cuda {
 namespace {
 
-// nullopt where another program has the device for itself.
+// Returns nullopt if another program has exclusive use of the device.
 std::optional<std::size_t> free_bytes(int device) {
   try {
     return rt::memory_of(device).free_bytes;
@@ -32,8 +32,8 @@ std::vector<std::string> list_devices() {
 }
 
 std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options) {
-  // Of ranks: a kernel that is loaded at its first launch would wait for one that waits for a peer.
-  // The driver reads it once, when it is first asked anything.
+  // With several ranks, loading a kernel at its first launch would wait for a kernel that waits for
+  // a peer. Set now, because the driver reads the variable once, at the first call.
   if (options.ranks > 1) ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   const std::vector<rt::DeviceInfo> devices = rt::devices();
   require(!devices.empty(), ErrorKind::no_device, Setting{"device"}, " cuda:", which,

@@ -1,4 +1,4 @@
-// The runtime on CUDA: thin calls, every failure an Error with CUDA's own words.
+// The runtime on CUDA: thin calls that turn every failure into an Error with CUDA's message.
 #include <nvtx3/nvToolsExt.h>
 
 #include <cstdlib>
@@ -32,8 +32,8 @@ void check(cudaError_t result, const char* what) {
        "CUDA: ", what, ": ", cudaGetErrorString(result));
 }
 
-// What follows on this thread is for that device: a thread begins on device 0, whichever one its
-// streams are of. Every entry comes by here.
+// Selects the device for later calls on this thread. Every function calls it first, because a
+// thread starts with device 0, whatever the device of its streams is.
 void use_device(int device) { check(cudaSetDevice(device), "cannot use the device"); }
 cudaStream_t used(const Stream& stream) {
   use_device(stream.device);
@@ -44,7 +44,7 @@ cudaEvent_t used(const Event& event) {
   return event.handle;
 }
 
-// As nvidia-smi writes it.
+// The UUID in nvidia-smi's format.
 std::string uuid_text(const cudaUUID_t& uuid) {
   constexpr const char* kDigits = "0123456789abcdef";
   std::string text = "GPU";
@@ -156,12 +156,12 @@ void* allocate(int device, std::size_t bytes) {
   use_device(device);
   void* data = nullptr;
   if (cudaMalloc(&data, bytes == 0 ? 1 : bytes) == cudaSuccess) return data;
-  cudaGetLastError();  // the failure is reported by the caller, not by the next launch
+  cudaGetLastError();  // clears it: the caller reports it, not the next launch
   return nullptr;
 }
 
 void release(int device, void* data) noexcept {
-  // cudaFree "may" synchronize; scratch memory is released while kernels that use it are queued.
+  // Waits, as cudaFree may not synchronize and queued kernels may still use scratch memory.
   cudaSetDevice(device);
   cudaDeviceSynchronize();
   cudaFree(data);
@@ -182,7 +182,7 @@ bool reaches(int device, int peer) {
   use_device(device);
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();  // it is no failure
+    cudaGetLastError();  // clears the result, which is not a failure
     return true;
   }
   check(enabled, "let GPUs reach each other");
@@ -275,13 +275,13 @@ void launch(const Graph& graph, Stream& stream) {
 
 namespace {
 
-// A kernel on a device.
+// Properties of a kernel on one device.
 struct KernelFacts {
-  bool waits;  // for its predecessor, so that it may begin early
+  bool waits;  // it waits for its predecessor in code, so it may start early
 };
 
-// Code for older chips that a newer one translates does not wait. A kernel is allowed its shared
-// memory here once and for all: a recorded launch keeps its right to it whatever comes later.
+// PTX for older chips does not contain the wait. The limit of shared memory is raised only here, to
+// the maximum, so that recorded launches are never affected by a later change.
 KernelFacts facts_of(const void* kernel, const Launch& launch, const Stream& stream) {
   static KernelTable<KernelFacts> known;
   return known.of(kernel, stream.device, [&] {
@@ -329,7 +329,7 @@ cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Strea
 void check_launch(cudaError_t result, const Launch& launch) {
   check(result, launch.kernel);
   if (has_debug_option("sync"))
-    check(cudaDeviceSynchronize(), launch.kernel);  // not while recording
+    check(cudaDeviceSynchronize(), launch.kernel);  // not possible while recording
 }
 
 cudaStream_t handle(Stream& stream) { return used(stream); }

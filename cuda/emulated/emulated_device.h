@@ -1,17 +1,17 @@
-// What the emulator claims to be.
+// Properties of the emulated device, and failures that tests can request.
 #pragma once
 
 #include "cuda/rt/rt.h"
 
 namespace leq::LEQ_GPU::rt {
 
-// Tests set another architecture between launches.
+// Tests may set another architecture between launches.
 DeviceInfo& emulated_device();
-// Its memory, 64 GiB at first: allocations and regions beyond it are refused.
+// Size of its memory, initially 64 GiB. Allocations and regions beyond it fail.
 void set_emulated_memory(std::size_t bytes);
-// So many of the next recordings fail where they end, as a driver may have them.
+// Makes the next `count` recordings fail when they end, as a driver may do.
 void fail_captures(int count);
-// The launch after `others` more fails, of a kernel or of what was recorded, and none after it.
+// Makes one launch fail after `others` more launches, either of a kernel or of a recording.
 void fail_launch(int others);
 
 }  // namespace leq::LEQ_GPU::rt

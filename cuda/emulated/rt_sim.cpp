@@ -1,7 +1,7 @@
-// The runtime on the emulator: device memory is host memory, a stream is a list of operations that
-// run when something waits for it, so that code which forgets to wait reads old numbers here too.
-// Devices come into being where they are named; the streams of one run on whatever thread waits,
-// those of two at the same time.
+// The runtime on the emulator. Device memory is host memory, and a stream is a list of operations
+// that run when the host waits for it, so that code which forgets to wait reads old data here too.
+// Devices are created when they are first used. The streams of one device run on the thread that
+// waits, those of two devices at the same time.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -20,11 +20,11 @@ namespace leq::LEQ_GPU::rt {
 
 namespace {
 
-// Kernels begin early after kernels and, where nothing says that CUDA makes them wait, after
-// copies and fills; after the mark or wait of an event none does.
+// A kernel may start early after a kernel and (as CUDA does not promise otherwise) after copies and
+// fills, but not after an event was recorded or waited for.
 enum class Sort : std::uint8_t { kernel, copy, event };
 
-// `body`: of a kernel, what one thread does.
+// `body` of a kernel: the code of one thread.
 struct Operation {
   std::function<void()> body;
   Sort sort = Sort::copy;
@@ -36,10 +36,10 @@ struct Operation {
 struct Stream {
   int device = 0;
   std::deque<Operation> operations;
-  std::deque<simt::EarlyBlockOwner> begun;  // of the first operations, which are kernels
+  std::deque<simt::EarlyBlockOwner> begun;  // of the first operations, all kernels
   bool capturing = false;
   std::vector<Operation> captured;
-  const char* refused = nullptr;  // what the capturer did that CUDA does not allow
+  const char* refused = nullptr;  // call during the capture that CUDA does not allow
 };
 
 struct Graph {
@@ -47,8 +47,8 @@ struct Graph {
 };
 struct Event {
   int device = 0;
-  std::uint64_t recorded = 0, reached = 0;  // how often the host recorded it, the stream got there
-  Stream* stream = nullptr;                 // of the last record
+  std::uint64_t recorded = 0, reached = 0;  // count of records by the host and by the stream
+  Stream* stream = nullptr;                 // stream of the last record
   std::chrono::steady_clock::time_point when;
 };
 struct Region {
@@ -58,26 +58,26 @@ struct Region {
 
 namespace {
 
-constexpr int kFresh = 0xcd, kFreed = 0xdb;  // what new and released memory holds
+constexpr int kFresh = 0xcd, kFreed = 0xdb;  // bytes of new and of released memory
 
 struct Device {
-  std::recursive_mutex lock;  // of its streams and what is in them
+  std::recursive_mutex lock;  // guards its streams and their operations
   std::vector<Stream*> streams;
   std::uint64_t random = 0;
-  std::size_t in_use = 0;  // bytes, under the lock of memory
+  std::size_t in_use = 0;  // bytes, guarded by memory_lock
 };
 
 struct Runtime {
-  std::mutex lock;  // of devices
+  std::mutex lock;  // guards `devices`
   std::map<int, Device> devices;
-  std::mutex memory_lock;  // of what follows
+  std::mutex memory_lock;  // guards the members below
   std::map<void*, std::size_t> memory;
-  std::vector<void*> released;  // poisoned, freed when no operation is left that might read it
-  std::map<void*, std::size_t> allocations;          // that count as a device's
+  std::vector<void*> released;  // poisoned; freed when no operation can read it any more
+  std::map<void*, std::size_t> allocations;          // counted as a device's memory
   std::size_t device_bytes = std::size_t{64} << 30;  // each device's memory
   int failing_captures = 0;
-  int launches_to_failure = -1;             // below 0: none fails
-  std::atomic<std::int64_t> operations{0};  // on all streams
+  int launches_to_failure = -1;             // below 0: no launch fails
+  std::atomic<std::int64_t> operations{0};  // number on all streams
 };
 
 Runtime& runtime() {
@@ -93,7 +93,7 @@ std::unique_lock<std::recursive_mutex> hold_device(int index) {
   return std::unique_lock(device(index).lock);
 }
 
-// The stream that this thread records, if it does.
+// The stream that this thread records; null if it does not record.
 thread_local Stream* recorded = nullptr;
 
 bool take_device_bytes(int index, std::size_t bytes) {
@@ -110,8 +110,8 @@ void give_device_bytes(int index, std::size_t bytes) {
   of.in_use -= bytes;
 }
 
-// What may begin before the operation that runs now has ended: the kernel after it, and after a
-// kernel that lets its successor start before it waits itself, the next one too.
+// Starts operations that may start before the running one has ended: the next kernel and, after
+// each kernel that lets its successor start before it waits itself, the one after it.
 void begin_successors(Stream& stream) {
   auto& begun = stream.begun;
   while (begun.size() < stream.operations.size()) {
@@ -144,7 +144,7 @@ std::uint64_t next_random(Device& of) {
   return of.random;
 }
 
-// Some operations of the device's other streams first: nothing orders them.
+// First runs some operations of the device's other streams, because nothing orders them.
 void run_others(const Stream& waited) {
   Device& own = device(waited.device);
   for (Stream* stream : own.streams) {
@@ -161,7 +161,7 @@ void give(Stream& stream, Operation operation) {
   stream.operations.push_back(std::move(operation));
 }
 
-// Whether this thread records: then `what` is not allowed, and the recording is worth nothing.
+// Returns whether this thread records, in which case `what` is not allowed and the recording fails.
 bool refuse(const char* what) {
   if (recorded == nullptr) return false;
   recorded->refused = what;
@@ -180,7 +180,7 @@ void* take(std::size_t bytes) {
   return data;
 }
 
-// Under the lock of memory.
+// To be called with memory_lock held.
 void free_released() {
   Runtime& all = runtime();
   if (all.operations.load() > 0) return;
@@ -203,13 +203,13 @@ void copy(void* to, const void* from, std::size_t bytes, Stream& stream) {
   give(stream, {[=] { std::memcpy(to, from, bytes); }, Sort::copy, {}});
 }
 
-// What lies before the mark was given to its stream before anything that waits for it, so this
-// ends.
+// Terminates, because the work before the mark was added to its stream before any operation that
+// waits for it.
 void run_until(const Event& event, std::uint64_t mark, Stream* stream) {
   while (event.reached < mark) run_first(*stream, false);
 }
 
-// What is recorded is no launch yet.
+// Counts launches, but not those that are only recorded.
 void count_launch(const Stream& stream) {
   if (stream.capturing) return;
   const std::lock_guard hold(runtime().memory_lock);
@@ -226,7 +226,7 @@ void synchronize_all(int index) {
 }  // namespace
 
 DeviceInfo& emulated_device() {
-  // The smallest shared memory of the architectures that are built for (8.9, 12.0).
+  // Has the least shared memory among the supported architectures (8.9, 12.0).
   static DeviceInfo info = {
       .name = "emulated GPU",
       .major = 8,
@@ -280,7 +280,7 @@ void synchronize(Stream& stream) {
   require_no_capture("a wait");
   Device& of = device(stream.device);
   const std::lock_guard hold(of.lock);
-  // By the schedule's seed, other streams get on meanwhile or not.
+  // The schedule's seed determines whether other streams make progress meanwhile.
   const bool meanwhile = simt::schedule().seed != 0 && (next_random(of) >> 63) != 0;
   while (!stream.operations.empty()) {
     if (meanwhile) run_others(stream);
@@ -313,7 +313,7 @@ EventOwner make_event(int index) {
   return event;
 }
 
-// Operations that name the event may still wait to run.
+// Waits, because operations that refer to the event may not have run yet.
 void EventCloser::operator()(Event* event) const noexcept {
   synchronize_all(event->device);
   delete event;

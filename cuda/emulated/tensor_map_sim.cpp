@@ -1,5 +1,5 @@
-// Tensor maps of the emulator: the arguments as they are, after the driver's refusals
-// (cuTensorMapEncodeTiled), and one of our own: rows of a swizzled box fill its span.
+// Tensor maps of the emulator: the arguments unchanged, after the driver's checks
+// (cuTensorMapEncodeTiled) and one more: rows of a swizzled box must fill the swizzle's span.
 #include "cuda/rt/tensor_map.h"
 
 #include <cstring>

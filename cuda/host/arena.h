@@ -1,5 +1,5 @@
-// Allocates blocks within one range of bytes: offsets only, no memory. Blocks are freed whole; a
-// new block gets the first gap that fits.
+// Assigns blocks within one range of bytes. It handles offsets only and touches no memory. A new
+// block gets the first gap that is large enough, and blocks can only be freed as a whole.
 #pragma once
 
 #include <cstddef>
@@ -19,16 +19,16 @@ class Arena {
 
   explicit Arena(std::size_t bytes) : bytes_(bytes) {}
 
-  // The offset of a new block of `bytes` (not 0); nullopt where no gap fits.
+  // The offset of a new block of `bytes` (not 0); nullopt if no gap is large enough.
   std::optional<std::size_t> take(std::size_t bytes);
-  // The same at the end of the range.
+  // The same, but assigns the block at the end of the range.
   std::optional<std::size_t> take_last(std::size_t bytes);
   void give_back(std::size_t offset) { used_.erase(offset); }
   bool empty() const { return used_.empty(); }
 
  private:
   std::size_t bytes_;
-  std::map<std::size_t, std::size_t> used_;  // start and end of each block
+  std::map<std::size_t, std::size_t> used_;  // offsets of start and end of each block
 };
 
 }  // namespace leq::LEQ_GPU

@@ -57,7 +57,7 @@ RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const Rop
 }
 
 void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream) {
-  constexpr std::int64_t kPositions = 256;  // at a time
+  constexpr std::int64_t kPositions = 256;  // positions per upload
   const auto numbers = static_cast<std::int64_t>(2 * rope.inv_freq.size());
   while (rope.filled < end) {
     const std::int64_t count = std::min(kPositions, rope.context - rope.filled);

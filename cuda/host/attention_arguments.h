@@ -1,4 +1,4 @@
-// Shapes and cache layers as arguments of the attention kernels.
+// Converts attention shapes and cache layers to arguments of the attention kernels.
 #pragma once
 
 #include <span>
@@ -14,17 +14,17 @@ namespace leq::LEQ_GPU {
 AttentionHeads heads_of(const AttentionShape& shape);
 KvPages pages_of(const KvLayer& kv, KvPart part, const AttentionShape& shape);
 KvCopied copied_of(const KvLayer& kv);
-// For each page the index of its f16 copy; empty where the cache has no copies.
+// The index of each page's f16 copy; empty if the cache has no copies.
 std::span<const std::int32_t> copies_of(const KvLayer& kv);
-// All arguments except qkv, batch and fault.
+// Sets all arguments except qkv, batch and fault.
 RopeAppendArguments rope_append_arguments(const AttentionShape& shape, const RopeTable& rope,
                                           const KvLayer& kv);
 
-// Computes rows of the rotary table up to `end`, on the stream.
+// Computes rows of the rotary table up to position `end`, asynchronously on the stream.
 void fill_rope(RopeTable& rope, std::int64_t end, Staging& staging, rt::Stream& stream);
 
-// Quantizes blocks of positions: those that were complete before the batch, or that it completes.
-// Zones and copies are the same in all layers; all layers of a launch have the same two types.
+// Selects the blocks of positions to quantize: those that were complete before the batch, or those
+// that it completes. All layers of a launch have the same zones, copies and pair of types.
 enum class WholeBlocks : std::uint8_t { before_the_batch, by_the_batch };
 void quantize_kv(const AttentionBatch& batch, const AttentionShape& shape,
                  std::span<const KvLayer> layers, WholeBlocks whole, rt::Stream& stream);

@@ -1,4 +1,4 @@
-// A batch's runs, rows and pages on the device: uploaded once per step for all layers.
+// A batch's runs, rows and pages on the device, uploaded once per step and used by all layers.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace leq::LEQ_GPU {
 
-// A batch's device layout: runs, the run of each row, `more`, pages, and where pages have f16
-// copies the copy of each (`copies`, of all pages of the cache; empty: there are none).
+// A batch's numbers as the device reads them: runs, the run of each row, `more`, pages and, if
+// `copies` is not empty, each page's f16 copy. `copies` has an entry for every page of the cache.
 std::vector<std::int32_t> batch_numbers(const BatchView& batch,
                                         std::span<const std::int32_t> copies,
                                         std::span<const std::int32_t> more = {});
-// The same batch as kernel arguments, with `more` numbers between rows and pages.
+// Kernel arguments for the same batch, with `more` numbers between rows and pages.
 AttentionBatch batch_at(const std::int32_t* there, const BatchView& batch, std::int64_t more = 0);
 
 class BatchLists {
@@ -26,8 +26,8 @@ class BatchLists {
  private:
   Staging& staging_;
   std::vector<std::int32_t> numbers_;
-  const std::int32_t* there_ = nullptr;  // numbers_ on the device,
-  std::uint64_t round_ = 0;              // in this round of the ring
+  const std::int32_t* there_ = nullptr;  // numbers_ on the device, valid
+  std::uint64_t round_ = 0;              // only in this round of the ring
 };
 
 }  // namespace leq::LEQ_GPU

@@ -133,7 +133,7 @@ class CudaBackend final : public Backend {
   void linear(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
               const RowsFor& target) override {
     const Rows& out = target.rows;
-    if (tokens <= 0 || linear.outputs == 0) return;  // all outputs are other ranks'
+    if (tokens <= 0 || linear.outputs == 0) return;  // other ranks have all outputs
     check_linear_inputs(linear, x);
     check_linear_outputs(linear, tokens, x, epilogue, target);
     const int terms = layout_.format_for(linear).terms;
@@ -183,7 +183,7 @@ class CudaBackend final : public Backend {
                  const RowsFor& out) override {
     constexpr std::string_view kSite = "output of the delta net";
     check_delta_net(mixed, gates, batch, shape, out);
-    if (shape.value_heads == 0) return;  // all heads are other ranks'
+    if (shape.value_heads == 0) return;  // other ranks have all heads
     {
       const auto span =
           clock_.in(StepPart::attention, [&] { return moved_bytes(mixed, batch.tokens); });
@@ -213,7 +213,7 @@ class CudaBackend final : public Backend {
                    const KvLayer& kv) override {
     const auto span =
         clock_.in(StepPart::attention, [&] { return moved_bytes(qkv, batch.tokens); });
-    if (shape.kv_heads == 0) return;  // all heads are other ranks'
+    if (shape.kv_heads == 0) return;  // other ranks have all heads
     check_qkv(qkv, batch, shape);
     check_pages(batch);
     if (shape.rotary) {
@@ -237,13 +237,13 @@ class CudaBackend final : public Backend {
     if (!attend(qkv, batch, shape, kv, out, kSite)) rows_.finish(out, batch.tokens, kSite);
   }
 
-  // Allocated up front: an allocation while a peer waits would make the driver wait for the peer.
+  // Allocated now, because allocating while a peer waits makes the driver wait for that peer.
   std::unique_ptr<Communicator> connect(Communicator& ranks, std::span<std::byte> window) override {
     downloads_.reserve();
     return link_ranks(ranks, device_, stream_, window);
   }
 
-  // A rank's own columns are finished already, except for codes and terms that need the whole row.
+  // A rank's own columns need no work, except for codes and terms that depend on the whole row.
   void gather(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) override {
     if (shared.ranks.size() == 1) return;
     {
@@ -280,8 +280,8 @@ class CudaBackend final : public Backend {
     return pending_.begin(float_rows(logits), logits.width, requests);
   }
 
-  // Replayed operations do not check pages or fill the rotary table, so both are done here.
-  // Recordings must not contain timing events: a step that is timed is not replayed.
+  // A replay does not check pages or fill the rotary table, so both are done here. Recordings must
+  // not contain timing events, so that a step that is timed is not replayed.
   void step(const Step& step, const std::function<void()>& operations) override {
     if (clock_.running()) return operations();
     check_pages(step.batch);
@@ -317,7 +317,7 @@ class CudaBackend final : public Backend {
  private:
   bool is_exact() const { return layout_.arithmetic() == Arithmetic::exact; }
 
-  // Drops recordings after memory changes, since they contain device addresses.
+  // Drops recordings if memory has been allocated or freed, because they contain device addresses.
   void forget_moved() {
     if (std::exchange(memory_changes_, memory_.changes()) != memory_.changes()) graphs_.forget();
   }
@@ -330,14 +330,14 @@ class CudaBackend final : public Backend {
     const AttentionBatch* of_step = graphs_.batch_of(batch);
     return of_step != nullptr ? *of_step : lists_.push(batch, copies_of(kv));
   }
-  // Norm and rotation kernels hold a row of f32 in shared memory.
+  // Norm and rotation kernels keep a row of f32 in shared memory, which limits the width of rows.
   void require_shared_row(const char* what, std::int64_t width) const {
     const std::size_t limit = rt::device_of(stream_).shared_limit_bytes - 1024;
     require(static_cast<std::size_t>(width) * sizeof(float) <= limit, what, ": rows of ", width,
             ", this GPU takes up to ", limit / sizeof(float), "; use ", Setting{"device"}, " cpu");
   }
 
-  // Returns whether the codes or terms that the consumer reads are written too.
+  // Returns whether the kernel also wrote the codes or terms that the consumer reads.
   bool attend(const Rows& qkv, const BatchView& batch, const AttentionShape& shape,
               const KvLayer& kv, const RowsFor& target, std::string_view site) {
     const auto span = clock_.in(StepPart::attention, [&] { return moved_bytes(batch, shape, kv); });
@@ -382,7 +382,7 @@ class CudaBackend final : public Backend {
   PendingSamples pending_;
   HostSampler host_sampler_;
   DeviceExperts experts_;
-  Rows expert_products_;  // [R, W] f32, between experts_gated and experts_add
+  Rows expert_products_;  // [R, W] f32; from experts_gated to experts_add
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The GPU backend: implements backend/backend.h on one stream of one device. Built twice, for CUDA
-// devices and for the emulator (docs/cuda.md).
+// The GPU backend implements backend/backend.h on one stream of one device. It is compiled twice,
+// for CUDA devices and for the emulator (docs/cuda.md).
 #pragma once
 
 #include <memory>

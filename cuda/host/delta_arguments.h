@@ -1,4 +1,4 @@
-// Gated DeltaNet's shape as kernel arguments.
+// Converts the shape of Gated DeltaNet to kernel arguments.
 #pragma once
 
 #include "backend/decoder_parts.h"
@@ -6,7 +6,7 @@
 
 namespace leq::LEQ_GPU {
 
-// All arguments except rows, batch, scratch and fault.
+// Sets all arguments except rows, batch, scratch and fault.
 DeltaArguments delta_arguments(const DeltaShape& shape);
 
 }  // namespace leq::LEQ_GPU

@@ -79,7 +79,7 @@ ExpertGroups DeviceExperts::groups_of(const ExpertRoutes& routes) const {
 
 bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linear& reader,
                           const Rows& grouped) {
-  // With fewer rows an expert's tiles are nearly empty: reading its weights per row costs less.
+  // With fewer rows per expert, tiles are nearly empty, and reading weights per row costs less.
   constexpr std::int64_t kRowsOfExpert = 4;
   const ExpertGroups groups = groups_of(routes);
   Routed& of = routed_.at(&routes);
@@ -95,7 +95,7 @@ bool DeviceExperts::group(const Rows& x, const ExpertRoutes& routes, const Linea
   return true;
 }
 
-// The table may hold weights of the same name from a model that was freed, so they are compared.
+// Compares the weights, because the table may be of a model with the same names that was freed.
 const CodeSegment* DeviceExperts::table(const ExpertLinear& linear, std::int64_t experts) {
   Table& table = tables_[linear(0).name];
   const std::vector<CodeSegment> segments = segments_of(linear, experts);
@@ -103,7 +103,7 @@ const CodeSegment* DeviceExperts::table(const ExpertLinear& linear, std::int64_t
   for (const CodeSegment& segment : segments) codes.push_back(segment.weight.codes);
   if (table.codes != codes) {
     const std::size_t bytes = segments.size() * sizeof(CodeSegment);
-    rt::synchronize(stream_);  // steps that read the old one
+    rt::synchronize(stream_);  // earlier steps may still read the old table
     table.there = std::make_unique<DeviceScratch>(device_, bytes);
     const Pinned host(bytes);
     std::memcpy(host.data(), segments.data(), bytes);
@@ -131,7 +131,7 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
   ExpertMatmul a;
   a.matmul =
       matmul_arguments<IntMatmul>(first, paired ? routes.tokens : routes.rows(), epilogue, out);
-  if (a.matmul.segments[0].rows == 0) return;  // a rank without outputs
+  if (a.matmul.segments[0].rows == 0) return;  // this rank has no outputs
   a.matmul.x = code_rows(x);
   a.segments = table(linear, std::ssize(routes.first) - 1);
   a.choice = routed(routes).choice;
@@ -145,7 +145,7 @@ void DeviceExperts::multiply(const Rows& x, const ExpertRoutes& routes, const Ex
 }
 
 void DeviceExperts::add(const Rows& products, const ExpertRoutes& routes, Rows& x) {
-  if (x.width == 0) return;  // a rank without columns
+  if (x.width == 0) return;  // this rank has no columns
   const auto& [choice, in_groups] = routed(routes);
   const bool alone = routes.in_place();
   AddExpertsArguments a = {float_rows(x), float_rows(products)};

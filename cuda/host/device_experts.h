@@ -1,4 +1,4 @@
-// A backend's experts: a table of their weights on the device, and the launches of their linears.
+// The experts of a backend: tables of their weights on the device, and launches of their linears.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ class DeviceExperts {
  public:
   DeviceExperts(int device, rt::Stream& stream);
 
-  // Operations::route: the chosen experts stay on the device, stored over the logits. On the host
-  // `routes` gets only the sizes.
+  // Implements Operations::route. The chosen experts stay on the device, where they overwrite the
+  // logits. On the host only the sizes in `routes` are set.
   void route(const Rows& logits, std::int64_t tokens, const Routing& routing, const Fault& fault,
              ExpertRoutes& routes);
-  // Throws Error where the linears that read the experts' products need different code formats.
+  // Throws Error if the linears that read the experts' products need different code formats.
   static void check_readers(const ExpertLinears& experts, std::int64_t count);
-  // In a step of many rows: fills `grouped` with the rows of x, grouped by expert, and uses this
-  // order in all following operations of these routes. Returns whether it did.
+  // In a step with many rows, copies the rows of x to `grouped`, grouped by expert; all following
+  // operations with these routes use this order. Returns whether rows were grouped.
   bool group(const Rows& x, const ExpertRoutes& routes, const Linear& reader, const Rows& grouped);
-  // out [R] = the linear of each row's expert; x has one row per token, or one for each of R.
+  // out [R] = the linear of each row's expert. x has one row per token, or one for each of the R.
   void multiply(const Rows& x, const ExpertRoutes& routes, const ExpertLinear& linear,
                 Epilogue epilogue, const Rows& out);
   // x [T] += weight * products [R].
   void add(const Rows& products, const ExpertRoutes& routes, Rows& x);
 
  private:
-  // The weight segments of all experts of one site.
+  // The weight segments of all experts of one site on the device.
   struct Table {
-    std::vector<const std::uint8_t*> codes;  // per segment: identify the weights
+    std::vector<const std::uint8_t*> codes;  // of each segment, to detect other weights
     std::unique_ptr<DeviceScratch> there;
   };
   struct Routed {
@@ -50,9 +50,9 @@ class DeviceExperts {
 
   int device_;
   rt::Stream& stream_;
-  DeviceScratch groups_;                              // ExpertGroups of the layer
-  std::map<const ExpertRoutes*, Routed> routed_;      // by address: workspaces never move them
-  std::map<std::string, Table, std::less<>> tables_;  // by the first expert's name
+  DeviceScratch groups_;                              // holds ExpertGroups of the current layer
+  std::map<const ExpertRoutes*, Routed> routed_;      // by address, which workspaces never change
+  std::map<std::string, Table, std::less<>> tables_;  // by name of the first expert
 };
 
 }  // namespace leq::LEQ_GPU

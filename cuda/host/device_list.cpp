@@ -77,7 +77,7 @@ bool has_image(std::string_view images, int major, int minor) {
     const auto parts = split(item, "-");
     const bool specific = parts[0].ends_with("a");
     const auto number = parse_int(parts[0].substr(0, parts[0].size() - (specific ? 1 : 0)));
-    if (!number) {  // "native", "all": chosen by CMake, no 90a; the runtime reports errors
+    if (!number) {  // "native", "all" (CMake resolves them, no 90a); the runtime reports errors
       if (needs_specific) continue;
       return true;
     }

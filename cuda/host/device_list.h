@@ -1,5 +1,5 @@
-// Selects the device that a user names, and explains why none can be used: independent of a GPU, so
-// that it can be tested without one.
+// Selects the device that a user names and explains why no device can be used. Independent of CUDA,
+// so that it can be tested without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,29 @@
 
 namespace leq::LEQ_GPU {
 
-// "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB, 139.2 GB free" Without
-// the last part where the device does not report it.
+// "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB, 139.2 GB free". Without
+// the last part if the device does not report its free memory.
 std::string device_line(std::size_t index, const rt::DeviceInfo& device,
                         std::optional<std::size_t> free_bytes);
 
-// Runtime and driver information; versions as CUDA encodes them, 13000 for 13.0.
+// Information about runtime and driver, with versions encoded as by CUDA: 13000 for 13.0.
 struct DriverState {
-  int driver_version = 0;  // newest CUDA that the driver runs; 0 = there is no driver
+  int driver_version = 0;  // newest CUDA version that the driver supports; 0: no driver
   int runtime_version = 0;
-  std::string reason;       // the runtime's message
-  bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set,
-  std::string visible;      // to this
+  std::string reason;       // message of the runtime
+  bool hides_some = false;  // CUDA_VISIBLE_DEVICES is set ...
+  std::string visible;      // ... to this value
 };
 std::string explain_no_device(const DriverState& state);
 
-// The index of `which`, a number or the start of a UUID in any case. Throws Error where it matches
-// no device or several.
+// Finds the device `which`, a number or the start of a UUID in any case; returns its index. Throws
+// Error if no device or several devices match.
 int choose_device(std::string_view which, std::span<const rt::DeviceInfo> devices);
 
-// Whether code for `images` ("80-real 89-real 90a-real 80-virtual", CMake's syntax) runs on a
-// compute capability: machine code on the same major version and the same or a later minor one,
-// with `a` only on that one, PTX (`virtual`, or neither word) on all later ones. On 9.0, kernels
-// are chosen that need 90a.
+// Whether code built for `images` ("80-real 89-real 90a-real 80-virtual", CMake's syntax) runs on a
+// compute capability. Machine code runs on its major version with the same or a later minor one,
+// with `a` on that version alone; PTX (`virtual`, or neither word) runs on all later ones. On 9.0,
+// 90a is required, because kernels that need it are selected there.
 bool has_image(std::string_view images, int major, int minor);
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// Linears on the device: selects their launches.
+// Selects and launches the kernels of linears.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ class DeviceMatmul {
   DeviceMatmul(rt::Stream& stream, RowFinish& rows, PartEvents& clock)
       : stream_(stream), rows_(rows), clock_(clock) {}
 
-  // target.rows = the linear's outputs. Returns whether the reader's codes are written too.
+  // target.rows = the linear's outputs. Returns whether the kernel also wrote the reader's codes.
   bool multiply(const Rows& x, std::int64_t tokens, const Linear& linear, Epilogue epilogue,
                 const RowsFor& target);
 

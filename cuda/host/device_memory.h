@@ -1,5 +1,5 @@
-// Device memory behind the backend interface (backend/memory.h): blocks of planned regions, and
-// transfers of weights and bytes between host and device.
+// Device memory behind the interface of backend/memory.h: blocks of planned regions, and transfers
+// of weights and bytes between host and device.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU {
 
 class GpuMemory final : public DeviceMemory {
  public:
-  // `cap`: see Regions.
+  // `cap` is that of Regions.
   GpuMemory(int device, rt::Stream& stream, std::size_t cap);
   ~GpuMemory() override;
 
@@ -30,8 +30,8 @@ class GpuMemory final : public DeviceMemory {
   int device_;
   rt::Stream& stream_;
   Regions regions_;
-  std::optional<Uploader> uploader_;   // from plan to finish_placing
-  std::byte* upload_slots_ = nullptr;  // the uploader's, on the device: at the end of the plan
+  std::optional<Uploader> uploader_;   // set from plan() to finish_placing()
+  std::byte* upload_slots_ = nullptr;  // the uploader's slots at the end of the plan
 };
 
 }  // namespace leq::LEQ_GPU

@@ -1,5 +1,5 @@
-// The host side of sampling on the device: uploads requests, downloads tokens; logits stay on the
-// device. Allocated once: 4.2 MB for the rows of one launch, 1 MB for changed logits.
+// Host side of sampling on the device: uploads requests and downloads tokens, while logits stay on
+// the device. Allocates once: 4.2 MB for the rows of one launch, 1 MB for changed logits.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ class DeviceSampler {
  public:
   DeviceSampler(int device, rt::Stream& stream, Staging& staging);
 
-  // Enqueues the draws of rows 0... of `logits` [T][V], and the copy of their tokens to the host.
-  // Rows with a cutoff that only the host supports (draws_on_host) get their likeliest token.
-  // Throws Error where the requests' logit changes do not fit into the staging ring.
+  // Enqueues sampling of the first rows of `logits` [T][V], and the copy of their tokens to the
+  // host. Rows with a cutoff that only the host supports (draws_on_host) get their likeliest token
+  // instead. Throws Error if the logit changes of the requests do not fit into the staging ring.
   void launch(const FloatRows& logits, std::int64_t vocabulary,
               std::span<const SampleRequest> requests);
-  // The tokens of the last launch, valid once the stream has been synchronized; the same as
-  // HostSampler::draw's.
+  // The tokens of the last launch, valid after the stream was synchronized. They equal those of
+  // HostSampler::draw.
   std::span<const std::int32_t> drawn() const;
 
-  // The same draws for at most kMostRows rows, the maximum of a recorded step; the tokens stay on
-  // the device, at tokens(), until the next call of this or of launch.
+  // Enqueues the same for at most kMostRows rows, the maximum of a recorded step. The tokens stay
+  // on the device, at tokens(), until the next call of this function or of launch.
   static constexpr std::size_t kMostRows = StepGraphs::kMostRows;
   void draw(const FloatRows& logits, std::int64_t vocabulary,
             std::span<const SampleRequest> requests);
   const std::int32_t* tokens() const {
     return reinterpret_cast<const std::int32_t*>(tokens_.data());
   }
-  // The number of tokens in tokens(), and the number of the draw that wrote them.
+  // The number of tokens in tokens(), and the number of the draw call that wrote them.
   std::int64_t rows() const { return rows_; }
   std::uint64_t number() const { return number_; }
 
  private:
-  // Rows of one launch, enough to fill a device.
+  // Rows per launch, which are enough to use the whole device.
   static constexpr std::size_t kLaunchRows = 64;
   void draw_together(const FloatRows& logits, std::int64_t vocabulary,
                      std::span<const SampleRequest> requests, std::int32_t* drawn);
@@ -51,7 +51,7 @@ class DeviceSampler {
   std::uint64_t number_ = 0;
   Pinned landing_;
   std::size_t landed_ = 0;
-  std::vector<std::byte> lists_;  // uploaded to the device in one piece
+  std::vector<std::byte> lists_;  // requests, uploaded to the device in one piece
 };
 
 }  // namespace leq::LEQ_GPU

@@ -9,7 +9,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// More than the linears of a model, which has a few per layer.
+// More than any model has linears (a few per layer).
 constexpr std::size_t kMostScales = 1024;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Moving scales of act online whose state is on the device: a table of records, and a slot that
-// links each used record to its OnlineScale.
+// Moving scales of act online whose state is on the device: a table of records, and slots that link
+// each used record to its OnlineScale.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace leq::LEQ_GPU {
 
 class DeviceScales {
  public:
-  // `stream` runs the steps; records are copied on a separate stream, so that a scale may be added
-  // while steps are being recorded.
+  // `stream` runs the steps. Records are copied on a separate stream, so that a scale can be added
+  // while a step is being recorded.
   DeviceScales(int device, rt::Stream& stream);
 
-  // The device record of a scale; the first call transfers the state to it. Throws Error where
-  // there are too many scales.
+  // The device record of a scale. The first call copies the scale's state to the record. Throws
+  // Error if there are too many scales.
   OnlineRecord* of(OnlineScale& scale);
 
  private:
@@ -30,9 +30,9 @@ class DeviceScales {
   rt::Stream& stream_;
   rt::StreamOwner copies_;
   DeviceScratch records_;
-  Pinned landing_;                 // one record
-  std::vector<std::size_t> free_;  // slots, the next one last
-  std::vector<bool> was_used_;     // steps that read a slot may still be in flight
+  Pinned landing_;                 // pinned memory for one record
+  std::vector<std::size_t> free_;  // stack of free slots
+  std::vector<bool> was_used_;     // by slot: steps in flight may still use it
 };
 
 }  // namespace leq::LEQ_GPU

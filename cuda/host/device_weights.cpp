@@ -11,7 +11,7 @@ constexpr std::int64_t kPanelRows = 64;
 
 bool is_grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-// `from`: a plane with `plane_bits` bits of each code, all of them or a part.
+// `from` is a plane that stores `plane_bits` bits of each code, which are all bits or a part.
 void upload_plane(Uploader& uploader, const std::byte* from, int plane_bits, bool thirds,
                   const WeightView& weight, std::byte* to, rt::Stream& stream) {
   const std::int64_t columns = weight.padded_columns(), panel = kPanelRows * columns;
@@ -66,7 +66,7 @@ void upload_codes(Uploader& uploader, const WeightView& weight, const WeightByte
   }
 }
 
-// Copies the planes unchanged, with those of the codes adjacent.
+// Copies the planes unchanged; the planes of codes become adjacent.
 void upload_super(Uploader& uploader, const WeightView& weight, const WeightBytes& at,
                   std::byte* to) {
   const CodePlanes planes = code_planes(weight);
@@ -92,7 +92,7 @@ WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uplo
   there.scales = nullptr;
   there.zeros = nullptr;
   there.sums = nullptr;
-  there.high_at = 0;  // the device has one plane
+  there.high_at = 0;  // on the device, codes are one plane
   if (weight.rows == 0) return there;
   if (weight.scheme.is_float()) {
     upload_floats(uploader, weight, to, stream);

@@ -1,5 +1,5 @@
-// Stored weights in device memory: conversion from the file's panels to the layout of layout.h, and
-// kernel arguments. A device WeightView points to device memory; its sums are null.
+// Weights in device memory: conversion from the file's panels to the device layout of layout.h, and
+// kernel arguments. A WeightView of a device weight points to device memory; its sums are null.
 #pragma once
 
 #include "backend/rows.h"
@@ -10,17 +10,17 @@
 
 namespace leq::LEQ_GPU {
 
-// Copies `weight` from the host into `to` (gpu::weight_bytes, zeroed) and converts its layout, in
-// order with later work of the stream; the host's bytes have been read when it returns.
+// Copies `weight` from the host to `to` (gpu::weight_bytes, zeroed) and converts its layout,
+// ordered before later work of the stream. When it returns, the host's bytes have been read.
 WeightView upload_weight(const WeightView& weight, std::byte* to, Uploader& uploader,
                          rt::Stream& stream);
 
-// Kernel arguments of a device view.
+// Kernel arguments for a weight on the device.
 FloatWeight float_weight(const WeightView& weight);
 CodeWeight code_weight(const WeightView& weight);
 SuperWeight super_weight(const WeightView& weight);
 
-// x[t] = the table's row ids[t], or += it; `drawn` as in EmbedArguments.
+// store: x[t] = row ids[t] of the table; add: x[t] += that row. `drawn` as in EmbedArguments.
 enum class Gather : std::uint8_t { store, add };
 void gather_table(const WeightView& table, const std::int32_t* ids, const std::int32_t* drawn,
                   std::size_t count, Rows& x, Gather gather, rt::Stream& stream);

@@ -1,4 +1,4 @@
-// The devices of a build, for platform: CUDA's and the emulated one. Each half exists only where
+// The devices of a build: those of CUDA and the emulated one. The functions of each exist only if
 // its library is built (CMake: LEQ_CUDA, LEQ_CUDA_SIM).
 #pragma once
 
@@ -13,15 +13,15 @@
 
 namespace leq::cuda {
 // One line per device: "cuda:0  GPU-8932f937-...  NVIDIA H200, compute capability 9.0, 139.8 GB,
-// 139.2 GB free"; where there is none, one line with the reason.
+// 139.2 GB free". If there is no device, one line with the reason.
 std::vector<std::string> list_devices();
-// `which`: a number, or the start of a UUID. Throws Error where there is no such device, with the
-// driver's reason, and where this build has no code for it.
+// `which` is a number or the start of a UUID. Throws Error if there is no such device, with the
+// driver's reason, or if this build has no code for it.
 std::unique_ptr<Backend> make_backend(std::string_view which, const GpuOptions& options);
 }  // namespace leq::cuda
 
 namespace leq::sim {
-// `threads` run the blocks of kernels; 0 = one per usable core. `memory`: the device's size, 0 =
-// large.
+// `threads` is the number of threads that run the blocks of kernels; 0 = one per usable core.
+// `memory` is the size of the device's memory; 0 = large.
 std::unique_ptr<Backend> make_backend(int threads, std::uint64_t memory, const GpuOptions& options);
 }  // namespace leq::sim

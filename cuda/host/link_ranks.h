@@ -1,4 +1,4 @@
-// How ranks on GPUs exchange rows: by pushes where all reach each other's memory, else NCCL.
+// Selects how ranks on GPUs exchange rows: pushes if all can access each other's memory, else NCCL.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace leq::LEQ_GPU {
 
-// A collective call of all ranks. `window`: exchange_window.h, the same size on all. Throws Error
-// where neither transport is possible.
+// To be called by all ranks together. `window`: see exchange_window.h; of the same size on all
+// ranks. Throws Error if neither transport is possible.
 std::unique_ptr<Communicator> link_ranks(Communicator& ranks, int device, rt::Stream& stream,
                                          std::span<std::byte> window);
 

@@ -1,4 +1,4 @@
-// A linear as arguments of the matmul kernels.
+// Converts a linear to arguments of the matmul kernels.
 #pragma once
 
 #include <array>
@@ -15,10 +15,10 @@ namespace leq::LEQ_GPU {
 
 // Whether one kernel launch supports all weights of a linear.
 bool is_one_launch(const Linear& linear);
-// Splits the linear into parts of one launch each, in the order of outputs.
+// Splits the linear into parts with one launch each, in the order of outputs.
 std::vector<Linear> launched_parts(const Linear& linear);
 
-// All arguments except the inputs: of IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
+// Sets all arguments but the inputs, for IntMatmul, SuperMatmul, FloatMatmul or WeightOnlyMatmul.
 template <class Arguments>
 Arguments matmul_arguments(const Linear& linear, std::int64_t tokens, Epilogue epilogue,
                            const Rows& out) {

@@ -9,7 +9,7 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr std::size_t kImpossible = std::size_t{1} << 48;
-constexpr std::size_t kKeptBack = 50;  // 1 / 50 of a device's memory stays free for libraries
+constexpr std::size_t kKeptBack = 50;  // 1 / 50 of the free memory is left for libraries
 
 [[noreturn]] void fail_short(std::size_t bytes, std::size_t in_use) {
   fail(ErrorKind::no_memory, "GPU memory: cannot take ", human_bytes(bytes), " beside the ",

@@ -1,5 +1,5 @@
-// The backend's memory on a device: a plan's memory, allocated at once and split into blocks;
-// scratch; and pinned host memory, each with an owner.
+// The backend's memory on a device: the memory of a plan, which is allocated at once and split into
+// blocks; scratch; and pinned host memory. Each allocation has an owner.
 #pragma once
 
 #include <cstddef>
@@ -13,20 +13,20 @@
 
 namespace leq::LEQ_GPU {
 
-// Ranges of device memory, each split into blocks.
+// Ranges of device memory, each of which is split into blocks.
 class Regions {
  public:
-  // `cap`: the limit of device memory to allocate; 0 = the free memory less 2 %.
+  // `cap` limits the device memory to allocate; 0 = the free memory less 2 %.
   Regions(int device, std::size_t cap) : device_(device), cap_(cap) {}
 
   DeviceMemoryInfo info() const;
-  // Allocates `bytes` for later blocks. Throws Error naming both sizes where the device has not
-  // enough memory.
+  // Allocates `bytes` for later blocks. Throws Error naming both sizes if the device has too little
+  // memory.
   void plan(std::size_t bytes);
-  // Zeroed in order with the stream's work; blocks that fit no plan are allocated separately. Null
-  // for 0 bytes; throws as plan() does.
+  // A block, zeroed in order with the stream's work. Blocks that do not fit in a plan are allocated
+  // separately. Returns null for 0 bytes; throws as plan() does.
   std::byte* allocate(std::size_t bytes, rt::Stream& stream);
-  // A block at the end of the last plan, not zeroed; null where it does not fit.
+  // A block at the end of the last plan, not zeroed. Returns null if it does not fit.
   std::byte* allocate_last(std::size_t bytes);
   void release(std::byte* data) noexcept;
 
@@ -47,7 +47,7 @@ class Regions {
   std::size_t cap_;
   std::list<Region> regions_;
   std::map<std::byte*, Block> blocks_;
-  std::size_t taken_ = 0;  // allocated for regions
+  std::size_t taken_ = 0;  // bytes allocated for regions
 };
 
 class Pinned {
@@ -74,7 +74,7 @@ class Pinned {
   std::size_t size_ = 0;
 };
 
-// Device scratch with an owner that is not counted as model memory: for staging only.
+// Device scratch that is not counted as model memory; for staging only.
 class DeviceScratch {
  public:
   DeviceScratch(int device, std::size_t bytes);

@@ -13,9 +13,9 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kBlockBytes = 8 << 10;  // minimum bytes that one block packs
+constexpr std::int64_t kBlockBytes = 8 << 10;  // least number of bytes per block of the kernel
 constexpr auto kNap = std::chrono::microseconds(50);
-// Waits are usually short, so a thread polls before it sleeps.
+// Waits are usually short, so that a thread polls this often before it sleeps.
 constexpr int kPolls = 20'000;
 
 }  // namespace
@@ -45,7 +45,7 @@ void NcclRanks::join() {
   ensure(bytes.size() == sizeof id, kSite, ": ", bytes.size(), " bytes of an id");
   std::memcpy(&id, bytes.data(), sizeof id);
   NcclConfig config;
-  config.blocking = 0;  // so that a missing rank is noticed here
+  config.blocking = 0;  // so that wait_until() can detect a missing rank
   rt::use(stream_);
   const int began = calls_.join(&comm_, size(), id, rank(), &config);
   if (began != kNcclInProgress) check(began, kSite);
@@ -71,7 +71,7 @@ NcclRanks::~NcclRanks() {
   }
 }
 
-// Aborts the NCCL communicator, which ends the other ranks' waits too.
+// Aborts the NCCL communicator, which also ends the waits of other ranks.
 void NcclRanks::end_now() noexcept {
   if (comm_ != nullptr && !ended_.exchange(true)) calls_.abort(comm_);
 }
@@ -87,7 +87,7 @@ void NcclRanks::check(int result, std::string_view site) {
   const Error failed("NCCL at " + std::string(site) + ": " + calls_.result_text(result) + ": " +
                          calls_.last_error(comm_),
                      ErrorKind::no_device);
-  throw abort(rank_error(*this, failed));  // if another rank ended all: its error
+  throw abort(rank_error(*this, failed));  // throws the first error if another rank aborted
 }
 
 template <class Holds>
@@ -138,7 +138,7 @@ void NcclRanks::send_and_receive(std::span<const ByteRange> parts, Receivers to,
 }
 
 void NcclRanks::gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) {
-  if (ended_) ranks_.barrier(site);  // throws the reason
+  if (ended_) ranks_.barrier(site);  // throws the error that ended NCCL
   ExchangeArguments a = common_;
   a.plane_count = static_cast<int>(blocks.size());
   each_part(blocks, common_.slot_bytes, site, [&](const ExchangePart& part) {

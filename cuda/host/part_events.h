@@ -1,5 +1,5 @@
-// Times the parts of a step on a stream by events between operations (step_parts.h); each operation
-// is also a range for profilers.
+// Measures the parts of a step on a stream (step_parts.h) with events between operations. Each
+// operation is also a named range for profilers.
 #pragma once
 
 #include <chrono>
@@ -31,11 +31,11 @@ class PartEvents {
   PartEvents(int device, rt::Stream& stream) : device_(device), stream_(stream) {}
 
   bool running() const { return running_; }
-  // The stream must be synchronized (idle).
+  // The stream must be idle (synchronized).
   void start();
-  // The same. Time without work on the stream counts as `sync`.
+  // The stream must be idle. Time in which the stream had no work counts as `sync`.
   StepTimes stop();
-  // `bytes` is called only while timing is on.
+  // `bytes` is called only while times are measured.
   template <class Bytes>
   [[nodiscard]] Span in(StepPart part, Bytes&& bytes) {
     return {*this, part, bytes};
@@ -50,7 +50,7 @@ class PartEvents {
   bool running_ = false;
   Clock::time_point start_;
   std::vector<StepPart> parts_;         // part i begins at event i
-  std::vector<rt::EventOwner> events_;  // kept for the next time
+  std::vector<rt::EventOwner> events_;  // kept for later measurements
   StepTimes times_;
 };
 

@@ -13,10 +13,10 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// The minimum number of bytes that one block of an exchange pushes, if there are so many.
+// Minimum number of bytes that one block of an exchange kernel pushes, if there are as many.
 constexpr std::int64_t kBlockBytes = 8 << 10;
 
-// The data that a rank shares with the others when they connect.
+// Data that each rank sends to the others when they connect.
 struct Member {
   std::int64_t process = 0;
   std::int64_t device = 0;
@@ -60,7 +60,7 @@ PeerRanks::PeerRanks(Communicator& ranks, int device, rt::Stream& stream,
   ranks_.at_abort([this] { std::atomic_ref(end().ended).store(1, std::memory_order_release); });
 }
 
-// Maps each rank's window for access from this device.
+// Makes each rank's window accessible from this device.
 void PeerRanks::meet() {
   const Member own = {::getpid(), device_, reinterpret_cast<std::uint64_t>(window_.data()),
                       window_.size()};
@@ -78,13 +78,13 @@ void PeerRanks::meet() {
   }
 }
 
-// Waits for its own work only; peers may still write here until membership_ is destroyed.
+// Waits for this rank's own work. Peers may write to its window until membership_ is destroyed.
 PeerRanks::~PeerRanks() {
   membership_.end_others();
   try {
     rt::synchronize(stream_);
   } catch (const Error&) {
-    // The error was reported where it happened.
+    // Ignored, because the error was reported where it occurred.
   }
   ranks_.at_abort(nullptr);
 }

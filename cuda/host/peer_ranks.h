@@ -1,6 +1,6 @@
-// Ranks on GPUs of one process that reach each other's memory: gathers are kernels that push rows
-// (kernels/peers/exchange.h), in order with the operations of each rank's stream. Host
-// communication is left to the ranks of the threads.
+// Ranks on GPUs of one process that can access each other's memory. Gathers are kernels that push
+// rows (kernels/peers/exchange.h), in order with the operations of each rank's stream. Broadcasts
+// and barriers on the host use the communicator of the threads.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ namespace leq::LEQ_GPU {
 
 class PeerRanks final : public Communicator {
  public:
-  // Constructed by all ranks at the same time. `window`: exchange_window.h, of the same size on
-  // all. Throws Error where ranks are not threads of one process, are too many, or cannot reach
-  // each other.
+  // To be constructed by all ranks at the same time. `window`: see exchange_window.h; of the same
+  // size on all ranks. Throws Error if ranks are not threads of one process, are too many, or
+  // cannot access each other's memory.
   PeerRanks(Communicator& ranks, int device, rt::Stream& stream, std::span<std::byte> window);
   ~PeerRanks() override;
 
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
-  // Gathers rows in the memory of each rank's device; asynchronous.
+  // Gathers rows that are in device memory on each rank; asynchronous.
   void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) override;
   void broadcast(std::vector<std::byte>& bytes, std::string_view site) override {
     ranks_.broadcast(bytes, site);
   }
-  // After a synchronize of the stream: throws where a gather was aborted for a missing rank.
+  // To be called when the stream is idle: throws if a gather was aborted for a missing rank.
   void barrier(std::string_view site) override;
   Error abort(const Error& error) noexcept override { return ranks_.abort(error); }
   std::chrono::milliseconds patience() const override { return ranks_.patience(); }
@@ -47,10 +47,10 @@ class PeerRanks final : public Communicator {
   rt::Stream& stream_;
   std::span<std::byte> window_;
   Pinned end_;
-  ExchangeArguments common_;  // of all gathers
+  ExchangeArguments common_;  // arguments of all gathers
   std::map<std::string, std::uint32_t, std::less<>> numbers_;
   std::vector<std::string> sites_;
-  Membership membership_;  // last: keeps the memory alive that others write
+  Membership membership_;  // last, so that other ranks' writes end before memory is freed
 };
 
 }  // namespace leq::LEQ_GPU

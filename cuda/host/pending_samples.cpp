@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Its landing may be reused at once even without a wait: copies to it are in stream order, and only
-// the last one's event is waited for.
+// On destruction its landing can be reused at once, even without a wait: copies to the landing are
+// in stream order, and only the event of the last copy is waited for.
 class PendingSamples::Begun final : public PendingSample {
  public:
   Begun(PendingSamples& of, std::unique_ptr<Landing> landing)

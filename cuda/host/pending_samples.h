@@ -1,5 +1,5 @@
-// Draws whose tokens the host fetches later, while the device continues: each has pinned memory for
-// its tokens and the faults up to then, and an event that marks their arrival.
+// Draws whose tokens the host fetches later, while the device continues. Each has pinned memory for
+// its tokens and for the faults up to this draw, and an event that marks when they have arrived.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ class PendingSamples {
   PendingSamples(int device, rt::Stream& stream, DeviceSampler& sampler, Faults& faults)
       : device_(device), stream_(stream), sampler_(sampler), faults_(faults) {}
 
-  // Implements Operations::begin_sample; null for more rows than DeviceSampler::kMostRows, and for
-  // cutoffs that only the host supports.
+  // Implements Operations::begin_sample. Returns null if there are more rows than
+  // DeviceSampler::kMostRows or cutoffs that only the host supports.
   std::unique_ptr<PendingSample> begin(const FloatRows& logits, std::int64_t vocabulary,
                                        std::span<const SampleRequest> requests);
 

@@ -1,4 +1,4 @@
-// Blocks of activations in device memory as kernel arguments.
+// Converts blocks of activations in device memory to kernel arguments.
 #pragma once
 
 #include "backend/rows.h"
@@ -6,11 +6,11 @@
 
 namespace leq::LEQ_GPU {
 
-// Only the f32 values of a block, without an owner.
+// The f32 values of a block alone, without ownership.
 Rows plain_rows(const Rows& rows);
 FloatRows float_rows(const Rows& rows);
 CodeRows code_rows(const Rows& rows);
-// The rows' terms, stored in the place of codes.
+// The terms of the rows, which are stored in the memory of the codes.
 TermRows term_rows(const Rows& rows, TermOrder order);
 
 }  // namespace leq::LEQ_GPU

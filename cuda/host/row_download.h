@@ -14,11 +14,11 @@ class RowDownload {
  public:
   RowDownload(rt::Stream& stream, Faults& faults) : stream_(stream), faults_(faults) {}
 
-  // Allocates the memory for rows of up to this many bytes; 0: the default.
+  // Allocates pinned memory for rows of at most this many bytes; 0: the default.
   void reserve(std::size_t row_bytes = 0);
-  // out [T][W]. Waits for the stream, and throws the faults reported for it.
+  // Copies to out [T][W]. Waits for the stream, and throws the faults that it reports.
   void download(const Rows& x, std::int64_t tokens, std::span<float> out);
-  // Downloads one row; valid until the next call.
+  // Downloads one row, which is valid until the next call.
   std::span<const float> row(const Rows& x, std::int64_t row);
 
  private:

@@ -1,4 +1,4 @@
-// Converts rows to the format of their reader, beside their f32 values: codes with scales, or
+// Converts rows with f32 values to the format of their reader: codes with scales, or
 // terms.
 #pragma once
 
@@ -18,23 +18,23 @@ class RowFinish {
  public:
   RowFinish(int device, rt::Stream& stream, GpuMemory& memory, Faults& faults, PartEvents& clock);
 
-  // The term order by the number of tokens, on which writers and readers of terms agree.
+  // The order of terms for a number of tokens, which writers and readers of terms both use.
   TermOrder order_of(std::int64_t tokens) const;
-  // Rows that share one moving scale must be finished before it is known. For a single row its
-  // kernel computes the scale.
+  // True for several rows with one common moving scale, which must all be finished before the scale
+  // is known. For a single row, the row's kernel computes the scale.
   static bool is_long_step(const Rows& out, std::int64_t tokens) {
     return has_moving_scale(out.format.act) && tokens > 1;
   }
-  // The quantization that a kernel applies when it finishes rows of `target`.
+  // The quantization that a kernel applies to the rows of `target` which it computes.
   Quantize quantize_as(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // Whether the reader needs codes that a kernel can make of its own outputs.
+  // Whether the reader needs codes that a kernel can compute from its own outputs.
   static bool takes_codes(const RowsFor& target) { return target.rows.format.act == ActKind::g128; }
   OutputCodes codes_of_outputs(const RowsFor& target, std::int64_t tokens, std::string_view site);
   unsigned* tickets() const { return reinterpret_cast<unsigned*>(tickets_.data()); }
 
-  // Finishes rows whose f32 values are stored: smooths, then makes the reader's codes or terms.
+  // Finishes rows whose f32 values are stored: applies smoothing, then makes codes or terms.
   void finish(const RowsFor& target, std::int64_t tokens, std::string_view site);
-  // The same for a long step whose rows are smoothed already.
+  // The same for a long step whose rows are already smoothed.
   void quantize_step(const RowsFor& target, std::int64_t tokens, std::string_view site);
 
  private:
@@ -42,7 +42,7 @@ class RowFinish {
   GpuMemory& memory_;
   Faults& faults_;
   PartEvents& clock_;
-  DeviceScratch tickets_;  // OutputCodes
+  DeviceScratch tickets_;  // for OutputCodes
   DeviceScales scales_;
   bool wgmma_adds_as_mma_;
 };

@@ -7,10 +7,10 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// 256 rows of 64,000 positions each (one number per page of 64), with copies of 32,000.
+// Fits 256 rows of 64,000 positions each (a number per page of 64), or of 32,000 with copies.
 constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
-// A graph of a large model takes about a megabyte. The number of a server's rows changes by one, so
-// that the counts in use are close together, in one or two buckets of contexts.
+// A graph of a large model takes about a megabyte. A server's number of rows changes by one at a
+// time, so that the numbers in use are close together, in one or two buckets of contexts.
 constexpr std::size_t kMostRecordings = 128;
 
 // The end of the bucket of contexts that contains positions below `end`.
@@ -28,7 +28,7 @@ std::int64_t bucket_end(std::int64_t end, std::int64_t context) {
 StepGraphs::StepGraphs(int device, rt::Stream& stream, Staging& staging)
     : stream_(stream), staging_(staging), slots_(device, kSlotBytes) {}
 
-// All data that varies, in slot layout: the lengths of the step's lists determine the offsets.
+// All data that vary, in the layout of the slots. The lengths of the lists determine the offsets.
 std::vector<std::int32_t> StepGraphs::numbers_of(const Step& step) {
   std::vector<std::int32_t> lists;
   for (const auto& list : step.lists) lists.insert(lists.end(), list.begin(), list.end());
@@ -97,15 +97,15 @@ void StepGraphs::run(const Step& step, const std::function<void()>& operations) 
   rt::launch(*graph, stream_);
 }
 
-// Evicts the least recently used recording where the cache is full.
+// Evicts the least recently used recording if the cache is full.
 void StepGraphs::make_room() {
   if (recordings_.size() < kMostRecordings) return;
   recordings_.erase(std::ranges::min_element(
       recordings_, {}, [](const auto& item) { return item.second.last_use; }));
 }
 
-// Nothing of the failed recording has run. Recording would fail again, so later steps run directly,
-// and an error that is not the recording's is reported there.
+// Nothing of the failed recording has run. Because recording would fail again, later steps run
+// directly; an error that is not the recording's is then reported by the direct run.
 void StepGraphs::give_up(const Error& error) {
   enabled_ = false;
   recordings_.clear();

@@ -1,4 +1,4 @@
-// Records steps as graphs and replays them: data that varies between steps is in fixed slots on the
+// Records steps as graphs and replays them. Data that vary between steps are in fixed slots on the
 // device, which one small copy fills before the step (docs/cuda.md, The decode step).
 #pragma once
 
@@ -17,17 +17,17 @@ namespace leq::LEQ_GPU {
 
 class StepGraphs {
  public:
-  // Steps of more rows are bound by the device, not by the host's launches, by estimate.
+  // Estimated limit: for steps with more rows, the device takes longer than the host's launches.
   static constexpr std::int64_t kMostRows = 256;
 
   StepGraphs(int device, rt::Stream& stream, Staging& staging);
 
   // Runs the operations of a step, by a graph if each of its runs has one row and there are at most
-  // kMostRows. The first step of a kind runs directly and allocates the memory that its operations
-  // need, the second is recorded, all others are replayed. If a recording fails, for whatever
-  // reason but a bug, this and all later steps run directly; counts() has the reason.
+  // kMostRows. The first step of a kind runs directly, so that its operations allocate their
+  // memory. The second is recorded, all others are replayed. If a recording fails for any reason
+  // but a bug, this and all later steps run directly, and counts() has the reason.
   void run(const Step& step, const std::function<void()>& operations);
-  // Recordings contain addresses: to be called whenever device memory is allocated or freed.
+  // Recordings contain addresses, so call this when device memory is allocated or freed.
   void forget() { recordings_.clear(); }
   void enable(bool on) { enabled_ = on; }
   StepCounts counts() const { return counts_; }
@@ -38,7 +38,7 @@ class StepGraphs {
   const AttentionBatch* batch_of(const BatchView& batch) const;
 
  private:
-  // Steps of one kind have the same launches with the same arguments.
+  // Identifies steps that have the same launches with the same arguments.
   struct Kind {
     std::array<const void*, 2> owner;
     std::int64_t tokens, outputs, end;
@@ -46,7 +46,7 @@ class StepGraphs {
     auto operator<=>(const Kind&) const = default;
   };
   struct Recording {
-    rt::GraphOwner graph;  // null: the kind was seen once
+    rt::GraphOwner graph;  // null: the kind has been seen only once
     std::uint64_t last_use;
   };
   struct Running {

@@ -10,12 +10,12 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Enough to read a file's pages from several places at once, and to copy at PCIe speed.
+// Enough threads to read a file from several places at once, and to copy at PCIe speed.
 constexpr int kMostThreads = 8;
-constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // copied by one thread at a time
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // unit that one thread copies
 
-// Prefetches a mapped file's bytes while others are copied; no effect for memory that is not a
-// file.
+// Prefetches bytes of a mapped file while others are copied. No effect on memory that is not mapped
+// from a file.
 void read_ahead(const std::byte* from, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;
@@ -46,7 +46,7 @@ void Uploader::use(std::byte* landing, std::size_t slot_bytes) {
 }
 
 void Uploader::use_own(std::size_t slot_bytes) {
-  rt::synchronize(stream_);  // after all copies: nothing reads the slots that there were
+  rt::synchronize(stream_);  // waits for all copies, so that the old slots are unused
   own_landing_.emplace(device_, kSlots * slot_bytes);
   use(own_landing_->data(), slot_bytes);
 }
@@ -97,7 +97,7 @@ void Uploader::copy(const void* from, std::byte* to, std::int64_t bytes) {
 }
 
 UploadReport Uploader::finish() {
-  rt::synchronize(stream_);  // after all copies
+  rt::synchronize(stream_);  // after this all copies are complete
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start_;
   return {bytes_, took.count()};
 }

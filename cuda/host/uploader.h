@@ -1,6 +1,6 @@
-// Uploads weights to the device: threads copy chunks of the host's bytes into pinned slots, a
+// Uploads weights to the device. Threads copy chunks of the host's bytes into pinned slots, a
 // separate stream copies them into landing slots on the device, and kernels on the backend's stream
-// convert their layout. The three overlap; each waits only for its slot.
+// convert their layout. The three stages overlap; each waits only for its slot.
 #pragma once
 
 #include <array>
@@ -20,26 +20,26 @@ class Uploader {
   static constexpr std::size_t kSlots = 4;
   static constexpr std::size_t kSlotBytes = std::size_t{16} << 20;
 
-  // `landing`: kSlots * slot_bytes of device memory, or null to allocate it.
+  // `landing` is kSlots * slot_bytes of device memory, or null to allocate that memory.
   Uploader(int device, rt::Stream& stream, std::byte* landing, std::size_t slot_bytes);
 
   // Enqueues kernels on the backend's stream that read `count` units from `landed`.
   using Relay =
       std::function<void(const std::byte* landed, std::int64_t first, std::int64_t count)>;
-  // Uploads `units` of unit_bytes from the host. Returns once `from` has been read completely.
+  // Uploads `units` units of unit_bytes each. Returns when `from` has been read completely.
   void run(const void* from, std::int64_t units, std::int64_t unit_bytes, const Relay& relay);
-  // Uploads bytes without a change of layout.
+  // Uploads bytes without changing the layout.
   void copy(const void* from, std::byte* to, std::int64_t bytes);
 
-  // Waits until all data has arrived and its layout is converted.
+  // Waits until all data have arrived and were converted.
   UploadReport finish();
 
  private:
   struct Slot {
     Pinned host;
     std::byte* landing = nullptr;
-    rt::EventOwner copied;  // the pinned bytes are free, the landed ones valid
-    rt::EventOwner relaid;  // the landing slot is free
+    rt::EventOwner copied;  // after it, the pinned slot is free and the landed bytes valid
+    rt::EventOwner relaid;  // after it, the landing slot is free
   };
   void use(std::byte* landing, std::size_t slot_bytes);
   void use_own(std::size_t slot_bytes);
@@ -55,7 +55,7 @@ class Uploader {
   std::optional<DeviceScratch> own_landing_;
   std::array<Slot, kSlots> slots_;
   std::size_t slot_bytes_ = 0;
-  std::size_t next_ = 0;  // slot
+  std::size_t next_ = 0;  // index of the next slot
   std::uint64_t bytes_ = 0;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

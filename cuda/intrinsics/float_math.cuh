@@ -1,5 +1,5 @@
-// The engine's exp, silu and gelu on the device: the operation order of base/float_math.h, so the
-// bits of the CPU (compiled with -fmad=false, division and square root round to nearest).
+// The engine's exp, silu and gelu on the device, in the order of operations of base/float_math.h,
+// so that bits equal the CPU's (-fmad=false; division and square root round to nearest).
 #pragma once
 
 #include "base/float_math.h"
@@ -8,7 +8,7 @@
 namespace leq::LEQ_GPU {
 
 __device__ __forceinline__ float device_exp(float x) {
-  constexpr float kToInteger = 0x1.8p23f;  // adding it rounds to an integer, ties to even
+  constexpr float kToInteger = 0x1.8p23f;  // adding this rounds to an integer, ties to even
   const float n = (x * kLog2E + kToInteger) - kToInteger;
   float r = fmaf(-n, kLn2High, x);
   r = fmaf(-n, kLn2Low, r);

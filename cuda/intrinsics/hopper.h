@@ -1,6 +1,6 @@
-// Instructions of compute capability 9.0a beside ptx.h, in the same way: barriers in shared memory
-// that count bytes, tile copies by the copy engine (TMA), registers moved between warpgroups. PTX
-// for nvcc, its semantics for the emulator (sim/async.h). The tensor cores: wgmma.h.
+// Instructions of compute capability 9.0a, wrapped like those of ptx.h: barriers in shared memory
+// that count bytes, tile copies (TMA), and registers moved between warpgroups. They are PTX for
+// nvcc and plain C++ for the emulator (sim/async.h). The tensor cores are in wgmma.h.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -13,15 +13,15 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// Whether this compiler pass supports these instructions; where it does not, a kernel's body is
-// omitted, and only wrong_architecture() remains.
+// Whether this compiler pass supports these instructions. If not, the body of a kernel is omitted,
+// except for wrong_architecture().
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL) || !defined(__CUDACC__)
 inline constexpr bool kHopper = true;
 #else
 inline constexpr bool kHopper = false;
 #endif
 
-// Ends the program: a build without 90a code runs on a 9.0 device.
+// Ends the program, because a build without 90a code is running on a 9.0 device.
 __device__ __forceinline__ void wrong_architecture() {
 #ifdef __CUDA_ARCH__
   asm volatile("trap;");
@@ -38,13 +38,13 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
 #endif
 }
 
-// An mbarrier: its phase ends when `count` threads have arrived and all announced bytes too; then
-// the next begins with the same count. Phases have parity 0, 1, 0 ...
+// An mbarrier. A phase ends when `count` threads and all announced bytes have arrived; the next
+// phase then begins with the same count. Phases have parity 0, 1, 0, ...
 struct alignas(8) Barrier {
   std::uint64_t word;
 };
 
-// Called by one thread, followed by fence_init() and a sync_cluster or __syncthreads.
+// Called by one thread; fence_init() and sync_cluster or __syncthreads must follow.
 __device__ __forceinline__ void barrier_init(Barrier& barrier, unsigned count) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&barrier)), "r"(count)
@@ -60,7 +60,7 @@ __device__ __forceinline__ void fence_init() {
 #endif
 }
 
-// Makes this thread's earlier writes to shared memory visible to the copy engine and to wgmma.
+// Makes this thread's earlier writes to shared memory visible to TMA and to wgmma.
 __device__ __forceinline__ void fence_async() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -76,8 +76,8 @@ __device__ __forceinline__ void barrier_arrive(Barrier& barrier) {
 #endif
 }
 
-// Arrives at the barrier at the same offset in block `rank` of the cluster: after reads, which need
-// no fence. (With .release.cluster ptxas emits a fence of the whole GPU's memory.)
+// Arrives at the barrier at the same offset in block `rank` of the cluster, after reads, which need
+// no fence. (With .release.cluster ptxas emits a fence for the memory of the whole GPU.)
 __device__ __forceinline__ void barrier_arrive_at(Barrier& barrier, unsigned rank) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile(
@@ -103,7 +103,7 @@ __device__ __forceinline__ void barrier_expect(Barrier& barrier, unsigned bytes)
 #endif
 }
 
-// Waits until a phase of this parity has ended: returns at once if the current one has the other.
+// Waits until a phase of this parity has ended; returns at once if the current phase has the other.
 __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const std::uint32_t at = shared_address(&barrier);
@@ -122,8 +122,8 @@ __device__ __forceinline__ void barrier_wait(Barrier& barrier, unsigned parity) 
 #endif
 }
 
-// Starts copying the box of `map` at (column, row) to shared memory, aligned to 128 bytes;
-// out-of-bounds elements become 0. Its bytes count for the barrier's phase.
+// Starts copying the box of `map` at (column, row) to shared memory, aligned to 128 bytes. Elements
+// out of bounds become 0. The bytes count for the barrier's current phase.
 __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& map, int column,
                                             int row, Barrier& barrier) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -137,8 +137,8 @@ __device__ __forceinline__ void tensor_load(void* shared, const rt::TensorMap& m
 #endif
 }
 
-// The same to all blocks of the cluster in the bit mask `ranks`: to the same offset, each with the
-// barrier at the same offset.
+// The same to all blocks of the cluster in the bit mask `ranks`: to the same offset in each block,
+// with the barrier at the same offset.
 __device__ __forceinline__ void tensor_load_to(unsigned ranks, void* shared,
                                                const rt::TensorMap& map, int column, int row,
                                                Barrier& barrier) {
@@ -167,7 +167,7 @@ __device__ __forceinline__ unsigned cluster_rank() {
 #endif
 }
 
-// Synchronizes all threads of the cluster, as __syncthreads does those of a block.
+// Synchronizes all threads of the cluster, like __syncthreads for those of a block.
 __device__ __forceinline__ void sync_cluster() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
@@ -176,8 +176,8 @@ __device__ __forceinline__ void sync_cluster() {
 #endif
 }
 
-// The warpgroup releases registers, or gets more: `count` per thread from now on. All its warps
-// must call it.
+// Releases or acquires registers, so that each thread of the warpgroup has `count` from now on. All
+// warps of the warpgroup must call it.
 template <int count>
 __device__ __forceinline__ void keep_registers() {
   static_assert(count >= 24 && count <= 256 && count % 8 == 0);

@@ -1,14 +1,14 @@
-// For blocks that compute parts of one result without waiting for each other: the last one to
-// finish continues with the results of all.
+// For blocks that compute parts of one result without waiting for each other: the last block to
+// finish continues with the results of all blocks.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
 
 namespace leq::LEQ_GPU {
 
-// True in every thread of the last of `blocks` blocks that use this ticket, which is 0 before the
-// first and again after the last: read_fresh sees what all of them wrote to memory before it. All
-// threads of a block must call it, once per block.
+// True in every thread of the last of `blocks` blocks that use this ticket; read_fresh then returns
+// what all of them wrote to memory before. The ticket must be 0 before the first call and is 0
+// again after the last. All threads of a block must call it, once per block.
 __device__ __forceinline__ bool is_last_block(unsigned* ticket, unsigned blocks) {
   LEQ_SHARED(bool, last);
   __syncthreads();

@@ -1,13 +1,13 @@
-// Accesses to memory that another device, or the host, reads and writes while a kernel runs. On
-// hardware such a store is an ordinary store, visible some time before what follows a fence; the
-// emulator delays it until then.
+// Accesses to memory that another device or the host reads and writes while a kernel is running. On
+// hardware such a store is an ordinary store, which becomes visible at some time before stores that
+// follow a fence; the emulator delays it until the fence.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 
-// Stores to memory of another device, visible there before what follows __threadfence_system.
+// Stores to another device's memory; visible there before stores that follow __threadfence_system.
 template <class T>
 __device__ __forceinline__ void push(T* there, const T& value) {
 #ifdef __CUDACC__
@@ -17,7 +17,7 @@ __device__ __forceinline__ void push(T* there, const T& value) {
 #endif
 }
 
-// Reads what another device pushed to memory of this one, bypassing the L1 cache.
+// Reads what another device pushed to memory of this device, bypassing the L1 cache.
 template <class T>
 __device__ __forceinline__ T read_pushed(const T* at) {
 #ifdef __CUDACC__
@@ -27,7 +27,7 @@ __device__ __forceinline__ T read_pushed(const T* at) {
 #endif
 }
 
-// Stores one flag word, in memory of any device. A fence must precede it.
+// Stores one flag word in memory of any device. A fence must precede it.
 __device__ __forceinline__ void signal(std::uint32_t* there, std::uint32_t value) {
 #ifdef __CUDACC__
   *static_cast<volatile std::uint32_t*>(there) = value;

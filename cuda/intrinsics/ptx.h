@@ -1,6 +1,6 @@
-// The machine instructions that kernels use, each wrapped in one function: PTX for nvcc, its
-// semantics in plain C++ for the emulator. A wrong modifier in the PTX shows on hardware only: a
-// conformance test there compares with the host versions, bit for bit.
+// The machine instructions that kernels use, each wrapped in a function: PTX for nvcc, the same
+// semantics in plain C++ for the emulator. A wrong modifier in the PTX can be found only on
+// hardware, where a conformance test compares with the host versions, bit for bit.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -12,8 +12,8 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// Hides x from the compiler's optimizer: values derived from it are computed where they are used
-// and not kept in registers over a loop.
+// Hides x from the compiler's optimizer, so that values derived from x are computed where they are
+// used instead of being kept in registers over a loop.
 __device__ __forceinline__ int opaque(unsigned x) {
   auto y = static_cast<int>(x);
 #ifdef __CUDA_ARCH__
@@ -21,11 +21,11 @@ __device__ __forceinline__ int opaque(unsigned x) {
 #endif
   return y;
 }
-// Hides an address in global memory: offsets are added to it as a whole, not to its parts.
+// Hides an address in global memory, so that offsets are added to it as a whole.
 template <class T>
 __device__ __forceinline__ const T* opaque(const T* address) {
 #ifdef __CUDA_ARCH__
-  std::size_t at = __cvta_generic_to_global(address);  // so that its address space stays known
+  std::size_t at = __cvta_generic_to_global(address);  // keeps its address space known
   asm("" : "+l"(at));
   return static_cast<const T*>(__cvta_global_to_generic(at));
 #else
@@ -45,19 +45,19 @@ __device__ __forceinline__ T* opaque_shared(T* address) {
 #endif
 }
 
-// from + step * index, index 0 or more: one 32-bit multiply-add, where a signed index takes four
-// operations.
+// from + step * index for index >= 0, computed by one 32-bit multiply-add; a signed index would
+// take four operations.
 template <int step = 1, class T>
 __device__ __forceinline__ const T* moved(const T* from, int index) {
   return from + static_cast<std::size_t>(static_cast<unsigned>(index)) * step;
 }
 
-// sum of a's signed bytes times b's, plus c
+// the sum of a's signed bytes times b's signed bytes, plus c
 __device__ __forceinline__ int dp4a(std::uint32_t a, std::uint32_t b, int c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
-// a's bytes unsigned, b's signed
+// the same with a's bytes unsigned and b's signed
 __device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c) {
 #ifdef __CUDA_ARCH__
   int sum;
@@ -71,7 +71,7 @@ __device__ __forceinline__ int dp4a_u8s8(std::uint32_t a, std::uint32_t b, int c
 #endif
 }
 
-// f16 bits; exact, and to nearest even with overflow to infinity
+// conversion of f16 bits: exact, and back to nearest even with overflow to infinity
 __device__ __forceinline__ float f16_to_f32(std::uint16_t half) {
 #ifdef __CUDA_ARCH__
   float value;
@@ -98,7 +98,7 @@ __device__ __forceinline__ float bf16_to_f32(std::uint16_t half) {
   return __uint_as_float(static_cast<std::uint32_t>(half) << 16);
 }
 
-// D[16][8] += A[16][32] B[32][8], signed bytes, int32 sums. g = lane / 4, t = lane % 4:
+// D[16][8] += A[16][32] B[32][8] with signed bytes and int32 sums. g = lane / 4, t = lane % 4:
 //   a[r] byte j: row g + 8 (r % 2), column 4t + j + 16 (r / 2)
 //   b[r] byte j: k = 4t + j + 16 r, column g
 //   d[i]:        row g + 8 (i / 2), column 2t + i % 2
@@ -115,9 +115,9 @@ __device__ __forceinline__ void mma_m16n8k32_s8(int (&d)[4], const std::uint32_t
 #endif
 }
 
-// Loads four 8 x 8 matrices of 16-bit numbers from shared memory: lane l gives the address of row l
-// % 8 of matrix l / 8, and gets the two numbers at row lane / 4, columns 2 (lane % 4) of each.
-// Addresses are multiples of 16 bytes.
+// Loads four 8 x 8 matrices of 16-bit numbers from shared memory. Lane l passes the address of row
+// l % 8 of matrix l / 8, and gets the two numbers at row l / 4, columns 2 (l % 4) and 2 (l % 4) +
+// 1, of each matrix. Addresses are multiples of 16 bytes.
 __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -129,8 +129,8 @@ __device__ __forceinline__ void ldmatrix_x4(std::uint32_t (&r)[4], const void* r
 #endif
 }
 
-// Starts copying 16 bytes from global to shared memory, zeros where `valid` is false. They arrive
-// at any time until the thread waits for the group that they were committed in.
+// Starts copying 16 bytes from global to shared memory, or zeros if `valid` is false. They arrive
+// at any time before the thread has waited for the group in which they were committed.
 __device__ __forceinline__ void cp_async16(void* shared, const void* global, bool valid) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(shared));
@@ -157,7 +157,7 @@ __device__ __forceinline__ void cp_async_wait() {
 #endif
 }
 
-// A named barrier, 1 to 15, for `threads` of the block's threads, in whole warps, that pass the
+// Named barrier 1 to 15 for `threads` of the block's threads (whole warps), all of which pass the
 // same `barrier`. Orders their writes to shared memory.
 __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #ifdef __CUDA_ARCH__
@@ -167,8 +167,8 @@ __device__ __forceinline__ void sync_threads(int barrier, int threads) {
 #endif
 }
 
-// In a kernel launched with rt::Start::early: waits until the previous kernels have ended and their
-// writes are visible. No effect in other kernels, or before compute capability 9.0.
+// In a kernel that was launched with rt::Start::early: waits until the preceding kernels have ended
+// and their writes are visible. No effect in other kernels, or before compute capability 9.0.
 __device__ __forceinline__ void wait_for_predecessor() {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -178,7 +178,7 @@ __device__ __forceinline__ void wait_for_predecessor() {
   simt::wait_for_predecessor();
 #endif
 }
-// Lets an early-launched next kernel start once all blocks have called this or ended.
+// Allows the next kernel, if launched early, to start when all blocks have called this or ended.
 __device__ __forceinline__ void let_successor_start() {
 #ifdef __CUDA_ARCH__
 #if __CUDA_ARCH__ >= 900
@@ -189,8 +189,8 @@ __device__ __forceinline__ void let_successor_start() {
 #endif
 }
 
-// Prefetches the cache line of this address into L2: for the first reads of a kernel that starts
-// early. No effect on architectures without such a wait to overlap with.
+// Prefetches the cache line of this address into L2, for the first reads of a kernel that starts
+// early. No effect on architectures without early starts.
 __device__ __forceinline__ void prefetch(const void* global) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
@@ -199,8 +199,8 @@ __device__ __forceinline__ void prefetch(const void* global) {
 #endif
 }
 
-// Loads 16 bytes that are read once: not allocated in L1. Not .nc, and volatile: ptxas moves a load
-// with .nc below griddepcontrol.wait, so that it would not be in flight before it.
+// Loads 16 bytes that are read once, without allocation in L1. It is volatile and not .nc, because
+// ptxas moves .nc loads below griddepcontrol.wait, so that they would not be in flight before it.
 __device__ __forceinline__ uint4 load_once(const void* global) {
 #ifdef __CUDA_ARCH__
   uint4 v;
@@ -213,10 +213,10 @@ __device__ __forceinline__ uint4 load_once(const void* global) {
 #endif
 }
 
-// Adds to a number in global memory shared by blocks, and returns its old value. Writes of a
-// thread, and of those it met at a barrier before, that precede its addition are visible to every
-// thread that adds later, and to those that meet that one after. One fence in one order for all
-// memory, where __threadfence on both sides makes two.
+// Adds to a number in global memory that blocks share; returns the old value. Writes that precede a
+// thread's addition (its own, and those of threads that it met at a barrier before) are visible to
+// each thread that adds later, and to threads that meet that thread at a barrier afterwards. It has
+// one fence, where an addition with __threadfence on both sides has two.
 __device__ __forceinline__ unsigned add_acquire_release(unsigned* global, unsigned value) {
 #ifdef __CUDA_ARCH__
   unsigned before;

@@ -1,6 +1,6 @@
-// Floating-point tensor-core instructions, in addition to ptx.h and in the same way: PTX for nvcc,
-// its semantics in plain C++ for the emulator. Two leave freedom to hardware (the order of sums in
-// an f16 mma, the last bits of exp2): there the emulator is only approximate.
+// Floating-point tensor-core instructions, wrapped like those of ptx.h: PTX for nvcc, plain C++ for
+// the emulator. The hardware defines the order of sums in an f16 mma and the last bits of exp2, for
+// which the emulator is only approximate.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -11,7 +11,7 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// D[16][8] += A[16][32] B[32][8], a's bytes signed, b's unsigned; lanes as in mma_m16n8k32_s8.
+// D[16][8] += A[16][32] B[32][8] with a's bytes signed, b's unsigned; lanes: mma_m16n8k32_s8.
 __device__ __forceinline__ void mma_m16n8k32_s8_u8(int (&d)[4], const std::uint32_t (&a)[4],
                                                    std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDA_ARCH__
@@ -25,12 +25,12 @@ __device__ __forceinline__ void mma_m16n8k32_s8_u8(int (&d)[4], const std::uint3
 #endif
 }
 
-// D[16][8] += A[16][16] B[16][8], f16 in, f32 sums. g = lane / 4, t = lane % 4, j = 0, 1:
+// D[16][8] += A[16][16] B[16][8], f16 inputs and f32 sums. g = lane / 4, t = lane % 4, j = 0, 1:
 //   a[r] half j: row g + 8 (r % 2), column 2t + j + 8 (r / 2)
 //   b[r] half j: k = 2t + j + 8 r, column g
 //   d[i]:        row g + 8 (i / 2), column 2t + i % 2
-// Products are exact. The order and the rounding of the sum are the hardware's own; here: fma in
-// ascending k.
+// Products are exact. The hardware defines the order and rounding of the sum; the emulator uses
+// fma in ascending k.
 __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4],
                                                  std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDA_ARCH__
@@ -48,7 +48,7 @@ __device__ __forceinline__ void mma_m16n8k16_f16(float (&d)[4], const std::uint3
 #endif
 }
 
-// The same with bf16 in.
+// The same with bf16 inputs.
 __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint32_t (&a)[4],
                                                   std::uint32_t b0, std::uint32_t b1) {
 #ifdef __CUDA_ARCH__
@@ -66,8 +66,8 @@ __device__ __forceinline__ void mma_m16n8k16_bf16(float (&d)[4], const std::uint
 #endif
 }
 
-// ldmatrix_x4 with each matrix transposed: numbers at rows 2 (lane % 4) and the next, column
-// lane / 4.
+// ldmatrix_x4 with each matrix transposed: a lane gets the numbers at rows 2 (lane % 4) and 2 (lane
+// % 4) + 1, column lane / 4.
 __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const void* row) {
 #ifdef __CUDA_ARCH__
   const auto at = static_cast<std::uint32_t>(__cvta_generic_to_shared(row));
@@ -79,7 +79,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(std::uint32_t (&r)[4], const v
 #endif
 }
 
-// Byte i of the result is byte (selector >> 4 i) % 8 of a (0 to 3) and b (4 to 7).
+// Byte i of the result is byte (selector >> 4 i) % 8 of a (bytes 0 to 3) and b (bytes 4 to 7).
 __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t a, std::uint32_t b,
                                                       std::uint32_t selector) {
 #ifdef __CUDA_ARCH__
@@ -97,7 +97,7 @@ __device__ __forceinline__ std::uint32_t select_bytes(std::uint32_t a, std::uint
 #endif
 }
 
-// Two f16 in a word, the first in the low half; each rounded to nearest even, once.
+// Two f16 in a word, the first in the low half; each is rounded once, to nearest even.
 __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
 #ifdef __CUDA_ARCH__
   std::uint32_t both;
@@ -108,7 +108,7 @@ __device__ __forceinline__ std::uint32_t f16x2_of(float first, float second) {
 #endif
 }
 
-// Two bf16 likewise.
+// The same for two bf16.
 __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 #ifdef __CUDA_ARCH__
   std::uint32_t both;
@@ -122,7 +122,7 @@ __device__ __forceinline__ std::uint32_t bf16x2_of(float first, float second) {
 }
 
 #ifndef __CUDACC__
-// Rounds to nearest even, once: the intermediate f32 has a sticky last bit for what was cut off.
+// Rounds once, to nearest even: the intermediate f32 has a sticky last bit for bits cut off.
 inline std::uint16_t f64_to_f16(double value) {
   auto near = static_cast<float>(value);
   if (near != value && std::isfinite(near)) {
@@ -151,7 +151,7 @@ __device__ __forceinline__ std::uint32_t f16x2_sub(std::uint32_t a, std::uint32_
 #endif
 }
 
-// a * b + c; exact in double before the one rounding, wherever the result is finite
+// a * b + c; before the single rounding it is exact in double if the result is finite
 __device__ __forceinline__ std::uint32_t f16x2_fma(std::uint32_t a, std::uint32_t b,
                                                    std::uint32_t c) {
 #ifdef __CUDA_ARCH__
@@ -167,8 +167,8 @@ __device__ __forceinline__ std::uint32_t f16x2_fma(std::uint32_t a, std::uint32_
 #endif
 }
 
-// 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The last bits depend
-// on the hardware.
+// 2^x with a relative error of about 2^-22; exactly 1 at 0, +0 at -infinity. The hardware defines
+// the last bits.
 __device__ __forceinline__ float exp2_near(float x) {
 #ifdef __CUDA_ARCH__
   float y;

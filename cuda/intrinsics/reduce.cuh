@@ -13,8 +13,8 @@ __device__ __forceinline__ T warp_sum(T value) {
   return value;
 }
 
-// The sum of the 256 lanes of a norm, in every thread of a warp; thread t passes lanes t, t + 32,
-// ... t + 224. Order: lanes +128, +64, ... +1 (docs/numerics.md).
+// The sum of the 256 lanes of a norm, returned in every thread of a warp. Thread t passes lanes t,
+// t + 32, ... t + 224; the order is lanes +128, +64, ... +1 (docs/numerics.md).
 __device__ __forceinline__ float norm_lanes_sum(const float (&parts)[8]) {
   const float even = (parts[0] + parts[4]) + (parts[2] + parts[6]);
   const float odd = (parts[1] + parts[5]) + (parts[3] + parts[7]);
@@ -29,8 +29,8 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-// Reduces all threads' values with `combine`, in every thread; blocks of whole warps. Ends with a
-// barrier: the next reduction may begin at once.
+// Combines all threads' values by `combine`; every thread gets the result. Blocks consist of whole
+// warps. Ends with a barrier, so that the next reduction may begin at once.
 template <class T, class WarpCombine>
 __device__ __forceinline__ T block_reduce(T value, WarpCombine combine) {
   LEQ_SHARED(T[32], parts);
@@ -43,7 +43,7 @@ __device__ __forceinline__ T block_reduce(T value, WarpCombine combine) {
   return value;
 }
 
-// 0 is the identity of both: maxima are of non-negative numbers.
+// 0 is the identity of both reductions, because maxima are of non-negative numbers.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   return block_reduce(value, [](T v) { return warp_sum(v); });

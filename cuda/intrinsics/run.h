@@ -1,4 +1,4 @@
-// Launches a kernel on a stream: for files that contain kernels.
+// Launches a kernel on a stream; for files that contain kernels.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
@@ -12,25 +12,25 @@
 
 namespace leq::LEQ_GPU::rt {
 
-// When a kernel starts. early: while the previous kernel still runs, if the hardware supports it.
-// All its threads must call ptx::wait_for_predecessor before they read what other kernels write,
-// write anything, or end.
+// When a kernel starts. early: while the preceding kernel is still running, if the hardware
+// supports it. All threads must then call ptx::wait_for_predecessor before they read what other
+// kernels write, write anything, or end.
 enum class Start : std::uint8_t { in_order, early };
 
-// `kernel` is its name in reports. Before its first launch each kernel is allowed
-// DeviceInfo::shared_limit_bytes of static and dynamic shared memory together: the default is 48
-// KB, which static memory would reduce for dynamic memory.
+// `kernel` is the name in reports. Before its first launch each kernel is allowed to have
+// DeviceInfo::shared_limit_bytes of static and dynamic shared memory together, because the default
+// is 48 KB, of which static memory would reduce the dynamic part.
 struct Launch {
   const char* kernel = "";
   dim3 blocks;
   dim3 threads;
-  std::size_t shared_bytes = 0;  // dynamic
+  std::size_t shared_bytes = 0;  // dynamic shared memory
   Start start = Start::in_order;
-  unsigned cluster = 1;  // neighbouring blocks in x that run together, from 9.0 on
+  unsigned cluster = 1;  // neighbouring blocks in x that form a cluster, on 9.0 and later
 };
 
 #ifdef __CUDACC__
-// The configuration for cudaLaunchKernelEx; `attributes` must outlive its use.
+// The configuration for cudaLaunchKernelEx; `attributes` must outlive the configuration.
 using LaunchAttributes = std::array<cudaLaunchAttribute, 2>;
 cudaLaunchConfig_t launch_config(const Launch& launch, const void* kernel, Stream& stream,
                                  LaunchAttributes& attributes);
@@ -46,7 +46,7 @@ void run(Stream& stream, const Launch& launch, void (*kernel)(Parameters...),
   check_launch(cudaLaunchKernelEx(&config, kernel, arguments...), launch);
 }
 #else
-// `code` is the kernel's address, for the launch counts.
+// `code` is the kernel's address, by which launches are counted.
 void enqueue(Stream& stream, const Launch& launch, const void* code, std::function<void()> thread);
 
 // Arguments are copied at the call, as in CUDA.

@@ -1,7 +1,7 @@
-// One kernel source, two builds: nvcc compiles it to a CUDA kernel, g++ to a function that the
-// emulator runs (sim/emulator.h). Only this file and ptx.h distinguish the two. Kernels may use:
-// the functions of sim/vocabulary.h and ptx.h, LEQ_SHARED, LEQ_DYNAMIC_SHARED and LEQ_BOUNDS; no
-// inline assembly, no cooperative groups, no warp code without _sync (docs/cuda.md).
+// Each kernel has one source and two builds: nvcc compiles it to a CUDA kernel, g++ to a function
+// that the emulator runs (sim/emulator.h). Only this file and ptx.h distinguish the builds. Kernels
+// may use the functions of sim/vocabulary.h and ptx.h, LEQ_SHARED, LEQ_DYNAMIC_SHARED, LEQ_BOUNDS;
+// no inline assembly, cooperative groups, or warp functions without _sync (docs/cuda.md).
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,15 @@
 
 #include <cmath>
 
-// For a struct of arguments that threads read in place, without a copy.
+// For a struct of arguments that threads read in place instead of copying it.
 #define LEQ_GRID_CONSTANT __grid_constant__
-// LEQ_SHARED(float[32], sums): a variable in the block's shared memory.
+// LEQ_SHARED(float[32], sums) defines a variable in the block's shared memory.
 #define LEQ_SHARED(type, name) __shared__ ::simt::Same<type> name
-// LEQ_DYNAMIC_SHARED(float, tile): float* tile, the dynamic shared memory of the launch.
+// LEQ_DYNAMIC_SHARED(float, tile) defines float* tile, the launch's dynamic shared memory.
 #define LEQ_DYNAMIC_SHARED(type, name)                                 \
   extern __shared__ __align__(128) unsigned char leq_dynamic_shared[]; \
   type* const name = reinterpret_cast<type*>(leq_dynamic_shared)
-// First statement of a kernel: the same number of threads as its __launch_bounds__.
+// The first statement of a kernel, with the same number of threads as its __launch_bounds__.
 #define LEQ_BOUNDS(threads) static_assert((threads) > 0)
 #else
 #include "cuda/sim/vocabulary.h"
@@ -40,7 +40,7 @@ template <class T>
 using Same = T;
 
 #ifndef __CUDACC__
-// A distinct address for each lambda expression, and so for each place in the source.
+// Each lambda expression, and hence each place in the source, has a distinct address.
 template <class Lambda>
 const void* call_site(Lambda) {
   static const char place = 0;

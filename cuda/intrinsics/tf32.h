@@ -5,13 +5,13 @@
 
 namespace leq::LEQ_GPU::ptx {
 
-// D[16][8] += A[16][8] B[8][8], tf32 in (the low 13 bits are zeros), f32 sums. g = lane / 4,
-// t = lane % 4:
+// D[16][8] += A[16][8] B[8][8] with tf32 inputs, whose low 13 bits are zeros, and f32 sums.
+// g = lane / 4, t = lane % 4:
 //   a[r]: row g + 8 (r % 2), column t + 4 (r / 2)
 //   b[r]: k = t + 4 r, column g
 //   d[i]: row g + 8 (i / 2), column 2t + i % 2
-// Products are exact. The order and the rounding of the sum are the hardware's own; here: fma in
-// ascending k.
+// Products are exact. The hardware defines the order and rounding of the sum; the emulator uses
+// fma in ascending k.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const std::uint32_t (&a)[4],
                                                  const std::uint32_t (&b)[2]) {
 #ifdef __CUDA_ARCH__

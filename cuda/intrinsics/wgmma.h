@@ -1,26 +1,26 @@
-// The tensor cores of compute capability 9.0a: a warpgroup (four warps) multiplies operands in
-// shared memory, asynchronously. PTX for nvcc, its semantics for the emulator.
+// The tensor cores of compute capability 9.0a: a warpgroup (four warps) asynchronously multiplies
+// operands in shared memory. PTX for nvcc, plain C++ for the emulator.
 #pragma once
 
 #include "cuda/intrinsics/hopper.h"
 
 namespace leq::LEQ_GPU::ptx {
 
-// The descriptor of an operand [rows][32] of bytes, or [rows][16] of 16-bit numbers: rows of 128
-// bytes in the order of Swizzle::bytes_128, in groups of eight rows; `shared` is the address of row
-// 0 and column 32 i, i = 0 to 3, in a tile that begins at a multiple of 1,024. Fields in units of
-// 16 bytes: address, stride along k (ignored in this order), stride of eight rows; 1 at bit 62:
-// 128-byte order.
+// The descriptor of an operand [rows][32] of bytes, or [rows][16] of 16-bit numbers. Rows have 128
+// bytes in the order of Swizzle::bytes_128, in groups of eight rows. `shared` is the address of row
+// 0 and column 32 i, i = 0 to 3, in a tile that begins at a multiple of 1,024. Fields, in units of
+// 16 bytes: address; stride along k (ignored in this order); stride of eight rows. Bit 62 selects
+// the 128-byte order.
 __device__ __forceinline__ std::uint64_t matrix_operand(const void* shared) {
   return std::uint64_t{(shared_address(shared) & 0x3ffffu) >> 4} | std::uint64_t{1} << 16 |
          std::uint64_t{1024 >> 4} << 32 | std::uint64_t{1} << 62;
 }
-// The operand i * 32 columns further along k.
+// The operand that begins i * 32 columns further along k.
 __device__ __forceinline__ std::uint64_t next_columns(std::uint64_t operand, int i) {
   return operand + static_cast<std::uint64_t>(i * 2);
 }
 
-// Needed before the first product, and after the warpgroup accessed registers of one: orders them.
+// Orders register accesses: needed before the first product and after access to its registers.
 __device__ __forceinline__ void wgmma_fence() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -35,8 +35,8 @@ __device__ __forceinline__ void wgmma_commit() {
   simt::matrix_commit();
 #endif
 }
-// Waits until at most `left` committed groups are in flight. Before that neither sums nor operands
-// may be accessed.
+// Waits until at most `left` committed groups are in flight. Until their group has ended, neither
+// sums nor operands may be accessed.
 template <int left>
 __device__ __forceinline__ void wgmma_wait() {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -46,9 +46,9 @@ __device__ __forceinline__ void wgmma_wait() {
 #endif
 }
 
-// Waits until at most `left` groups are in flight, none of which writes `sums`. After it `sums` has
-// the results: the compiler, which does not know that they are written asynchronously, reads them
-// no earlier.
+// Waits until at most `left` groups are in flight, none of which writes `sums`; `sums` then has the
+// results. The compiler, which cannot tell that they are written asynchronously, reads them only
+// afterwards.
 template <int left = 0, int count>
 __device__ __forceinline__ void wgmma_finish([[maybe_unused]] int (&sums)[count]) {
   wgmma_wait<left>();
@@ -66,8 +66,8 @@ __device__ __forceinline__ void wgmma_finish([[maybe_unused]] float (&sums)[coun
 #endif
 }
 
-// D[64][N] (+)= A[64][32] B[N][32]^T, signed bytes, int32 sums; `add` false: D's old sums are
-// ignored. w = warp % 4, g = lane / 4, t = lane % 4:
+// D[64][N] (+)= A[64][32] B[N][32]^T with signed bytes and int32 sums; if `add` is false, D's old
+// sums are ignored. w = warp % 4, g = lane / 4, t = lane % 4:
 //   d[i]: row 16 w + g + 8 (i / 2 % 2), column 8 (i / 4) + 2 t + i % 2
 //   A in registers, a[r] byte j: row 16 w + g + 8 (r % 2), column 4 t + j + 16 (r / 2)
 __device__ __forceinline__ void wgmma(int (&d)[128], std::uint64_t a, std::uint64_t b, bool add) {
@@ -180,10 +180,10 @@ __device__ __forceinline__ void wgmma(int (&d)[32], const std::uint32_t (&a)[4],
 #endif
 }
 
-// D[64][128] (+)= A[64][16] B[128][16]^T, f16, f32 sums; d as above:
+// D[64][128] (+)= A[64][16] B[128][16]^T with f16 inputs and f32 sums; d as above:
 //   A in registers, a[r] half j: row 16 w + g + 8 (r % 2), column 2 t + j + 8 (r / 2)
-// Products are exact; the order and the rounding of the sum are the hardware's own. Here: fma in
-// ascending k, as mma_m16n8k16_f16.
+// Products are exact. The hardware defines the order and rounding of the sum; the emulator uses
+// fma in ascending k, as in mma_m16n8k16_f16.
 __device__ __forceinline__ void wgmma_f16(float (&d)[64], const std::uint32_t (&a)[4],
                                           std::uint64_t b, bool add) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -211,7 +211,7 @@ __device__ __forceinline__ void wgmma_f16(float (&d)[64], const std::uint32_t (&
 #endif
 }
 
-// The same with bf16.
+// The same with bf16 inputs.
 __device__ __forceinline__ void wgmma_bf16(float (&d)[64], const std::uint32_t (&a)[4],
                                            std::uint64_t b, bool add) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)

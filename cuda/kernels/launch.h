@@ -1,7 +1,7 @@
-// Every kernel of the backend from the host's side: plain arguments, pointers into device memory,
-// and one function per kernel that enqueues the launch on a stream. T tokens, N outputs, K inputs,
-// W width, H heads, d head_dim; layouts in cuda/layout/layout.h. Arguments are checked by the
-// backend (cuda_backend.cpp), not here.
+// The interface of every kernel of the backend for the host: plain arguments with pointers into
+// device memory, and one function per kernel that enqueues the launch on a stream. T tokens, N
+// outputs, K inputs, W width, H heads, d head_dim; layouts are in cuda/layout/layout.h. The backend
+// (cuda_backend.cpp) checks arguments; the launch functions do not.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@
 
 namespace leq::LEQ_GPU {
 
-using namespace gpu;  // the formulas of cuda/layout, one for both halves
+using namespace gpu;  // the formulas of cuda/layout, shared by host and device
 
 // --- activations ---
 
-// Address to which a kernel reports a row that is not finite: the smallest report of a step wins,
-// so that the first linear and row are named. Written as site << 32 | row by atomic minimum.
+// Where a kernel reports a row that is not finite. Reports are site << 32 | row by atomic minimum:
+// the smallest report of a step remains, so that it names the first linear and row.
 inline constexpr unsigned long long kNoFault = ~0ull;
 struct Fault {
   unsigned long long* first = nullptr;
@@ -37,67 +37,67 @@ struct FloatRows {
 struct CodeRows {
   std::int8_t* codes = nullptr;  // [T][code_stride]
   float* scales = nullptr;       // [T][scale_stride]
-  std::int32_t* sums = nullptr;  // [T][sum_stride]: of sum_group columns; null where no one reads
+  std::int32_t* sums = nullptr;  // [T][sum_stride]: of sum_group columns; null if unused
   std::int64_t code_stride = 0, scale_stride = 0, sum_stride = 0;
-  int group = 0;      // columns of one scale: 128, 32, or 0 for the whole row
-  int sum_group = 0;  // columns of one sum, a multiple of 32
+  int group = 0;      // columns that share a scale: 128, 32, or 0 for the whole row
+  int sum_group = 0;  // columns of a sum, a multiple of 32
 };
 
-// The order of the 32 numbers of a term of 32 columns. Columns 4 t ... 4 t + 3 of 16 are in lane t
-// of an mma, as its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
-// lanes: index 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1: one vector load of a lane
-// steps: index 16 i + k has number k of columns 16 i ... + 15: read by wgmma through a descriptor
+// The order of the 32 numbers of a term of 32 columns. Columns 4 t ... 4 t + 3 of each 16 are in
+// lane t of an mma, as its k = 2 t, 2 t + 1, 2 t + 8 and 2 t + 9.
+// lanes: index 8 t + 4 i + j has column 16 i + 4 t + j, i = 0, 1, so that a lane loads one vector
+// steps: index 16 i + k has number k of columns 16 i ... 16 i + 15, as a wgmma descriptor needs
 enum class TermOrder : std::uint8_t { lanes, steps };
 
-// f32 rows for tensor cores, each number split into 16-bit floats: 2 of f16 or 3 of bf16. A number
-// is the sum of its terms * scales[0] * scales[1], with an error of at most 2^-23 of itself or
-// 2^-39 of the row's largest. Blocks of 32 columns: [T][Kp/32][count][32]. Pads are 0.
+// f32 rows for tensor cores: each number is split into 16-bit floats, 2 of f16 or 3 of bf16. A
+// number is the sum of its terms * scales[0] * scales[1], with an error of at most 2^-23 of itself
+// or 2^-39 of the row's largest. Layout: [T][Kp/32][count][32], padded with 0.
 struct TermRows {
-  std::uint16_t* terms = nullptr;  // null: no one reads them
+  std::uint16_t* terms = nullptr;  // null if no kernel reads terms
   float* scales = nullptr;         // [T][2], powers of two
   std::int64_t stride = 0;         // Kp * count
   int count = 0;
-  TermOrder order = TermOrder::lanes;  // term_order: it decides which kernels read them
+  TermOrder order = TermOrder::lanes;  // term_order; it decides which kernels read the terms
 };
 
 struct OnlineRecord;  // online.h
 
-// How finished rows are encoded for their consumer. Codes: s = absmax / 127 of each group, or one
-// known scale.
+// How finished rows are encoded for the kernel that reads them. Codes have the scale s = absmax /
+// 127 of each group, or one known scale.
 struct Quantize {
-  CodeRows out;  // codes null: none
+  CodeRows out;  // codes null: no codes
   TermRows terms;
-  float scale = 0, inverse = 0;    // scale > 0: of all rows, codes = clip(rne(x * inverse))
-  OnlineRecord* online = nullptr;  // act online of a step of one row: the scale moves with it
+  float scale = 0, inverse = 0;    // > 0: one scale for all rows; codes = clip(rne(x * inverse))
+  OnlineRecord* online = nullptr;  // act online, steps of one row: the scale's state, updated here
   Fault fault;
 };
 
-// Outputs encoded, where they are finished, as codes with a scale per 128 columns, which saves a
-// launch: quantize.out.group is 128, without a known scale. `tickets` are kTickets zeros, and zeros
-// again afterwards.
+// Output rows that the kernel encodes itself, as codes with a scale per 128 columns, which saves a
+// launch. quantize.out.group is 128 and there is no known scale. `tickets` are kTickets zeros and
+// are zeros again after the kernel.
 inline constexpr int kTickets = 8192;
 struct OutputCodes {
-  Quantize quantize;                  // out.codes null: they do not
-  const float* inv_smooth = nullptr;  // [columns] or null: multiplies the outputs first
+  Quantize quantize;                  // out.codes null: outputs are not encoded
+  const float* inv_smooth = nullptr;  // [columns] or null: multiplied into the outputs first
   unsigned* tickets = nullptr;
 };
 
 enum class NormForm : std::uint8_t { rms, layer };
 
-// y = norm(x), times inv_smooth, as f32 and/or codes or terms; one block a row.
+// y = norm(x), times inv_smooth, as f32 and/or codes or terms. One block processes a row.
 struct NormArguments {
-  FloatRows x, out;  // out.values null: not as f32. May be x
+  FloatRows x, out;  // out.values null: no f32 output. May equal x
   std::int64_t tokens = 0, width = 0;
   NormForm form = NormForm::rms;
   const float* gain = nullptr;        // [W]
-  const float* beta = nullptr;        // [W], layer
+  const float* beta = nullptr;        // [W], for NormForm::layer
   const float* inv_smooth = nullptr;  // [W] or null
   float eps = 0;
   Quantize quantize;
 };
 void launch_norm(const NormArguments& a, rt::Stream& stream);
 
-// x *= inv_smooth (where there is one), then codes or terms of x.
+// x *= inv_smooth unless it is null; then encodes x as codes or terms.
 struct QuantizeArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0;
@@ -110,7 +110,7 @@ void launch_quantize(const QuantizeArguments& a, rt::Stream& stream);
 
 enum class FloatType : std::uint8_t { f32, f16, bf16 };
 
-// A stored weight [N][K] in device memory.
+// A weight [N][K] in device memory.
 struct FloatWeight {
   const void* values = nullptr;  // [N][float_stride(K)]
   FloatType type = FloatType::f32;
@@ -118,27 +118,27 @@ struct FloatWeight {
 struct CodeWeight {
   const std::uint8_t* codes = nullptr;
   int bits = 8;
-  int zero = 0;                                 // subtracted from each code where zeros is null
-  const std::uint8_t* zeros = nullptr;          // uint schemes
-  int group = 0;                                // columns of a scale; 0: the row
-  const float* row_scales = nullptr;            // group 0
-  const std::uint16_t* group_scales = nullptr;  // f16, times scale_mul
+  int zero = 0;                                 // subtracted from each code if zeros is null
+  const std::uint8_t* zeros = nullptr;          // zero points of uint schemes
+  int group = 0;                                // columns that share a scale; 0: the whole row
+  const float* row_scales = nullptr;            // used if group is 0
+  const std::uint16_t* group_scales = nullptr;  // f16, to be multiplied by scale_mul
   float scale_mul = 1;
 };
 
-// A stored weight copied from the file's panels (tensor/weight_layout.h), on the device at `from`,
-// to `to` in the order of layout.h. Every byte of `to` is written.
+// Copies a weight from the file's panels (tensor/weight_layout.h), at device address `from`, to
+// `to` in the order of layout.h. Every byte of `to` is written.
 struct UploadCodes {
   const std::uint8_t* from = nullptr;
   std::uint8_t* to = nullptr;
-  int bits = 8;  // of a code: 8, 4, 3 or 2
+  int bits = 8;  // bits of a code: 8, 4, 3 or 2
   std::int64_t padded_rows = 0, padded_columns = 0;
-  // 3 bits are two planes in the file: first the low two bits, then, with this flag, the third bit
-  // of the same codes.
+  // The file has two planes for 3 bits. The first has the low two bits; the second, which is copied
+  // with this flag, has the third bit of the same codes.
   bool thirds = false;
 };
 void launch_upload_codes(const UploadCodes& a, rt::Stream& stream);
-// [Np/64][G][64] -> [Np][G], elements of 1 or 2 bytes.
+// [Np/64][G][64] -> [Np][G], with elements of 1 or 2 bytes.
 struct UploadGroups {
   const void* from = nullptr;
   void* to = nullptr;
@@ -146,7 +146,7 @@ struct UploadGroups {
   std::int64_t padded_rows = 0, groups = 0;
 };
 void launch_upload_groups(const UploadGroups& a, rt::Stream& stream);
-// [N][K] -> [N][float_stride(K)], pads 0, elements of 2 or 4 bytes.
+// [N][K] -> [N][float_stride(K)], padded with 0, with elements of 2 or 4 bytes.
 struct UploadFloats {
   const void* from = nullptr;
   void* to = nullptr;
@@ -155,14 +155,14 @@ struct UploadFloats {
 };
 void launch_upload_floats(const UploadFloats& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32, or += where `add`.
+// x[t] = table[ids[t]] as f32; with `add` x[t] += table[ids[t]].
 struct EmbedArguments {
   bool is_float = true;
   FloatWeight floats;
   CodeWeight codes;
   std::int64_t width = 0;             // K
   const std::int32_t* ids = nullptr;  // [T]
-  // The values that drawn_id(row) refers to: the last draw's tokens, below 0 where there is none.
+  // The tokens of the last draw, to which drawn_id(row) refers; below 0 if a row has none.
   const std::int32_t* drawn = nullptr;
   std::int64_t tokens = 0;
   FloatRows x;
@@ -182,7 +182,7 @@ enum class Finish : std::uint8_t {
 
 inline constexpr int kMostSegments = 3;
 
-// One weight of up to three that share the input; outputs of segment i follow those of i - 1.
+// One weight of up to three that have the same input; segment i's outputs follow those of i - 1.
 struct CodeSegment {
   CodeWeight weight;
   const float* bias = nullptr;  // [rows] or null
@@ -194,9 +194,9 @@ struct FloatSegment {
   std::int64_t rows = 0;
 };
 
-// int8 activations x integer weights, exact int32 sums, then floats in the order of
-// docs/numerics.md: the codes' two groupings decide which of the four formulas. All segments have
-// equal bits, group, and zeros or none.
+// int8 activations x integer weights: exact int32 sums, then floats in the order of
+// docs/numerics.md, which has a formula for each combination of groupings of weights and
+// activations. All segments have the same bits and group, and all have zeros or none has.
 struct IntMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
@@ -204,34 +204,34 @@ struct IntMatmul {
   CodeRows x;
   Finish finish = Finish::store;
   FloatRows out;
-  OutputCodes codes;  // where makes_codes(*this)
+  OutputCodes codes;  // used if makes_codes(*this)
 };
 void launch_int_matmul(const IntMatmul& a, rt::Stream& stream);
-// Whether the kernel quantizes its outputs: few tokens, one output for all segments.
+// Whether the kernel quantizes its outputs: for few tokens, if all segments form one output.
 bool makes_codes(const IntMatmul& a);
 
-// The order of the terms of `tokens` tokens on a device. `wgmma_adds_as_mma`: the result of
+// The order of terms that a device needs for `tokens` tokens. `wgmma_adds_as_mma`: the result of
 // launch_float_forms.
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma);
-// Compute capability 9.0: *differences becomes the number of sums whose bits differ between wgmma
-// and mma, for numbers chosen to expose where the hardware truncates.
+// On compute capability 9.0, sets *differences to the number of sums whose bits differ between
+// wgmma and mma, for numbers chosen to expose where the hardware truncates.
 void launch_float_forms(unsigned* differences, rt::Stream& stream);
 
-// f32 activations x floats. f32 weights: the chains of docs/numerics.md; 16-bit weights: close to
-// them, on tensor cores, each output in one order whatever the number of tokens (float_gemm.cuh).
+// f32 activations x float weights. f32 weights use the chains of docs/numerics.md. 16-bit weights
+// use tensor cores, close to these chains; the order does not depend on T (float_gemm.cuh).
 struct FloatMatmul {
   FloatSegment segments[kMostSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;
   FloatRows values;  // for f32 weights
-  TermRows x;        // for the others: 2 terms for f16, 3 for bf16
+  TermRows x;        // for 16-bit weights: 2 terms for f16, 3 for bf16
   Finish finish = Finish::store;
   FloatRows out;
 };
 void launch_float_matmul(const FloatMatmul& a, rt::Stream& stream);
 
-// f32 activations x integer weights (act none): each weight is float(code - zero) * scale. On
-// tensor cores, as 16-bit floats are.
+// f32 activations x integer weights (act none): a weight is float(code - zero) * scale. Computed on
+// tensor cores like 16-bit floats.
 struct WeightOnlyMatmul {
   CodeSegment segments[kMostSegments];
   int segment_count = 0;
@@ -242,7 +242,7 @@ struct WeightOnlyMatmul {
 };
 void launch_weight_only_matmul(const WeightOnlyMatmul& a, rt::Stream& stream);
 
-// Short names of the kernels that would run, for plans: "mma 128x128", "dp4a rows".
+// Short names of the kernels that would run, shown in plans: "mma 128x128", "dp4a rows".
 const char* describe_int_matmul(const IntMatmul& a);
 const char* describe_float_matmul(bool f32_weights);
 
@@ -256,23 +256,23 @@ struct GatherArguments {
 };
 void launch_gather(const GatherArguments& a, rt::Stream& stream);
 
-// Random-sign Hadamard rotation in blocks of n columns, forward or inverse (backend/tables.h,
-// RotationTable).
+// Random-sign Hadamard rotation in blocks of n columns, forward or inverse (RotationTable in
+// backend/tables.h).
 struct RotateArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0, block = 0;
   const float* factors = nullptr;  // [W]
   bool back = false;
-  bool centred = false;  // in: the row's mean is taken off first
+  bool centred = false;  // forward: the row's mean is subtracted first
 };
 void launch_rotate(const RotateArguments& a, rt::Stream& stream);
 
 // --- attention ---
 
-// Layers that one launch quantizes: the number that fits into a kernel's arguments on every driver.
+// The most layers that one launch can quantize: every driver accepts arguments of that size.
 inline constexpr std::size_t kQuantizedLayers = 112;
 
-// Keys or values of one layer: page p is at base + p * page_bytes.
+// Keys or values of one layer; page p begins at base + p * page_bytes.
 struct KvPages {
   std::byte* base = nullptr;
   std::int64_t page_bytes = 0;
@@ -280,8 +280,8 @@ struct KvPages {
   KvCodes codes = {};
 };
 
-// The f16 copies that replace codes where blocks are not closed (KvResidual); base null: none. The
-// copy of a page is named by the batch.
+// The f16 copies that are read instead of codes where blocks are not closed (KvResidual). base is
+// null if there are none. The batch has the index of each page's copy.
 struct KvCopied {
   KvPages keys, values;
   KvResidual residual = {};
@@ -291,36 +291,36 @@ struct KvCopied {
 struct AttentionRun {
   std::int32_t first_row = 0, rows = 0;
   std::int32_t first_position = 0;
-  std::int32_t pages_at = 0;   // pages[pages_at + position / 64] is the page of a position
-  std::int32_t copies_at = 0;  // pages[copies_at + position / 64] its f16 copy, -1 for none
-  // Addresses of fixed states, the low half first (SequenceRun::state_from, state_to), and the
-  // previous and next run of the batch that write the same state; -1: none.
+  std::int32_t pages_at = 0;   // position p is in page pages[pages_at + p / 64]
+  std::int32_t copies_at = 0;  // pages[copies_at + p / 64]: the page's f16 copy, or -1
+  // Addresses of fixed states, low half first (SequenceRun::state_from, state_to); and the previous
+  // and the next run of the batch that write the same state, or -1.
   std::uint32_t state_from[2] = {}, state_to[2] = {};
   std::int32_t previous_run = -1, next_run = -1;
 };
 
-// The batch on the device.
+// The batch, as arrays on the device.
 struct AttentionBatch {
   std::int64_t tokens = 0;
-  const AttentionRun* runs = nullptr;  // [run_count], in order, cover rows 0..T-1
+  const AttentionRun* runs = nullptr;  // [run_count], ascending; together rows 0..T-1
   int run_count = 0;
   const std::int32_t* row_runs = nullptr;  // [T]: the run of each row
   const std::int32_t* pages = nullptr;
-  std::int64_t longest_run = 0;  // rows
-  int single_runs = 0;           // runs of one row
-  std::int64_t end = 0;          // at least the largest position + 1: results do not depend on it
+  std::int64_t longest_run = 0;  // rows of the longest run
+  int single_runs = 0;           // number of runs of one row
+  std::int64_t end = 0;          // at least the largest position + 1; outputs do not depend on it
 };
 
 struct AttentionHeads {
   int heads = 0, kv_heads = 0, head_dim = 0;  // H, H_kv, d
   int window = 0;                             // key j visible to i iff i - window < j <= i; 0: all
-  // Query heads per kv head in the model, and the index within its group of the first head here:
-  // ranks may share a kv head.
+  // Query heads per kv head in the model, and the index in its group of this rank's first head,
+  // since ranks may share a kv head.
   int group = 1, first_head = 0;
 };
 
-// q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (gain null: none), rotation by the row's
-// position, q * its factor in place; k and v into their pages.
+// For q and k of qkv [T][(H + 2 H_kv) d]: norm of each head (unless gain is null), rotation by the
+// row's position, and q times its factor, in place. k and v are written to their pages.
 struct RopeAppendArguments {
   FloatRows qkv;
   AttentionBatch batch;
@@ -328,21 +328,21 @@ struct RopeAppendArguments {
   const float* q_gain = nullptr;  // [d]
   const float* k_gain = nullptr;
   float q_eps = 0, k_eps = 0;
-  // [positions][2][r/2] cosines, then sines, of a head's first r numbers; null: no rotation.
+  // [positions][2][r/2]: cosines, then sines, for a head's first r numbers. Null: no rotation.
   const float* table = nullptr;
   int rotary_dims = 0;                // r
-  const float* key_offset = nullptr;  // [H_kv d] keys are stored less it; null: as they are
-  // The factor of q at position p is query_factors[p / query_period]; null: 1/sqrt(d).
+  const float* key_offset = nullptr;  // [H_kv d], subtracted from stored keys; null: none
+  // At position p, q is multiplied by query_factors[p / query_period], or 1/sqrt(d) if null.
   const float* query_factors = nullptr;
   int query_period = 1;
   KvPages keys, values;
-  KvCopied copied;  // sides of whole blocks are written here
+  KvCopied copied;  // sides whose codes are encoded per block are written to copies
   Fault fault;
 };
 void launch_rope_append(const RopeAppendArguments& a, rt::Stream& stream);
 
-// The blocks of one layer and the f16 copies from which they are encoded; null: a side without
-// blocks.
+// The blocks of one layer, and the f16 copies from which they are encoded. Pointers of a side
+// without blocks are null.
 struct KvQuantizeLayer {
   std::byte* keys = nullptr;
   std::byte* values = nullptr;
@@ -350,26 +350,26 @@ struct KvQuantizeLayer {
   std::byte* value_copies = nullptr;
 };
 
-// Blocks of positions become codes, on the sides that have blocks. The blocks are derived on the
-// device from the runs, so that a recorded step quantizes those due in it. One launch serves all
-// layers: blocks that were whole before the batch do not depend on the step's results.
+// Encodes closed blocks of positions, on the sides that have blocks. The device derives the blocks
+// from the runs, so that a recorded step quantizes the blocks due in it. One launch serves all
+// layers, because blocks that were whole before the batch do not depend on its results.
 struct KvQuantizeArguments {
   AttentionBatch batch;
   AttentionHeads heads;
-  KvPages keys, values;  // of all layers but for their bases
+  KvPages keys, values;  // for all layers; only the base differs
   KvCopied copied;
-  bool whole_before = false;  // blocks that were whole before the batch; else those that it closes
+  bool whole_before = false;  // true: blocks whole before the batch; false: blocks that it closes
   int layer_count = 0;
   std::array<KvQuantizeLayer, kQuantizedLayers> layers = {};
 };
 void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream);
 
-// out [T][H d] = softmax(q k^T) v over the visible positions, read back from the pages. q is scaled
-// and rotated already. With int8 keys q is quantized per (token, head):
+// out [T][H d] = softmax(q k^T) v over the visible positions, which are read from the pages. q is
+// scaled and rotated already. With int8 keys q is quantized per (token, head):
 //   score = s_q * fma(s, float(sum u q), m * float(sum q))
-// A row's numbers depend on its position and its sequence alone, never on the batch. On tensor
-// cores where keys and values have one type but f32 and head_dim is a multiple of 16 up to 256
-// (packed: 128): near the written order (docs/cuda-kernels.md); else, and with `exact`, in it.
+// A row's outputs depend on its position and its sequence alone, never on the batch. If keys and
+// values have one type other than f32 and head_dim is a multiple of 16 up to 256 (packed: 128),
+// tensor cores compute near the order of docs/numerics.md, unless `exact`; otherwise exactly so.
 struct AttentionArguments {
   FloatRows qkv, out;
   AttentionBatch batch;
@@ -377,19 +377,19 @@ struct AttentionArguments {
   KvPages keys, values;
   KvCopied copied;
   float* scratch = nullptr;  // attention_scratch_bytes (cuda/layout/attention_scratch.h)
-  std::int64_t most_records = kMostRecords;  // for which it was sized
-  OutputCodes codes;                         // where makes_codes(*this); its tickets always
+  std::int64_t most_records = kMostRecords;  // the number that scratch was sized for
+  OutputCodes codes;                         // used if makes_codes(*this); tickets are always used
   bool exact = false;
 };
 void launch_attention(const AttentionArguments& a, rt::Stream& stream);
-// out [T][width] *= sigmoid(gates): x / (1 + exp(-gate)).
+// out [T][width] *= sigmoid(gates), computed as x / (1 + exp(-gate)).
 struct GateOutputsArguments {
   FloatRows out, gates;
   std::int64_t tokens = 0, width = 0;
 };
 void launch_gate_outputs(const GateOutputsArguments& a, rt::Stream& stream);
-// Whether the kernel itself quantizes the outputs: on tensor cores, where the heads that share a kv
-// head have whole groups of 128 columns.
+// Whether the kernel itself quantizes the outputs: on tensor cores, if the heads of a kv head have
+// together a multiple of 128 columns.
 bool makes_codes(const AttentionArguments& a);
 
 }  // namespace leq::LEQ_GPU

@@ -1,4 +1,4 @@
-// How attention is split into spans of positions, as far as that determines its scratch size.
+// The parts of the division of attention into spans of positions that determine its scratch size.
 #pragma once
 
 #include <algorithm>
@@ -7,21 +7,21 @@
 
 namespace leq::gpu {
 
-inline constexpr int kSpanTokens = 512;  // positions of one softmax step (docs/numerics.md)
+inline constexpr int kSpanTokens = 512;  // positions that share a softmax (docs/numerics.md)
 
-// Up to so many pairs are split into spans: exact (row, kv head) pairs, about two blocks per
-// multiprocessor; (row, head) pairs on tensor cores, more, as spans there change no number.
+// Up to so many pairs are split into spans. Exact: (row, kv head) pairs, about two blocks per
+// multiprocessor. Tensor cores: (row, head) pairs; more, because spans change no output there.
 inline constexpr std::int64_t kExactSplit = 263, kTensorSplit = 2112;
 
-// The most records of one launch, those of kTensorSplit pairs at 32K: more rows run in turns.
+// The most records of one launch: those of kTensorSplit pairs at 32K. More rows run in turns.
 inline constexpr std::int64_t kMostRecords = kTensorSplit * 64;
 
 constexpr int spans_of(std::int64_t end) {
   return static_cast<int>((end + kSpanTokens - 1) / kSpanTokens);
 }
 
-// For batches of at most `tokens` rows and positions below `context`: a record per span, or as many
-// as are in use at once, `most_records` or one row's. Monotonic in `context`.
+// Bytes for batches of at most `tokens` rows at positions below `context`: a record per span, but
+// not more than are in use at once (`most_records`, or those of one row). Monotonic in `context`.
 constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t heads,
                                               std::int64_t kv_heads, std::int64_t head_dim,
                                               std::int64_t context,
@@ -29,7 +29,7 @@ constexpr std::size_t attention_scratch_bytes(std::int64_t tokens, std::int64_t 
   if (heads == 0) return 0;
   const std::int64_t rows =
       std::min(tokens, std::max(kExactSplit / kv_heads, kTensorSplit / heads));
-  const std::int64_t row = heads * spans_of(context);  // records
+  const std::int64_t row = heads * spans_of(context);  // records of a row
   return static_cast<std::size_t>(std::min(rows * row, std::max(row, most_records)) *
                                   (head_dim + 2)) *
          sizeof(float);

@@ -1,5 +1,5 @@
-// Sizes of Gated DeltaNet's scratch on a device, in f32 numbers: for a step's rows, then for each
-// chunk of 64 tokens and value head (DeltaArguments).
+// Sizes of Gated DeltaNet's scratch on a device, in f32 numbers: for the rows of a step, and for
+// each chunk of 64 tokens and each value head (DeltaArguments).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace leq::gpu {
 inline constexpr int kDeltaChunk = 64;
 inline constexpr std::int64_t kDeltaChunkNumbers = 2 * kDeltaChunk * (kDeltaChunk + 1);
 
-// Per token the convolution's outputs, and two gates for each value head.
+// Per token: the outputs of the convolution, and two gates for each value head.
 constexpr std::int64_t delta_rows_numbers(std::int64_t tokens, std::int64_t channels,
                                           int value_heads) {
   return round_up_to(tokens * (channels + 2 * value_heads), 4);

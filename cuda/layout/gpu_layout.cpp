@@ -16,16 +16,16 @@ namespace {
 
 constexpr std::int64_t kTermBytes = sizeof(std::uint16_t);
 
-// Three terms of bf16 or two of f16 represent an f32 number; f32 weights use it directly.
+// An f32 number is represented by three terms of bf16 or two of f16; f32 weights use the number.
 int terms_of(const WeightView& weight) {
   if (weight.scheme.kind == CodeKind::f32) return 0;
   return weight.scheme.kind == CodeKind::bf16 ? 3 : 2;
 }
 
-// Whether a linear is a routed expert's; a shared expert is an ordinary linear.
+// Whether a linear belongs to a routed expert; a shared expert's linears are ordinary ones.
 bool is_expert(const Linear& linear) { return linear.name.find(".experts.") != std::string::npos; }
 
-// 4-bit codes along tokens lose twenty times as much as simq4; simq8 takes as much memory as int8.
+// int4 loses twenty times as much as simq4; simq8 takes as much memory as int8.
 bool runs_on_gpus(KvType type) {
   const KvScheme& scheme = kv_scheme(type);
   return !scheme.packed || (scheme.blocked() && scheme.bits < 8);
@@ -85,7 +85,7 @@ std::size_t GpuLayout::scratch_bytes(std::int64_t tokens, const AttentionShape& 
       step_scratch_bytes(tokens));
 }
 
-// Scratch for a step's rows, and for the chunks of prompts.
+// Scratch for the rows of a step and for the chunks of prompts.
 std::size_t GpuLayout::delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const {
   require(shape.key_dim <= kDeltaKeyDims, ErrorKind::bad_setting, Setting{"device"},
           ": Gated DeltaNet with keys of ", shape.key_dim, " numbers, a GPU takes up to ",

@@ -1,5 +1,5 @@
-// Memory layout of the GPU backend: plain C++ for the host in every build, so that plans for a GPU
-// need neither the device nor a build for it.
+// Memory layout of the GPU backend. It is plain C++ for the host in every build, so that a plan for
+// a GPU needs neither the device nor a build for it.
 #pragma once
 
 #include "backend/gpu_options.h"
@@ -13,18 +13,18 @@ class GpuLayout final : public Layout {
 
   Arithmetic arithmetic() const { return arithmetic_; }
 
-  // The format that the weights need, and terms where tensor cores take f32 inputs; f32 values are
-  // always kept (kernels finish rows in f32 before making codes or terms), codes are signed. Throws
-  // Error where arithmetic is to be exact and the product would use terms, and for experts whose
-  // weights or inputs are floats.
   bool runs_experts() const override { return true; }
+  // The format that the weights need. It has terms if tensor cores take f32 inputs; f32 values are
+  // always kept, because kernels finish rows in f32 before they make codes or terms; codes are
+  // signed. Throws Error if arithmetic is exact and the product would use terms, and for experts
+  // whose weights or inputs are floats.
   RowsFormat format_for(const Linear& consumer) const override;
   RowsLayout rows(std::int64_t capacity, std::int64_t width,
                   const RowsFormat& format) const override;
   std::size_t weight_bytes(const WeightView& weight) const override;
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
-  // The maximum scratch of all operations, which run one at a time.
+  // The maximum of all operations' scratch, because operations run one at a time.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
   std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const override;

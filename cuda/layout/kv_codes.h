@@ -2,20 +2,20 @@
 // mma m16n8k16, so that a lane loads its operands with few instructions.
 //
 // A unit has 16 positions x 16 channels. For the number at position s and channel c of a unit, k is
-// its index along the sum of the product (keys: c, values: s) and n its index along the other axis.
-// Lane 4 (n % 8) + k % 8 / 2 holds it, in the low half of a word where k is even, in the high half
-// where it is odd:
+// its index along the sum of the product (keys: c, values: s), and n its index along the other
+// axis. Lane 4 (n % 8) + k % 8 / 2 has the number, in the low half of a word if k is even, in the
+// high half if k is odd:
 //   4 bits: a unit is one word per lane; values: bit 8 (k / 8) + 4 (n / 8) of the half, keys: bit
 //           8 (n / 8) + 4 (k / 8), so that a position's codes fill bytes
 //   2 bits: two units of neighbouring positions share a word, the second 8 bits higher; bit
 //           4 (k / 8) + 2 (n / 8)
-// Words of a lane are adjacent in groups of four: for values those of all positions, 16 channels at
-// a time; for keys, where a head has a multiple of 64 channels, those of four units of neighbouring
-// channels, else those of one unit. Channels are padded to 16.
+// A lane's words are contiguous in groups of four. For values, a group has all positions of 16
+// channels. For keys, a group has four units of neighbouring channels if the number of channels of
+// a head is a multiple of 64; otherwise words are single. Channels are padded to 16.
 //
-// Scales, and minima likewise, along a sum (of key channels in blocks, of value positions) are in
-// the order in which a lane loads them, four per unit; those of two units are adjacent for values,
-// and for keys whose words are adjacent in groups of four.
+// Scales, and likewise minima, along a sum (key channels in blocks, value positions) are in the
+// order in which a lane loads them, four per unit. Those of two units are contiguous for values,
+// and for keys whose words are contiguous in groups of four.
 #pragma once
 
 #include <cstddef>
@@ -26,32 +26,32 @@
 
 namespace leq::gpu {
 
-constexpr int kv_units(int head_dim) { return (head_dim + 15) / 16; }  // of a row of channels
+constexpr int kv_units(int head_dim) { return (head_dim + 15) / 16; }  // units in a row of channels
 
-// Bytes of the codes of one head in a page.
+// Bytes of one head's codes in a page.
 constexpr std::int64_t kv_code_bytes(int bits, int head_dim) {
   return std::int64_t{kKvPageTokens} * kv_units(head_dim) * 2 * bits;
 }
 
 struct KvCodePlace {
   int word = 0;   // index of a 32-bit word
-  int shift = 0;  // to the code's lowest bit
+  int shift = 0;  // position of the code's lowest bit
 
   bool operator==(const KvCodePlace&) const = default;
 };
 
-// Whether a lane's words of neighbouring units of keys are adjacent.
+// Whether a lane's words of neighbouring units of keys are contiguous.
 constexpr bool kv_wide(int head_dim) { return head_dim % 64 == 0; }
 // Number of units of neighbouring positions in a word.
 constexpr int kv_word_units(int bits) { return bits == 2 ? 2 : 1; }
 
-// Number of adjacent words of a lane.
+// Number of contiguous words of a lane.
 constexpr int kv_words_together(KvPart part, int bits, int head_dim) {
   if (part == KvPart::values) return bits < 4 ? bits : 4;
   return kv_wide(head_dim) ? 4 : 1;
 }
 
-// The index of the word of `lane` that has its codes of unit (s16, c16).
+// The index of the word with the codes of `lane` in unit (s16, c16).
 constexpr int kv_lane_word(KvPart part, int bits, int head_dim, int s16, int c16, int lane) {
   const int row = s16 / kv_word_units(bits), each = kv_words_together(part, bits, head_dim);
   if (part == KvPart::values) {
@@ -70,7 +70,7 @@ constexpr KvCodePlace kv_code_place(KvPart part, int bits, int head_dim, int slo
   return {word, 16 * (k % 2) + 8 * high + 4 * low};
 }
 
-// The position and channel of the code at `shift` of a word: the inverse of kv_code_place.
+// The position and channel of the code at bit `shift` of a word: the inverse of kv_code_place.
 struct KvCodeOwner {
   int slot = 0, channel = 0;
 };
@@ -88,30 +88,30 @@ constexpr KvCodeOwner kv_code_owner(KvPart part, int bits, int head_dim, int wor
   return keys ? KvCodeOwner{16 * s16 + n, 16 * c16 + k} : KvCodeOwner{16 * s16 + k, 16 * c16 + n};
 }
 
-// The index of number i along a sum: each lane has four adjacent ones of a unit, or eight of two.
+// The index of number i along a sum. A lane has four contiguous numbers of a unit, or eight of two.
 constexpr int kv_operand_order(bool by_two, int i) {
   const int unit = i / 16, k = i % 16, lane = k % 8 / 2, in_unit = k / 8 * 2 + k % 2;
   return by_two ? unit / 2 * 32 + lane * 8 + unit % 2 * 4 + in_unit
                 : unit * 16 + lane * 4 + in_unit;
 }
-// The index of the scale (and minimum) of a key channel in its block's row, and of a value position
-// in its group. Heads without whole units are never operands.
+// The index of the scale (and minimum) of a key channel in its block's row, or of a value position
+// in its group. Heads that do not consist of whole units are never operands.
 constexpr int kv_key_end(int head_dim, int c) {
   return head_dim % 16 == 0 ? kv_operand_order(kv_wide(head_dim), c) : c;
 }
 constexpr int kv_value_end(int slot) { return kv_operand_order(true, slot); }
 
-// Number of scales of one head in a page, and of minima: groups [groups][64], blocks [blocks][d],
+// Number of scales (and of minima) of one head in a page: groups [groups][64], blocks [blocks][d],
 // in the orders above.
 constexpr int kv_ends(KvPart part, KvType type, int head_dim) {
   return static_cast<int>(kv_scale_count(kv_scheme(type), part, head_dim, kKvPageTokens));
 }
 
-// A packed type's properties for kernels: its row of the table of schemes.
+// The properties of a packed type for kernels, from its row of the table of schemes.
 struct KvCodes {
-  int bits = 0;   // of a code; 0: the type is not packed
-  int block = 0;  // positions of a block
-  int group = 0;  // channels that share a scale, along tokens
+  int bits = 0;   // bits of a code; 0: not packed
+  int block = 0;  // positions in a block
+  int group = 0;  // channels that share a scale (along tokens)
   int ends = 0;   // kv_ends
 
   constexpr bool packed() const { return bits > 0; }

@@ -23,11 +23,11 @@ std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return static_cast<std::size_t>(kv_ends(part, type, head_dim));
 }
 
-// Offsets of a head's parts in its page, and row sizes there and in portable order.
+// Offsets of the parts of a head in its page; sizes of its rows there and in portable order.
 struct HeadParts {
   std::size_t numbers, scales, minima;
   std::size_t row, portable_row;
-  std::size_t ends;  // scales, and as many minima
+  std::size_t ends;  // offset of scales; minima have the same size
 };
 
 HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
@@ -49,13 +49,13 @@ HeadParts parts_of(const KvHead& head, std::size_t page, std::size_t given) {
   return parts;
 }
 
-// The location of a code: byte index, and shift within the byte.
+// The place of a code: byte index, and shift within the byte.
 struct BytePlace {
   std::size_t byte = 0;
   int shift = 0;
 };
 
-// Calls move(location in the page's head, location in portable order) for each packed code.
+// Calls move(place in the head's part of the page, place in portable order) for each packed code.
 template <class Move>
 void each_code(const KvHead& head, std::size_t portable_row, Move move) {
   const int bits = kv_scheme(head.type).bits;
@@ -77,8 +77,8 @@ void move_code(int bits, const std::byte* from, BytePlace source, std::byte* to,
   to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
 }
 
-// Calls copy(index in the page, index in portable order) for scales, or minima: in portable order
-// groups of a token are adjacent, and channels of a block.
+// Calls copy(index in the page, index in portable order) for scales or minima. In portable order
+// the groups of a token are contiguous, and so are the channels of a block.
 template <class Copy>
 void each_end(const KvHead& head, std::size_t count, Copy copy) {
   const KvScheme& scheme = kv_scheme(head.type);

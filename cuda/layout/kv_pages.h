@@ -1,5 +1,5 @@
-// Converts pages of keys and values between the device's layout and the portable order of saved
-// sequences (Layout::read_kv), both in host memory.
+// Converts pages of keys and values, in host memory, between the device's layout and the portable
+// order of saved sequences (Layout::read_kv).
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace leq::gpu {
 // Keys and values have the same layout, except for packed types (kv_codes.h).
 std::size_t kv_page_bytes(KvPart part, KvType type, int kv_heads, int head_dim);
 
-// Both throw Error where a span's size is not that of the page or of the head.
+// Both throw Error if a span does not have the size of the page or of the head.
 void read_kv_head(const KvHead& head, std::span<const std::byte> page, std::span<std::byte> out);
 void write_kv_head(const KvHead& head, std::span<std::byte> page, std::span<const std::byte> in);
 

@@ -27,7 +27,7 @@ WeightBytes weight_bytes(const WeightView& weight) {
     return at;
   }
   at.scales_at = aligned(weight.padded_rows() * weight.padded_columns() * weight.scheme.bits / 8);
-  if (weight.scheme.is_super()) {  // the file's planes as they are
+  if (weight.scheme.is_super()) {  // the file's planes are used unchanged
     const PlaneBytes planes = plane_bytes(weight.scheme, weight.act, weight.rows, weight.columns);
     at.zeros_at = at.scales_at + aligned(static_cast<std::int64_t>(planes.scales));
     at.bytes = at.zeros_at + aligned(static_cast<std::int64_t>(planes.zeros));

@@ -1,5 +1,5 @@
-// Caches a runtime's facts about a kernel, queried once for each kernel and device: GPUs of
-// different kinds in one process run different code for it.
+// Caches a runtime's facts about kernels. They are queried once for each kernel and device, because
+// GPUs of different kinds in one process run different code.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@ namespace leq::LEQ_GPU::rt {
 template <class Facts>
 class KernelTable {
  public:
-  // `ask` is called where the fact is not cached; if it throws, nothing is cached.
+  // `ask` is called if the fact is not cached; if it throws, nothing is cached.
   template <class Ask>
   Facts of(const void* kernel, int device, Ask ask) {
     const std::lock_guard hold(lock_);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint32_t kDynamicAddress = 1024 + 128;
 constexpr unsigned char kPoison = 0xcd;
 
-// The host address of a shared-memory address in block `rank` of the cluster.
+// The host address for a shared-memory address in block `rank` of the cluster.
 unsigned char* host_of(std::uint32_t address, unsigned rank) {
   if (address < kDynamicAddress || address - kDynamicAddress >= dynamic_shared_bytes()) {
     stop("an address outside of dynamic shared memory");
@@ -26,17 +26,17 @@ unsigned char* host_of(std::uint32_t address, unsigned rank) {
   return static_cast<unsigned char*>(dynamic_shared_of(rank)) + (address - kDynamicAddress);
 }
 
-// XOR-swizzles the 16-byte pieces of an address within lines of 128 bytes, for rows of `span`.
+// XOR-swizzles the 16-byte pieces of an address in lines of 128 bytes, for rows of `span` bytes.
 std::uint32_t swizzled_address(std::uint32_t address, int span) {
   if (span == 0) return address;
   const auto pieces = static_cast<std::uint32_t>(span / 16);
   return address ^ (address >> 7 & (pieces - 1)) << 4;
 }
 
-// An mbarrier's state in its 64 bits, distinguished from poison by the top two.
+// The state of an mbarrier in its 64 bits. The top two bits distinguish it from poison.
 struct BarrierState {
   unsigned parity, pending, count;
-  int bytes;  // announced and not yet arrived
+  int bytes;  // announced bytes that have not arrived
 };
 constexpr std::uint64_t kMade = 1;
 constexpr unsigned kMostCount = (1u << 20) - 1;
@@ -58,7 +58,7 @@ SIMT_UNSEEN void write_state(std::uint64_t* barrier, const BarrierState& state) 
   std::memcpy(barrier, &word, sizeof word);
 }
 
-// The key of a phase for ThreadSanitizer: a byte of the barrier for each parity.
+// ThreadSanitizer key of a phase: one byte of the barrier's address for each parity.
 const void* key_of(const std::uint64_t* barrier, unsigned parity) {
   return reinterpret_cast<const char*>(barrier) + parity;
 }
@@ -84,7 +84,7 @@ SIMT_UNSEEN bool has_ended(const void* barrier, unsigned parity) {
 // 32 bytes of a row of an operand.
 using OperandRow = std::int8_t[32];
 
-// Reads row `row` of the operand that a descriptor names.
+// Reads row `row` of the operand that the descriptor points to.
 void read_row(std::uint64_t descriptor, unsigned row, OperandRow& bytes) {
   const auto start = static_cast<std::uint32_t>(descriptor & 0x3fff) << 4;
   const auto of_eight_rows = static_cast<std::uint32_t>(descriptor >> 32 & 0x3fff) << 4;
@@ -101,7 +101,7 @@ void require_operand(std::uint64_t descriptor) {
   }
 }
 
-// The values of a row of bytes, as numbers.
+// The bytes of a row as numbers.
 std::array<int, 32> bytes_of_row(const OperandRow& row) {
   std::array<int, 32> numbers;
   std::copy(std::begin(row), std::end(row), numbers.begin());
@@ -118,12 +118,12 @@ std::array<float, 16> floats_of_row(const OperandRow& row) {
   return numbers;
 }
 
-// Adds the products of a and b to a sum, given and returned as bits.
+// Adds the products of a and b to `sum`, whose bits are passed and returned.
 std::uint32_t with_products(std::uint32_t sum, const std::array<int, 32>& a,
                             const std::array<int, 32>& b) {
   return sum + static_cast<std::uint32_t>(std::inner_product(a.begin(), a.end(), b.begin(), 0));
 }
-// The same by fma, in ascending order unless the schedule says otherwise.
+// The same with fma, in ascending order of k unless the schedule selects another one.
 std::uint32_t with_products(std::uint32_t sum, const std::array<float, 16>& a,
                             const std::array<float, 16>& b) {
   auto total = std::bit_cast<float>(sum);
@@ -141,7 +141,7 @@ bool is_zero(const OperandRow& row) {
 
 unsigned lane() { return thread_rank() % kWarpLanes; }
 
-// Adds the products of two rows of A and all rows of the operand `b` to this thread's sums.
+// Adds the products of two rows of A with all rows of operand `b` to this thread's sums.
 template <auto numbers_of>
 void add_products(std::vector<std::uint32_t>& sums, const OperandRow (&rows)[2], std::uint64_t b) {
   const auto first = numbers_of(rows[0]), second = numbers_of(rows[1]);
@@ -159,9 +159,9 @@ using AddProducts = void (*)(std::vector<std::uint32_t>& sums, const OperandRow 
                              std::uint64_t b);
 constexpr AddProducts kAddProducts[] = {
     add_products<bytes_of_row>, add_products<floats_of_row<leq::f16_to_f32>>,
-    add_products<floats_of_row<leq::bf16_to_f32>>};  // by MatrixNumbers
+    add_products<floats_of_row<leq::bf16_to_f32>>};  // indexed by MatrixNumbers
 
-// The two rows of A that belong to this thread's sums, from the registers of its quad.
+// The two rows of A that this thread's sums need, collected from the registers of its quad.
 void rows_of_registers(const std::uint32_t* mine, OperandRow (&rows)[2]) {
   Slot slot = {};
   std::memcpy(&slot, mine, 16);
@@ -191,12 +191,12 @@ SIMT_UNSEEN void barrier_init(std::uint64_t* barrier, unsigned count) {
 
 SIMT_UNSEEN void barrier_arrive(std::uint64_t* barrier, unsigned bytes) {
   change(barrier, 1, static_cast<int>(bytes));
-  // Other warps may run before this warp's next step, so let them. An arrival that announces bytes
-  // releases no thread.
+  // Lets other warps run first, because they may do so on hardware before this warp's next step. An
+  // arrival that announces bytes releases no thread.
   if (bytes == 0 && schedule().copy_lands == CopyLands::at_issue) rest_warp();
 }
 
-// Loads arrive when a thread waits for them, at once if one waits already.
+// Loads arrive when a thread waits for them, or at once if a thread already waits.
 void barrier_wait(std::uint64_t* barrier, unsigned parity) {
   std::vector<AsyncWork::Load>& loads = async_work().loads_;
   const auto brings = [barrier](const AsyncWork::Load& load) { return load.barrier == barrier; };
@@ -316,7 +316,7 @@ void matrix_wait(unsigned groups_left) {
   });
 }
 
-// Row 16 w + g of A goes to the sums with i / 2 % 2 = 0, row 16 w + g + 8 to the others.
+// Row 16 w + g of A is used for the sums with i / 2 % 2 = 0, row 16 w + g + 8 for the others.
 void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
   if (product.done) return;
   product.done = true;
@@ -332,7 +332,7 @@ void AsyncWork::multiply(ThreadProducts& mine, Product& product) {
                                  [&](const auto& other) { return other.sums == what.sums; });
   std::vector<std::uint32_t>& sums = held->values;
   if (!what.add) std::fill(sums.begin(), sums.end(), 0);
-  // Only for integers: floats may be NaN or infinite.
+  // Zero rows can be skipped only with integers, because floats of B may be NaN or infinite.
   if (what.numbers == MatrixNumbers::s8 && is_zero(rows[0]) && is_zero(rows[1])) return;
   kAddProducts[static_cast<std::size_t>(what.numbers)](sums, rows, what.b);
 }

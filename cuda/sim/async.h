@@ -1,8 +1,8 @@
 // Emulates the asynchronous units of compute capability 9.0: barriers in shared memory that count
-// bytes, tile copies by the copy engine, matrix products of tensor cores that overlap with threads.
-// Each may take effect at any time between its start and the wait for it: Schedule::copy_lands
-// chooses one end or the other. With at_issue a warp that arrives at a barrier is suspended until
-// no other can run. Called through hopper.h and wgmma.h.
+// bytes, tile copies by the copy engine, and matrix products of tensor cores that overlap with
+// threads. Each may take effect at any time between its start and the wait for it;
+// Schedule::copy_lands selects one end or the other. With at_issue a warp that arrives at a barrier
+// is suspended until no other warp can run. Called through hopper.h and wgmma.h.
 #pragma once
 
 #include <cstddef>
@@ -13,36 +13,36 @@ namespace simt {
 
 // --- for kernels ---
 
-// As on hardware, dynamic shared memory is aligned to 128 bytes and no more.
+// As on hardware, dynamic shared memory is only aligned to 128 bytes.
 std::uint32_t shared_address(const void* shared);
 
 void barrier_init(std::uint64_t* barrier, unsigned count);
-// Announces bytes, then arrives.
+// Announces bytes, then arrives at the barrier.
 void barrier_arrive(std::uint64_t* barrier, unsigned bytes);
 void barrier_wait(std::uint64_t* barrier, unsigned parity);
 // The barrier at the same offset in the shared memory of block `rank` of the cluster.
 std::uint64_t* barrier_of(std::uint64_t* barrier, unsigned rank);
 
-// A matrix of bytes and the box of it that one load copies; the content of a TensorMap here.
+// A matrix of bytes and the box that one load copies. On the emulator a TensorMap contains this.
 struct TiledBytes {
   const unsigned char* base;
   std::int64_t rows, columns, stride;
   int box_rows, box_columns;
-  int swizzle;  // bytes: 0, 32, 64, 128
+  int swizzle;  // 0, 32, 64 or 128 bytes
 };
-// `map`: a TiledBytes, read now. Copies to the same offset in all blocks of the cluster in the bit
-// mask `ranks`, each with the barrier at the same offset.
+// `map` points to a TiledBytes, which is read now. Copies to the same offset in all blocks of the
+// cluster in the bit mask `ranks`, each with the barrier at the same offset.
 void tensor_load(void* shared, const void* map, int column, int row, std::uint64_t* barrier,
                  unsigned ranks);
 
-// The type of both operands. Sums of bytes are int32, of floats f32.
+// The type of both operands. Sums are int32 for bytes and f32 for floats.
 enum class MatrixNumbers : std::uint8_t { s8, f16, bf16 };
 
-// D[64][2 count] of a warpgroup: this thread's part (wgmma.h).
+// This thread's part of D[64][2 count] of a warpgroup (wgmma.h).
 struct MatrixProduct {
   void* sums;
   int count;                         // number of sums, half the columns of D
-  const std::uint32_t* a_registers;  // four registers of A, or null: `a` describes A
+  const std::uint32_t* a_registers;  // four registers of A; if null, `a` describes A
   std::uint64_t a, b;
   bool add;
   MatrixNumbers numbers;
@@ -58,7 +58,7 @@ void matrix_wait(unsigned groups_left);
 class AsyncWork {
  public:
   void start_block(std::size_t threads);
-  // Ends a thread; it is a bug if it has products in flight.
+  // Called when a thread ends; products that are in flight then are a bug.
   void end_thread(unsigned rank) const;
 
  private:
@@ -72,15 +72,15 @@ class AsyncWork {
 
   struct Load {
     TiledBytes matrix;
-    unsigned rank;  // of the destination block
+    unsigned rank;  // rank of the destination block
     std::uint32_t address;
     int column, row;
     std::uint64_t* barrier;
   };
-  // Sums that hardware may write at any time: the thread sees poison until they are final.
+  // Sums that hardware may write at any time. The thread reads poison until they are final.
   struct HeldSums {
     void* sums;
-    std::vector<std::uint32_t> values;  // their bits
+    std::vector<std::uint32_t> values;  // bits of the sums
   };
   struct Product {
     MatrixProduct what;
@@ -88,8 +88,8 @@ class AsyncWork {
   };
   struct ThreadProducts {
     bool fenced = false;
-    std::vector<Product> products;     // started, not yet waited for, oldest first
-    std::vector<std::size_t> commits;  // ends of groups in `products`
+    std::vector<Product> products;     // started but not waited for, oldest first
+    std::vector<std::size_t> commits;  // index after each commit group in `products`
     std::vector<HeldSums> held;
   };
 

@@ -38,13 +38,13 @@ struct Push {
   unsigned char value[16];
 };
 
-// The barrier that a thread waits for in State::at_part, and its number of threads.
+// The barrier for which a thread waits in State::at_part, and its number of threads.
 struct PartBarrier {
   unsigned number, threads;
 };
 constexpr unsigned kPartBarriers = 16;
 
-// The condition that a thread waits for in State::at_condition.
+// The condition for which a thread waits in State::at_condition.
 struct Condition {
   bool (*holds)(const void* about, unsigned detail);
   const void* about;
@@ -55,19 +55,19 @@ struct Thread {
   Fibre fibre;
   State state = State::ready;
   Meeting kind = Meeting::sync;
-  std::uint32_t mask = 0;  // lanes of the collective it waits for
-  std::uint32_t met = 0;   // lanes that took part in the last one
-  bool waited = false;     // for the previous launch
+  std::uint32_t mask = 0;  // lanes of the collective that it waits for
+  std::uint32_t met = 0;   // lanes that took part in the last collective
+  bool waited = false;     // whether it waited for the previous launch
   dim3 index;
-  std::vector<Copy> copies;          // issued, not yet arrived, oldest first
-  std::vector<std::size_t> commits;  // ends of groups in `copies`
+  std::vector<Copy> copies;          // issued but not arrived, oldest first
+  std::vector<std::size_t> commits;  // index after each commit group in `copies`
   Condition condition = {};
   PartBarrier part = {};
 };
 
 struct Warp {
   Slot brought[kWarpLanes];
-  Slot seen[kWarpLanes];  // values of completed collectives
+  Slot seen[kWarpLanes];  // values exchanged in completed collectives
   unsigned meetings = 0;
   char keys[4];
 };
@@ -100,15 +100,15 @@ struct Block {
   Main main;
   std::unique_ptr<Stacks> stacks;
   std::unique_ptr<void, Free> dynamic;
-  // Looked up by fibres: plain arrays in memory of the OS thread, so that ThreadSanitizer sees only
-  // the kernel's own accesses.
+  // Plain arrays in memory of the OS thread, because fibres look them up and ThreadSanitizer should
+  // see only the kernel's own accesses.
   std::unique_ptr<void, Free> static_memory;
   SharedVariable statics[kMostStatics];
   unsigned static_count = 0;
   std::size_t static_bytes = 0;
   char start_key = 0;
   AsyncWork async;
-  std::vector<Push> pushes;  // of all its threads, oldest first
+  std::vector<Push> pushes;  // of all threads, oldest first
 };
 
 // Blocks that run together and access each other's shared memory.
@@ -121,11 +121,11 @@ struct Cluster {
   char predecessor_key = 0;
 };
 
-// The block and cluster of the fibre that runs on this OS thread.
+// The block and cluster of the fibre that currently runs on this OS thread.
 extern constinit thread_local Block* block;
 extern constinit thread_local Cluster* cluster;
 
-// Completes the pushes of the block's threads.
+// Completes the pushes of all threads in the block.
 void land_pushes();
 
 }  // namespace simt

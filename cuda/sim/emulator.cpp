@@ -46,7 +46,7 @@ void enter() {
   mark_ended();
   Fibre& fibre = block->threads[block->current].fibre;
   Main& main = block->main;
-  release_key(&block->end_key);  // nothing that ThreadSanitizer sees happens after it
+  release_key(&block->end_key);  // nothing visible to ThreadSanitizer follows
   leave(fibre, main);
 }
 
@@ -76,7 +76,7 @@ void start_block() {
   release_key(&block->start_key);
 }
 
-// Resumes the lanes of one warp whose collective is complete. True if there were some.
+// Resumes the lanes of a warp whose collective is complete. Returns whether there were any.
 SIMT_UNSEEN bool release_meetings(unsigned w) {
   const auto first = w * kWarpLanes;
   const auto lanes = std::min<std::size_t>(kWarpLanes, block->threads.size() - first);
@@ -124,7 +124,7 @@ SIMT_UNSEEN bool can_run(Thread& thread) {
   return thread.state == State::ready;
 }
 
-// Runs one warp until all its lanes wait. True if a lane ran.
+// Runs one warp until all its lanes wait. Returns whether a lane ran.
 bool run_warp(unsigned w) {
   bool ran = false;
   for (;;) {
@@ -139,7 +139,7 @@ bool run_warp(unsigned w) {
   }
 }
 
-// The number of the block's threads in a state.
+// The number of the block's threads that are in a state.
 std::size_t count_of(State state) {
   return static_cast<std::size_t>(
       std::count_if(block->threads.begin(), block->threads.end(),
@@ -164,10 +164,10 @@ void let_go_on(State waits) {
   }
 }
 
-// Releases the threads at named barriers that have their full count of arrivals. True if there were
-// some.
+// Releases the threads at named barriers whose count of arrivals is complete. Returns whether there
+// were any.
 SIMT_UNSEEN bool release_parts() {
-  PartBarrier came[kPartBarriers] = {};  // arrived threads, and expected ones
+  PartBarrier came[kPartBarriers] = {};  // number of arrived and of expected threads
   for (unsigned i = 0; i < block->threads.size(); ++i) {
     const Thread& thread = block->threads[i];
     if (thread.state != State::at_part) continue;
@@ -193,8 +193,8 @@ SIMT_UNSEEN bool release_parts() {
   return any;
 }
 
-// Runs the block until all its threads wait; then releases a complete __syncthreads. True if any
-// thread made progress.
+// Runs the block until all its threads wait, then releases a complete __syncthreads. Returns
+// whether any thread made progress.
 bool run_block() {
   bool happened = false;
   for (const unsigned w : block->warp_order) happened = run_warp(w) || happened;
@@ -217,7 +217,7 @@ void end_block() {
   }
 }
 
-// Hidden from ThreadSanitizer: kernels read it without synchronizing with the writer.
+// Hidden from ThreadSanitizer, because kernels read the variable without synchronization.
 SIMT_UNSEEN void turn_to(Block* one) { block = one; }
 SIMT_UNSEEN void turn_to(Cluster* one) { cluster = one; }
 
@@ -229,7 +229,7 @@ void for_each_block(Action action) {
   }
 }
 
-// Runs until all threads have ended, or all that can run wait for the previous launch.
+// Runs until all threads have ended, or until all that could run wait for the previous launch.
 void run_cluster() {
   for (;;) {
     bool happened = false;
@@ -264,12 +264,12 @@ void run_cluster() {
 }
 
 struct Device {
-  std::mutex lock;  // one grid at a time
+  std::mutex lock;  // held while a grid runs, so that only one does
   std::unique_ptr<leq::ThreadPool> pool = std::make_unique<leq::ThreadPool>(1);
 };
 
 struct Emulator {
-  std::mutex lock;  // of the members below
+  std::mutex lock;  // guards the members below
   std::map<int, Device> devices;
   std::map<const void*, std::uint64_t> launches;
   Schedule schedule;
@@ -285,7 +285,7 @@ Device& device(int index) {
   return emulator().devices[index];
 }
 
-// Unused stacks, kept because mapping them costs more than a small grid.
+// Unused stacks are kept, because mapping them costs more than running a small grid.
 thread_local std::vector<std::unique_ptr<Stacks>> free_stacks;
 
 std::unique_ptr<Stacks> take_stacks() {
@@ -310,7 +310,7 @@ std::unique_ptr<Block> make_block(const Grid& grid, const std::function<void()>&
   return made;
 }
 
-// Creates the blocks of a cluster, reused for all clusters that run on this OS thread.
+// Creates the blocks of a cluster, which all clusters on this OS thread reuse.
 void set_up(Cluster& mine, const Grid& grid, const std::function<void()>& body) {
   for (unsigned i = 0; i < grid.cluster; ++i) {
     mine.blocks.push_back(make_block(grid, body));
@@ -337,7 +337,7 @@ void leave_cluster() {
   turn_to(static_cast<Cluster*>(nullptr));
 }
 
-// Runs all clusters of a grid that one OS thread gets; most have one block.
+// Runs the clusters of a grid that are assigned to one OS thread; most have one block.
 void run_clusters(const Grid& grid, const std::function<void()>& body,
                   const std::vector<unsigned>& clusters, std::int64_t first, std::int64_t step) {
   Cluster mine;
@@ -351,7 +351,7 @@ void run_clusters(const Grid& grid, const std::function<void()>& body,
   leave_cluster();
 }
 
-// The order of clusters given by the schedule's seed.
+// The order of clusters, which depends on the schedule's seed.
 std::vector<unsigned> clusters_of(const Grid& grid) {
   return order(static_cast<unsigned>(grid.blocks.count() / grid.cluster),
                emulator().schedule.seed * 5);

@@ -13,7 +13,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-// Saves the callee-saved registers, switches stacks, and returns on the other one.
+// Saves the callee-saved registers, switches stacks, and returns on the other stack.
 extern "C" void simt_switch(void** save, void* load);
 asm(R"(
 .text
@@ -58,7 +58,7 @@ void asan_clear(const void*, std::size_t) {}
 #endif
 
 #if defined(__SANITIZE_THREAD__)
-// Flag 1: the switch itself is no synchronization.
+// Flag 1 tells ThreadSanitizer that the switch itself does not synchronize.
 SIMT_UNSEEN void tsan_switch(void* to) { __tsan_switch_to_fiber(to, 1); }
 #else
 void tsan_switch(void*) {}
@@ -99,7 +99,7 @@ void begin(Main& main) {
 void start(Fibre& fibre, std::byte* stack, void (*entry)()) {
   asan_clear(stack, kStackBytes);
   fibre.stack = stack;
-  // After the return into `entry` the stack pointer is 8 more than a multiple of 16, as after a
+  // After the return into `entry`, the stack pointer has to be a multiple of 16 plus 8, as after a
   // call.
   void** top = reinterpret_cast<void**>(stack + kStackBytes - 64) - 1;
   *top = nullptr;
@@ -131,7 +131,7 @@ SIMT_UNSEEN void entered(Main& main) { asan_arrive(nullptr, &main.stack, &main.s
 
 SIMT_UNSEEN void leave(Fibre& fibre, Main& main) {
   tsan_switch(main.watched);
-  asan_leave(nullptr, main.stack, main.stack_bytes);  // null: this fibre never resumes
+  asan_leave(nullptr, main.stack, main.stack_bytes);  // null: this fibre is never resumed
   simt_switch(&fibre.saved, main.saved);
   std::abort();
 }

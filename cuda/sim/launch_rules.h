@@ -1,4 +1,4 @@
-// Validity checks of launches, and the order in which their parts run.
+// Validity checks of launches, and the order in which parts of a launch run.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,10 @@
 
 namespace simt {
 
-// Ends the program with a report where hardware would refuse the launch.
+// Ends the program with a report if hardware would refuse the launch.
 void require_launch(const Grid& grid);
 
-// A permutation of 0..n-1; seed 0: none.
+// A permutation of 0 ... n-1; with seed 0 the identity.
 std::vector<unsigned> order(unsigned n, std::uint64_t seed);
 
 }  // namespace simt

@@ -9,7 +9,7 @@
 
 namespace simt {
 
-// A lane's registers of A and B, as numbers.
+// One lane's registers of A and B, as numbers.
 template <class NumbersA, class NumbersB>
 struct MmaFragment {
   NumbersA a[4];
@@ -58,8 +58,8 @@ std::array<Byte, 4> bytes_of(std::uint32_t word) {
   return std::bit_cast<std::array<Byte, 4>>(word);
 }
 
-// Four 8 x 8 matrices of 16-bit numbers: lane l gives the address of row l % 8 of matrix l / 8, and
-// gets the two numbers at row l / 4, columns 2 (l % 4) and the next of each; or of its transpose.
+// Loads four 8 x 8 matrices of 16-bit numbers. Lane l passes the address of row l % 8 of matrix l /
+// 8 and gets two numbers of each matrix (or its transpose): row l / 4, columns 2 (l % 4) and next.
 template <bool transposed>
 void ldmatrix_x4(std::uint32_t (&r)[4], const void* row) {
   if (reinterpret_cast<std::uintptr_t>(row) % 16 != 0) stop("ldmatrix: unaligned address");

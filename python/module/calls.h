@@ -1,5 +1,5 @@
-// What all bindings share: a failed call becomes an exception of leq.errors, work runs without the
-// GIL, and callbacks take it back.
+// Shared code of the bindings: a failed call raises an exception of leq.errors, work runs without
+// the GIL, and callbacks reacquire the GIL.
 #pragma once
 
 #include <leq.h>
@@ -21,13 +21,13 @@ namespace nb = nanobind;
 
 namespace leq_python {
 
-// Thrown to Python as the class of its status.
+// Translated to the Python exception class of its status.
 struct Failed {
   leq_status status;
   std::string text, setting;
 };
 
-// A struct of the C API with its size set and all else 0.
+// A struct of the C API with its size set and all other members 0.
 template <class T>
 T sized() {
   T value;
@@ -36,7 +36,7 @@ T sized() {
   return value;
 }
 
-// Calls `call(&error)` without the GIL; throws Failed where its status is not LEQ_OK.
+// Calls `call(&error)` without the GIL; throws Failed if its status is not LEQ_OK.
 template <class Call>
 void run(Call call) {
   auto error = sized<leq_error>();
@@ -56,11 +56,11 @@ using Block = std::unique_ptr<T, FreeBlock>;
 
 using Tokens = std::vector<leq_token>;
 
-// What Python wants while a call runs: signals are looked at, callables are called, and what either
-// raises ends the call and is raised after it.
+// Runs Python code during a call: checks for signals and calls callables. An exception in either
+// ends the call and is raised after it.
 class Watcher {
  public:
-  // `work` runs with the GIL; what it returns, or throws as Python's error, decides.
+  // Runs `work` with the GIL; its return value, or a Python exception, decides whether to go on.
   template <class Work>
   std::int32_t look(Work work) noexcept {
     const nb::gil_scoped_acquire acquire;
@@ -75,7 +75,7 @@ class Watcher {
     }
     return 1;
   }
-  // With the GIL, after the call.
+  // Raises the stored exception; requires the GIL, after the call.
   void raise() {
     if (raised_) throw std::move(*raised_);
     if (failed_) throw Failed{LEQ_INTERNAL, "a callback failed", ""};
@@ -86,7 +86,7 @@ class Watcher {
   bool failed_ = false;
 };
 
-// As run(), with a watcher: its exception goes before the status.
+// Like run(), with a watcher, whose exception takes precedence over the status.
 template <class Call>
 void run_watched(Watcher& watcher, Call call) {
   try {
@@ -102,7 +102,7 @@ inline const char* or_null(const std::optional<std::string>& text) {
   return text ? text->c_str() : nullptr;
 }
 
-// A callable of (work, done, total) and one of (line), or None.
+// A callable of (work, done, total) and a callable of (line); either may be None.
 struct ProgressSink {
   Watcher watcher;
   nb::handle progress, say = {};
@@ -148,7 +148,7 @@ class Grammar {
 
 class Model {
  public:
-  // From a file, where `bytes` is None, or of a .leq file in memory; `progress`: a callable of
+  // From a file if `bytes` is None, otherwise from a .leq file in memory; `progress`: a callable of
   // (work, done, total), or None.
   Model(const std::string& path, nb::object bytes, int load, bool lock,
         const std::optional<std::string>& cache, nb::object progress);
@@ -160,7 +160,7 @@ class Model {
   leq_model* handle_ = nullptr;
 };
 
-// Each adds its part to the module.
+// Each function adds its classes and functions to the module.
 void bind_model(nb::module_& module);
 void bind_session(nb::module_& module);
 void bind_work(nb::module_& module);

@@ -1,4 +1,4 @@
-// Models: facts, tokens, conversations as text.
+// Binds models: properties, tokens, conversations as text.
 #include "calls.h"
 
 namespace leq_python {

@@ -1,4 +1,4 @@
-// Measuring and quantizing.
+// Binds measuring and quantizing.
 #include "calls.h"
 
 namespace leq_python {

@@ -1,5 +1,5 @@
-// The interface between a model and a device, in four parts: memory, memory layout, operations of a
-// decoder, and steps (sequences of operations). Callers take the narrowest part that they
+// The interface between a model and a device, in four parts: memory, memory layout, the operations
+// of a decoder, and steps, which are sequences of operations. Callers take only the parts that they
 // need.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace leq {
 class Backend : public Operations, public Steps {
  public:
   virtual std::string name() const = 0;  // "cpu avx512vnni, 2 threads"
-  // The kernel that linear() would run, for plans ("avx512vnni int8 x int8, 12x32").
+  // A name of the kernel that linear() would run, for plans ("avx512vnni int8 x int8, 12x32").
   virtual std::string describe(const Linear& linear) const = 0;
 
   virtual DeviceMemory& memory() = 0;

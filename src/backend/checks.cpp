@@ -103,7 +103,7 @@ void check_linear_inputs(const Linear& linear, const Rows& x) {
       continue;
     }
     if (!weight.scheme.is_integer() || x.format.act != linear.act) [[unlikely]] {
-      // The name is made only on failure: this runs before every product.
+      // The name is formatted only on failure, because this check runs before every product.
       fail(ErrorKind::internal, linear.name, ": expected inputs with act ", act_name(linear.act),
            " for ", scheme_name(weight.scheme), " weights, found act ", act_name(x.format.act));
     }

@@ -1,5 +1,5 @@
-// Memory for plans: it counts what a device would allocate; nothing is allocated or
-// written.
+// Memory for plans: it counts the bytes that a device would allocate, but allocates and writes
+// nothing.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace leq {
 
 class CountingMemory final : public DeviceMemory {
  public:
-  // `layout` must outlive the memory.
+  // `layout` must outlive this object.
   explicit CountingMemory(const Layout& layout);
   ~CountingMemory() override { drop_scratch(); }
 
   std::optional<DeviceMemoryInfo> info() const override { return std::nullopt; }
   void plan(std::size_t, std::size_t) override {}
-  // Counts, and hands back the view as it is.
+  // Counts the weight's bytes and returns the view unchanged.
   WeightView place(const WeightView& weight, std::vector<Buffer>& owner) override;
   UploadReport finish_placing() override { return {}; }
   void copy(std::byte*, const std::byte*, std::size_t) override {}
@@ -29,7 +29,7 @@ class CountingMemory final : public DeviceMemory {
   void give_back(std::byte*, std::size_t) noexcept override {}
 
   const Layout& layout_;
-  std::uintptr_t next_;  // an address of its own for each block, at which nothing lies
+  std::uintptr_t next_;  // the next block's address: unique, not backed by memory
 };
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Sizes of Gated DeltaNet, and the errors of devices that do not run it.
+// Sizes of Gated DeltaNet, and the errors of devices that do not implement it.
 #include "backend/layout.h"
 #include "backend/operations.h"
 #include "base/error.h"

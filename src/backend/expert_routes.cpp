@@ -11,10 +11,10 @@
 namespace leq {
 namespace {
 
-// One row's experts in ascending order, with their weights.
+// The experts of one row in ascending order, with their weights.
 struct RowRoute {
   std::vector<float> p;           // [E]
-  std::vector<std::int32_t> ids;  // [E], the first k of them chosen
+  std::vector<std::int32_t> ids;  // [E]; the first k are the chosen experts
 
   void choose(const float* logits, const Routing& routing) {
     const auto count = static_cast<std::size_t>(routing.experts);

@@ -1,4 +1,4 @@
-// Which experts the rows of a step go to, and the rows in groups by expert.
+// The experts to which the rows of a step are routed, and the rows grouped by expert.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,15 @@ struct Routing {
   std::int64_t experts = 0;  // E
   std::int64_t active = 0;   // k
   bool normalized = false;   // weights are divided by their sum
-  bool by_sigmoid = false;   // one expert of all rows: its weight is sigmoid(logit)
+  bool by_sigmoid = false;   // a single expert for all rows, with the weight sigmoid(logit)
 };
 
-// Rows of a token for each of its experts, in groups by ascending expert and within a group by
-// ascending token: R = T k of them.
+// The rows of a step: each token has one row for each of its experts, R = T k in total. Rows are
+// grouped by ascending expert; within a group tokens are in ascending order.
 struct ExpertRoutes {
   std::int64_t tokens = 0;            // T
-  std::vector<std::int64_t> first;    // [E + 1] group e is rows [first[e], first[e + 1])
-  std::vector<std::int32_t> experts;  // those with rows, ascending
+  std::vector<std::int64_t> first;    // [E + 1]; group e has rows [first[e], first[e + 1])
+  std::vector<std::int32_t> experts;  // experts that have rows, ascending
   std::vector<std::int32_t> token;    // [R]
   std::vector<float> weight;          // [R]
 
@@ -32,17 +32,17 @@ struct ExpertRoutes {
     const auto e = static_cast<std::size_t>(expert);
     return first[e + 1] - first[e];
   }
-  // Whether row r is token r: one expert takes all of them.
+  // Whether row r is token r, because one expert has all tokens.
   bool in_place() const { return experts.size() == 1 && rows() == tokens; }
 };
 
-// By the logits of a router, [T][E] f32 rows on the host: p = softmax(logits), the k largest p,
-// equal ones by the lower id (docs/numerics.md has the order of the sums); or one expert of all
-// rows. Throws Error naming `site` and the row where a logit is not finite.
+// Routes rows by a router's logits, [T][E] f32 rows on the host: p = softmax(logits), and the k
+// largest p are chosen (of equal ones the lower id; docs/numerics.md has the order of sums). Or all
+// rows have one expert. Throws Error with `site` and the row if a logit is not finite.
 void route_rows(const Rows& logits, std::int64_t tokens, const Routing& routing,
                 std::string_view site, ExpertRoutes& routes);
 
-// The linear of an expert, and of its rows' next reader what it wants of them.
+// The linear of an expert; and the parameters of the linear that reads an expert's outputs.
 using ExpertLinear = std::function<const Linear&(std::int64_t expert)>;
 using ExpertReader = std::function<RowsConsumer(std::int64_t expert)>;
 struct ExpertLinears {

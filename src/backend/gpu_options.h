@@ -5,14 +5,14 @@
 
 namespace leq {
 
-// fast: tensor cores wherever they can be used, close to the CPU's results. exact: kernels whose
-// results equal the CPU's bit for bit; models without such kernels are refused.
+// fast: tensor cores wherever possible, with results close to the CPU's. exact: only kernels whose
+// results are bit-identical to the CPU's; models that lack such kernels are rejected.
 enum class Arithmetic : std::uint8_t { fast, exact };
 
 struct GpuOptions {
-  std::uint64_t memory_cap = 0;  // most bytes of its memory; 0 = what is free
+  std::uint64_t memory_cap = 0;  // limit of device memory in bytes; 0: all that is free
   Arithmetic arithmetic = Arithmetic::fast;
-  // Of ranks that share a model: each has the device after that of the rank before.
+  // Ranks that share a model use consecutive devices, one each.
   int rank = 0, ranks = 1;
 };
 

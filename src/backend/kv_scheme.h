@@ -1,7 +1,7 @@
-// The KV schemes: how the keys or the values of a cache are stored, a row of a table each. Names
-// and help, sizes of pages and of saved sequences, what a plan counts and which kernels run follow
-// from the row; a new scheme is a row, its kernels and its tests. Plain data: kernels of every
-// device include it.
+// The KV schemes, which define how the keys or values of a cache are stored. Each scheme is a row
+// of a table; names and help texts, sizes of pages and of saved sequences, plans and the choice of
+// kernels derive from the row. A new scheme needs a row, kernels and tests. The header has only
+// plain data, because kernels of every device include it.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// A saved sequence names its schemes by these numbers.
+// Saved sequences store these numbers, so that they must not change.
 enum class KvType : std::uint8_t { f32, f16, int8, int4, simq8, simq4, simq2 };
 
 inline constexpr int kPageTokens = 64;
@@ -21,32 +21,32 @@ constexpr std::int64_t pages_for(std::int64_t positions) {
 
 enum class KvPart : std::uint8_t { keys, values };
 
-// Which numbers of a kv head share an f16 scale and minimum.
+// The numbers of a kv head that share an f16 scale and minimum.
 enum class KvAlong : std::uint8_t {
-  nothing,  // floats: there are none
-  token,    // the channels of one position, `group` of them or all
-  channel,  // one channel of `block` positions
+  nothing,  // floats have no scales
+  token,    // all channels of one position, or `group` channels each
+  channel,  // `block` positions of one channel
 };
 
 struct KvScheme {
   KvType type = KvType::f32;
   std::string_view name;
-  int bits = 0;  // of a stored number
+  int bits = 0;  // bits of a stored number
   KvAlong keys = KvAlong::nothing, values = KvAlong::nothing;
-  int group = 0;                                 // along tokens; 0: the whole head
-  int block = 0;                                 // along channels
-  int recent = 0;                                // newest positions that are kept in f16 too
-  int sinks = 0;                                 // first positions, likewise
+  int group = 0;                                 // along tokens: channels per scale; 0: the head
+  int block = 0;                                 // along channels: positions per scale
+  int recent = 0;                                // newest positions, which are also kept in f16
+  int sinks = 0;                                 // first positions, which are also kept in f16
   bool packed = false;                           // several codes share a byte or a word of memory
-  bool rotated = false;                          // by a Hadamard matrix within each head
-  std::array<std::string_view, 7> aliases = {};  // of other engines: this one is the closest
+  bool rotated = false;                          // each head is multiplied by a Hadamard matrix
+  std::array<std::string_view, 7> aliases = {};  // names in other engines for which this is closest
 
   constexpr bool coded() const { return keys != KvAlong::nothing; }
-  // Codes are made of whole blocks, and f16 copies stand in for them until then.
+  // Whole blocks are encoded at once; f16 copies are used until then.
   constexpr bool blocked() const { return block > 0; }
 };
 
-// Keys along channels in blocks, values along tokens: SimQuant.
+// SimQuant: keys have scales along channels in blocks, values along tokens.
 constexpr KvScheme simquant(KvType type, std::string_view name, int bits, int group, int recent,
                             int block) {
   return {.type = type,
@@ -100,7 +100,7 @@ constexpr bool rows_follow_types() {
 }
 static_assert(rows_follow_types());
 
-inline constexpr KvType kExactKv = KvType::f32;  // what a model computed, unrounded
+inline constexpr KvType kExactKv = KvType::f32;  // stores what the model computed, unrounded
 inline constexpr KvType kUsualKv = KvType::f16;
 
 constexpr const KvScheme& kv_scheme(KvType type) {
@@ -109,17 +109,17 @@ constexpr const KvScheme& kv_scheme(KvType type) {
 constexpr bool kv_coded(KvType type) { return kv_scheme(type).coded(); }
 constexpr bool kv_packed(KvType type) { return kv_scheme(type).packed; }
 
-// Bytes of one position's numbers of a head, without scales, where they lie without gaps.
+// Bytes of the numbers of one position of a head, stored without gaps and without scales.
 constexpr std::size_t kv_number_bytes(const KvScheme& scheme, int head_dim) {
   return (static_cast<std::size_t>(head_dim) * static_cast<std::size_t>(scheme.bits) + 7) / 8;
 }
 
-// Groups of channels of a position that have a scale and a minimum each.
+// The number of groups of a position's channels; each group has a scale and a minimum.
 constexpr int kv_groups(const KvScheme& scheme, int head_dim) {
   return scheme.group == 0 ? 1 : (head_dim + scheme.group - 1) / scheme.group;
 }
 
-// Scales of a head's first `positions`, and as many minima.
+// The number of scales of a head's first `positions` positions; there are as many minima.
 constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int head_dim,
                                      std::int64_t positions) {
   const KvAlong along = part == KvPart::keys ? scheme.keys : scheme.values;
@@ -132,24 +132,24 @@ constexpr std::size_t kv_scale_count(const KvScheme& scheme, KvPart part, int he
   return static_cast<std::size_t>(count);
 }
 
-// Where f16 copies stand in for codes (docs/kv-cache.md): at the first positions, and in blocks
-// that end among the newest. What a query reads of a position depends on the two positions alone.
+// The positions that are read as f16 copies instead of codes (docs/kv-cache.md): the first ones,
+// and blocks that end among the newest. The form depends only on both positions (query and key).
 struct KvResidual {
   int sinks = 0;   // S
   int recent = 0;  // R
-  int block = 0;   // B, which kPageTokens is a multiple of; 0: there are no copies
+  int block = 0;   // B, a divisor of kPageTokens; 0: there are no copies
 
   constexpr bool copies() const { return block > 0; }
-  // The query at `position` reads codes of positions [S, closed_for(position)), f16 of all others.
+  // The query at `position` reads codes of [S, closed_for(position)) and f16 of other positions.
   constexpr std::int64_t closed_for(std::int64_t position) const {
     return whole_blocks(position + 1 - recent);
   }
-  // After positions [0, length) were appended, codes of [0, quantized(length)) are there.
+  // After positions [0, length) have been appended, codes of [0, quantized(length)) exist.
   constexpr std::int64_t quantized(std::int64_t length) const {
     return whole_blocks(length - recent);
   }
-  // A step that appends positions [first, end) needs codes of [quantized(first), quantized(end));
-  // those below this are of blocks that were whole before it.
+  // A step that appends positions [first, end) needs codes of [quantized(first), quantized(end)).
+  // Codes below whole_before are those of blocks that were whole before the step.
   constexpr std::int64_t whole_before(std::int64_t first, std::int64_t end) const {
     return quantized(end) < whole_blocks(first) ? quantized(end) : whole_blocks(first);
   }
@@ -162,7 +162,7 @@ struct KvResidual {
   }
 };
 
-// Both sides of a cache share their residual: of the schemes' own numbers the largest.
+// Keys and values of a cache have the same residual: the larger of their schemes' numbers.
 constexpr KvResidual kv_residual(KvType keys, KvType values) {
   const KvScheme &k = kv_scheme(keys), &v = kv_scheme(values);
   const auto larger = [](int a, int b) { return a > b ? a : b; };

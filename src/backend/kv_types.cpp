@@ -18,7 +18,7 @@ std::vector<std::string_view> named_types() {
   return names;
 }
 
-// "f32, f16 or int8"
+// For example "f32, f16 or int8".
 std::string expected_names() {
   const std::vector<std::string_view> all = named_types();
   std::string names;

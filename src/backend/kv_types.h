@@ -15,31 +15,31 @@
 namespace leq {
 
 std::string_view kv_type_name(KvType type);
-// All names: "f32 | f16 | int8".
+// All names with a separator, for example "f32 | f16 | int8".
 std::string kv_type_names(std::string_view separator);
-// Of kv_type_name's spellings; throws Error naming the setting, with the closest type for the names
-// that users of other engines type ("q8_0").
+// Parses a name of kv_type_name. Throws Error with the setting; for names of other engines ("q8_0")
+// it suggests the closest type.
 KvType parse_kv_type(std::string_view name, Setting setting);
 
-// Layers [first, last] whose keys and values have types of their own.
+// Layers [first, last] whose keys and values have types different from the other layers'.
 struct KvLayerTypes {
   std::int64_t first = 0, last = 0;
   KvType keys = kUsualKv, values = kUsualKv;
 
   bool operator==(const KvLayerTypes&) const = default;
 };
-// "0-1,27=f16" or "3=int8/simq4": layers, counted from 0, and the type of keys, or of keys /
-// values. Throws Error naming the setting and what is wrong.
+// Parses "0-1,27=f16" or "3=int8/simq4": layers, counted from 0, with one type for keys and values,
+// or with a type each. Throws Error with the setting and the reason.
 std::vector<KvLayerTypes> parse_kv_layers(std::string_view text, Setting setting);
-// The way back, in the words of the above, one after the other: "0-1=f16 27=f16".
+// The inverse of parse_kv_layers, with entries separated by spaces: "0-1=f16 27=f16".
 std::string kv_layers_text(std::span<const KvLayerTypes> layers);
 
-// One layer of the cache. Page p lies at base + p * page_bytes. Layout inside a page is the
-// backend's; on the CPU (docs/kv-cache.md):
+// One layer of the cache. Page p begins at base + p * page_bytes. The backend defines the layout
+// within a page; on the CPU (docs/kv-cache.md):
 //   float keys [H_kv][4][d][16], int8 keys [H_kv][4][ceil4(d)/4][16][4] then f16 s[H_kv][64],
 //   m[H_kv][64], values [H_kv][64][d] (int8: then f16 s[H_kv][64], m[H_kv][64])
-// Sides whose codes are made of whole blocks have f16 copies of some pages beside them: that of
-// page p is page copies[p] of key_copies or value_copies, in the layout of f16; -1 = none.
+// Schemes that encode whole blocks have f16 copies of some pages. The copy of page p is page
+// copies[p] of key_copies or value_copies, in the layout of f16; copies[p] is -1 without a copy.
 struct KvLayer {
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
@@ -48,17 +48,17 @@ struct KvLayer {
   std::size_t key_page_bytes = 0;
   std::size_t value_page_bytes = 0;
   KvResidual residual = {};
-  std::byte* key_copies = nullptr;  // null: this side has none
+  std::byte* key_copies = nullptr;  // null: keys have no copies
   std::byte* value_copies = nullptr;
   std::size_t copy_page_bytes = 0;
   std::span<const std::int32_t> copies = {};
 };
 
-// One kv head's keys or values in one page of a layer.
+// The keys or the values of one kv head in one page of a layer.
 struct KvHead {
   KvPart part = KvPart::keys;
   KvType type = kUsualKv;
-  int kv_heads = 0;  // of the layer
+  int kv_heads = 0;  // kv heads of the layer
   int head_dim = 0;  // d
   int head = 0;
 };
@@ -68,10 +68,10 @@ struct SequenceRun {
   std::int32_t sequence = 0;
   std::int64_t first_row = 0;
   std::int64_t rows = 0;
-  std::int64_t first_position = 0;      // of the first row
-  std::span<const std::int32_t> pages;  // pages[position / 64]: holds the run's own positions too
-  // Fixed states of layers that have them: what the run begins with, null for zeros, and what its
-  // end is written to. Of a sequence with several runs all write the same one, one after another.
+  std::int64_t first_position = 0;      // position of the first row
+  std::span<const std::int32_t> pages;  // pages[position / 64], including the run's own positions
+  // Fixed states, for layers that have them: the state before the run (null for zeros) and the
+  // place of the state after it. Runs of one sequence write the same place, one after another.
   const std::byte* state_from = nullptr;
   std::byte* state_to = nullptr;
 
@@ -80,9 +80,9 @@ struct SequenceRun {
 
 struct BatchView {
   std::int64_t tokens = 0;
-  std::span<const SequenceRun> runs;  // cover rows 0..tokens-1 in order
+  std::span<const SequenceRun> runs;  // ascending; together rows 0..tokens-1
 
-  // After the last position of any run; 0 without runs.
+  // One more than the last position of all runs; 0 without runs.
   std::int64_t end_position() const;
 };
 

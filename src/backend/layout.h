@@ -1,5 +1,5 @@
-// The memory layout of a device: sizes and places as functions of shapes and formats. It needs no
-// device, so that memory can be planned for one that is not present.
+// The memory layout of a device: sizes and offsets as functions of shapes and formats. No device is
+// needed, so that memory can be planned for a device that is not present.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@ namespace leq {
 // A block of activations in one allocation: values, codes or terms, scales, sums of codes.
 struct RowsLayout {
   std::int64_t value_stride = 0, code_stride = 0, scale_stride = 0, sum_stride = 0;
-  std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // bytes from the start; values lie first
+  std::size_t codes_at = 0, scales_at = 0, sums_at = 0;  // byte offsets; values are at 0
   std::size_t bytes = 0;
 };
 
 class Layout {
  public:
-  // Blocks of memory are taken in multiples of `block_unit` bytes.
+  // Memory is allocated in multiples of `block_unit` bytes.
   explicit Layout(std::size_t block_unit) : block_unit_(block_unit) {}
   virtual ~Layout() = default;
 
   std::size_t block_unit() const { return block_unit_; }
-  // Whether the device implements Operations::route and the other operations of experts.
+  // Whether the device implements the operations of experts (Operations::route and the others).
   virtual bool runs_experts() const { return false; }
   // Whether the device implements Operations::add_rows and cap_logits.
   virtual bool runs_post_norms() const { return false; }
@@ -34,27 +34,27 @@ class Layout {
   virtual RowsFormat format_for(const Linear& consumer) const = 0;
   virtual RowsLayout rows(std::int64_t capacity, std::int64_t width,
                           const RowsFormat& format) const = 0;
-  // The exact bytes that DeviceMemory::place allocates; 0 where weights are used in place. Throws
-  // Error for a scheme that the device does not run.
+  // The exact number of bytes that DeviceMemory::place allocates; 0 if weights are used in place.
+  // Throws Error for a scheme that the device does not support.
   virtual std::size_t weight_bytes(const WeightView& weight) const = 0;
-  // One page of one layer: 64 positions of all kv heads.
+  // Bytes of one page of one layer: 64 positions of all kv heads.
   virtual std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const = 0;
-  // Scratch that the operations need for batches of at most `tokens` rows.
+  // Bytes of scratch that the operations need for batches of at most `tokens` rows.
   virtual std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) const = 0;
-  // The same of Operations::delta_net; throws Error where the device does not run it.
+  // The same for Operations::delta_net; throws Error if the device does not implement it.
   virtual std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const;
-  // What ranks that share a model take to gather blocks of `rows` rows of at most `row_bytes`; 0
-  // where they read each other's memory.
+  // Bytes of the window through which ranks that share a model gather blocks of `rows` rows of at
+  // most `row_bytes`; 0 if ranks read each other's memory.
   virtual std::size_t exchange_bytes(std::int64_t rows, std::int64_t row_bytes) const {
     static_cast<void>(rows);
     static_cast<void>(row_bytes);
     return 0;
   }
 
-  // A kv head's 64 positions in `page` (page_bytes, on the host), and in the portable order of
-  // saved sequences: numbers [64][d] of the cache's type, then for int8 f16 scales [64] and f16
-  // minima [64]; `out` and `in` hold exactly that. Of `page` only the head's own bytes are written.
+  // Copy a kv head's 64 positions between `page` (page_bytes, on the host) and the portable order
+  // of saved sequences: numbers [64][d] of the cache's type, then for int8 f16 scales [64] and
+  // minima [64]. `out` and `in` have exactly this size. write_kv changes only this head's part.
   virtual void read_kv(const KvHead& head, std::span<const std::byte> page,
                        std::span<std::byte> out) const = 0;
   virtual void write_kv(const KvHead& head, std::span<std::byte> page,

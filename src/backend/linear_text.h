@@ -1,4 +1,4 @@
-// The description of a linear in plans, the same for every backend.
+// The description of a linear in plans, which is the same for every backend.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// "int8 x int8 rows smoothed, 12x32"
+// For example "int8 x int8 rows smoothed, 12x32".
 std::string linear_text(const Linear& linear, std::string_view kernel);
 
 }  // namespace leq

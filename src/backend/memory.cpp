@@ -42,7 +42,7 @@ void DeviceMemory::release(std::byte* data, std::size_t bytes) noexcept {
 
 std::span<std::byte> DeviceMemory::scratch(std::size_t bytes) {
   if (bytes > scratch_.size()) {
-    drop_scratch();  // first: a plan holds one of them
+    drop_scratch();  // freed first: a plan has space for one scratch block
     scratch_ = Buffer(*this, bytes);
   }
   return {scratch_.data(), scratch_.size()};

@@ -1,5 +1,5 @@
-// Device memory: blocks with one owner, counted here and nowhere else, and copies between host and
-// device.
+// Device memory: blocks with one owner each, which are counted only here, and copies between host
+// and device.
 #pragma once
 
 #include <cstddef>
@@ -33,59 +33,59 @@ class Buffer {
   std::size_t size_ = 0;
 };
 
-// What a device with memory of its own has left for a plan.
+// The memory that a device (with memory of its own) has left for a plan.
 struct DeviceMemoryInfo {
-  std::uint64_t bytes = 0;  // that may be taken
-  std::uint64_t total = 0;  // of the device
-  std::uint64_t cap = 0;    // 0, or the most that the user lets this process take
+  std::uint64_t bytes = 0;  // bytes that may be allocated
+  std::uint64_t total = 0;  // bytes of the device
+  std::uint64_t cap = 0;    // the user's limit for this process; 0: none
 };
 
-// Weights that went to a device.
+// Statistics of weights that were copied to a device.
 struct UploadReport {
-  std::uint64_t bytes = 0;  // as they lie in the file
+  std::uint64_t bytes = 0;  // their size in the file
   double seconds = 0;
 };
 
 class DeviceMemory {
  public:
-  // Blocks are taken and counted in multiples of `unit` bytes (Layout::block_unit).
+  // Blocks are allocated and counted in multiples of `unit` bytes (Layout::block_unit).
   explicit DeviceMemory(std::size_t unit) : unit_(unit) {}
   virtual ~DeviceMemory() = default;
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
-  // Bytes asked for through Buffer, now and at most so far: the memory plan's other side.
+  // Bytes allocated through Buffer, now and at their maximum; a memory plan predicts them.
   std::size_t allocated() const { return allocated_; }
   std::size_t peak() const { return peak_; }
-  // Grows with every block allocated or freed: compare it before a stored address is used again.
+  // Increases whenever a block is allocated or freed; a stored address is valid while it is equal.
   std::uint64_t changes() const { return changes_; }
 
-  // One block of at least `bytes` for temporaries of a single operation, shared by all of them; any
-  // later call may overwrite or move it. It is freed with the last other block.
-  //
+  // One block of at least `bytes` for temporaries of a single operation. All operations share the
+  // block, so that any later call may overwrite or move it. The block is freed when no other block
+  // remains allocated.
   std::span<std::byte> scratch(std::size_t bytes);
 
-  // nullopt: blocks are memory of the host, which no plan divides beforehand.
+  // nullopt if blocks are host memory, which no plan reserves in advance.
   virtual std::optional<DeviceMemoryInfo> info() const = 0;
-  // Takes a plan's memory at once, before anything is loaded, so that no Buffer of it can fail
-  // later: `weight_bytes` for placed weights, which come first, and `other_bytes` for all else.
-  // Throws Error with the sizes where there is no room.
+  // Reserves a plan's memory before anything is loaded, so that no Buffer of the plan can fail
+  // later: `weight_bytes` for placed weights, which are first, and `other_bytes` for the rest.
+  // Throws Error with the sizes if memory does not suffice.
   virtual void plan(std::size_t weight_bytes, std::size_t other_bytes) = 0;
 
-  // A weight as this device wants it: a view of memory that joins `owner`, Layout::weight_bytes of
-  // it. The CPU borrows the mapped file instead, whose owner must outlive the view.
+  // Copies a weight to this device: the view's memory, Layout::weight_bytes of it, is appended to
+  // `owner`. The CPU uses the mapped file instead; the file's owner must outlive the view.
   virtual WeightView place(const WeightView& weight, std::vector<Buffer>& owner) = 0;
-  // Waits for the weights placed so far; what they were since the last call.
+  // Waits for the weights placed so far; returns statistics of those since the last call.
   virtual UploadReport finish_placing() = 0;
 
-  // `bytes` within this memory, in order with the operations of its device.
+  // Copies `bytes` within this memory, in order with the operations of the device.
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
-  // From and to the host, after all operations so far. Both wait.
+  // Copies from and to the host, after all operations so far. Both functions wait.
   virtual void write(std::byte* to, std::span<const std::byte> from) = 0;
   virtual void read(const std::byte* from, std::span<std::byte> to) = 0;
 
  protected:
-  // To be called by the destructor of every final class, because it frees a block by give_back.
+  // Must be called by the destructor of every final class, because it calls the virtual give_back.
   void drop_scratch() noexcept;
 
  private:
@@ -94,7 +94,7 @@ class DeviceMemory {
   void release(std::byte* data, std::size_t bytes) noexcept;
   std::size_t counted(std::size_t bytes) const { return (bytes + unit_ - 1) / unit_ * unit_; }
 
-  // `bytes` is not 0.
+  // `bytes` is never 0.
   virtual std::byte* take(std::size_t bytes) = 0;
   virtual void give_back(std::byte* data, std::size_t bytes) noexcept = 0;
 

@@ -1,5 +1,5 @@
-// The scale of act online: an exponential mean of the recent largest inputs of one linear, with a
-// fast way up and a slow way down (docs/quantization.md; LLMEasyQuant, eq. 1 and 9, made sane).
+// The scale of act online: an exponential mean of one linear's recent largest inputs that rises
+// fast and falls slowly (docs/quantization.md; LLMEasyQuant, eq. 1 and 9, corrected).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace leq {
 
 struct OnlineOptions {
-  float decay = 0.9f;  // a: share of the old range that a step keeps, in [0, 1)
+  float decay = 0.9f;  // a: weight of the old range in each step, in [0, 1)
   int window = 64;     // steps whose largest |x| counts, 1 to 64
   OnlineMode mode = OnlineMode::safe;
 };
@@ -20,86 +20,86 @@ struct OnlineOptions {
 // Statistics of one linear's scale, for reports.
 struct OnlineCounters {
   std::uint64_t steps = 0;
-  std::uint64_t resets = 0;   // steps after which the range jumped up
+  std::uint64_t resets = 0;   // steps after which the range was reset upwards
   std::uint64_t values = 0;   // numbers quantized
-  std::uint64_t clipped = 0;  // of them, outside the range
-  float smallest = 0;         // range so far; 0 before the first step
+  std::uint64_t clipped = 0;  // quantized numbers that were outside the range
+  float smallest = 0;         // smallest range so far; 0 before the first step
   float largest = 0;
-  bool dynamic = false;  // gave up: one scale for each row since
+  bool dynamic = false;  // true: the scale was given up for one scale per row
 
   double clipped_share() const {
     return values == 0 ? 0 : static_cast<double>(clipped) / static_cast<double>(values);
   }
 };
 
-// The whole state of a scale: restoring a copy gives the same ranges, bit for bit.
+// The complete state of a scale; after a copy is restored, the same ranges follow, bit for bit.
 struct OnlineState {
   static constexpr int kLongestWindow = 64;
 
   float range = 0;                                // r
-  float step_largest = 0;                         // m of the step between begin and end
-  std::uint32_t recent = 0;                       // entries of the window in use
-  std::uint32_t next = 0;                         // where the next one goes
-  std::uint64_t reset_history = 0;                // bit i: i steps ago was a reset
-  std::array<float, kLongestWindow> window = {};  // m of the last steps, a ring
+  float step_largest = 0;                         // m of the current step, between begin and end
+  std::uint32_t recent = 0;                       // number of used entries of the window
+  std::uint32_t next = 0;                         // index of the next entry to write
+  std::uint64_t reset_history = 0;                // bit i: the step i steps ago was a reset
+  std::array<float, kLongestWindow> window = {};  // m of the last steps, a ring buffer
   OnlineCounters counters;
 };
 
-// The two halves of a step, as OnlineScale says below: compiled for GPUs too.
+// The two halves of a step, as described for OnlineScale; they are also compiled for GPUs.
 constexpr float begin_step(OnlineState& state, const OnlineOptions& options, float largest);
 constexpr void end_step(OnlineState& state, const OnlineOptions& options, std::uint64_t clipped,
                         std::uint64_t values);
 
-// Access to an OnlineState that lies on a device, whose kernels carry out the steps themselves. A
-// backend must outlive the scales that it has quantized with.
+// Access to an OnlineState in device memory, which the device's kernels update themselves. A
+// backend must outlive the scales with which it has quantized.
 class DeviceScale {
  public:
   virtual ~DeviceScale() = default;
-  virtual OnlineState fetch() = 0;                   // after all operations so far; waits
-  virtual void store(const OnlineState& state) = 0;  // for the operations to come; waits
+  virtual OnlineState fetch() = 0;                   // the state after all operations so far; waits
+  virtual void store(const OnlineState& state) = 0;  // sets the state for later operations; waits
 };
 
-// One step = the rows of one batch. Around the quantization of a step with the largest |x| = m:
+// A step is the rows of one batch. The quantization of a step with the largest |x| = m is:
 //   r = begin(m);  s = r / 127, inv = 127 / r for all rows;  end(clipped, values)
 class OnlineScale {
  public:
-  // A step with more than this share of its numbers clipped resets the range.
+  // A step in which more than this share of numbers is clipped resets the range.
   static constexpr double kResetShare = 1e-3;
-  // More resets than this within 64 steps: the inputs are not steady enough for one scale.
+  // With more resets than this in 64 steps the scale is given up, since inputs vary too much.
   static constexpr int kMostResets = 8;
   static constexpr float kSmallestRange = 1e-5f;  // eps0
   using State = OnlineState;
 
-  // Throws Error where an option is out of range.
+  // Throws Error if an option is out of range.
   explicit OnlineScale(const OnlineOptions& options = {});
 
-  // True: quantize by row, and leave begin and end alone.
+  // If true, the caller quantizes by row and calls neither begin nor end.
   bool dynamic() const { return counters().dynamic; }
-  // Range to quantize this step with, >= 1e-5. safe: never below `largest`. streaming: what the
-  // steps before it say (the first step: `largest`). `largest` is finite and >= 0.
+  // Returns the range for this step, >= 1e-5. Mode safe: at least `largest`. Mode streaming: from
+  // earlier steps only (in the first step `largest`). `largest` is finite and >= 0.
   float begin(float largest);
-  // `clipped` of the step's `values` numbers have a magnitude above the range that begin gave.
+  // `clipped` of the step's `values` numbers have a magnitude above the range from begin.
   void end(std::uint64_t clipped, std::uint64_t values);
 
   const OnlineOptions& options() const { return options_; }
-  // What is remembered now. Waits for the device where the steps are carried out there.
+  // The current statistics. Waits for the device if the state is on a device.
   const OnlineCounters& counters() const { return save().counters; }
   const State& save() const;
-  // Throws Error where the state is none that save() gives for these options.
+  // Throws Error if the state cannot be one that save() returned for these options.
   void restore(const State& state);
 
-  // Moves the state to the device; begin and end copy it back.
+  // hand_over moves the state to the device; begin and end copy it back first.
   void hand_over(std::unique_ptr<DeviceScale> scale);
   void take_back();
-  DeviceScale* on_device() const { return on_device_.get(); }  // null: there is none
+  DeviceScale* on_device() const { return on_device_.get(); }  // null: the state is on the host
 
  private:
   OnlineOptions options_;
-  mutable State state_;  // with a device state: what was fetched last
+  mutable State state_;  // if the state is on a device: the last copy fetched
   std::unique_ptr<DeviceScale> on_device_;
 };
 
-// Not std::popcount: nvcc compiles the builtin behind it to nothing in device code.
+// std::popcount is not used, because nvcc compiles its builtin to nothing in device code.
 constexpr int count_ones(std::uint64_t bits) {
   int ones = 0;
   for (; bits != 0; bits &= bits - 1) ++ones;
@@ -113,7 +113,7 @@ constexpr void push_largest(OnlineState& state, const OnlineOptions& options, fl
   state.recent = state.recent < length ? state.recent + 1 : length;
 }
 
-// r = a r + (1 - a) w in double, rounded once: steady inputs keep r to the bit.
+// r = a r + (1 - a) w in double, rounded once, so that steady inputs keep r bit for bit.
 constexpr float begin_step(OnlineState& state, const OnlineOptions& options, float largest) {
   const bool first = state.counters.steps == 0;
   const bool safe = options.mode == OnlineMode::safe;

@@ -1,4 +1,4 @@
-// Errors of devices without add_rows and cap_logits.
+// Errors of devices that do not implement add_rows and cap_logits.
 #include "backend/operations.h"
 #include "base/error.h"
 

@@ -1,4 +1,4 @@
-// Blocks of activations that ranks compute together: each writes its columns, then all gather them.
+// Blocks of activations that ranks compute together: each computes columns, then all gather them.
 #pragma once
 
 #include <span>
@@ -10,25 +10,25 @@
 
 namespace leq {
 
-// Whether columns of a block can be given their codes before the row is whole: groups of 128 have
-// scales of their own, or the scale is known.
+// Whether columns of a block can be quantized before the whole row is known: if groups of 128 have
+// their own scales, or if the scale is known.
 bool coded_by_columns(const RowsFormat& format);
 
-// Columns of a block, which keeps the memory, as a block of their own; they begin at a group of 128
-// where they are coded. Where a row's codes need the whole row, f32 values alone.
+// A view of a block's columns as a block; the original keeps the memory. If columns are coded, they
+// begin at a group of 128. If codes need the whole row, the view has only f32 values.
 Rows slice_columns(const Rows& rows, const Slice& columns);
-// Rows of a block as a block of their own.
+// A view of some of a block's rows as a block.
 Rows slice_tokens(const Rows& rows, const Slice& tokens);
 // The parameters of the block's consumer for these columns.
 RowsConsumer slice_consumer(const RowsConsumer& consumer, const Rows& rows, const Slice& columns);
 
-// Which rank computes which columns of a block, and which ranks receive them.
+// The columns of a block that each rank computes, and the ranks that receive the whole block.
 struct SharedColumns {
   Communicator& ranks;
   std::span<const Slice> columns;  // [ranks]
   Receivers to;
-  const Rows& own;        // slice_columns of this rank's, wherever they lie
-  std::string_view site;  // for errors
+  const Rows& own;        // this rank's slice_columns, at any address
+  std::string_view site;  // for error messages
 
   bool received() const { return to == Receivers::all || ranks.leads(); }
 };

@@ -11,8 +11,8 @@
 namespace leq {
 namespace {
 
-// Sorts keys whose low halves ascend already by their high halves: three stable passes of 11 bits.
-// `other` is scratch.
+// Sorts keys by their high halves in three stable passes of 11 bits. Low halves must already be in
+// ascending order. `other` is scratch.
 void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& other) {
   constexpr int kBits = 11;
   constexpr std::uint64_t kMask = (1u << kBits) - 1;
@@ -31,7 +31,7 @@ void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::uint64_t>& ot
   }
 }
 
-// Logits that are looked at together: most blocks hold none of the best.
+// Size of a block of logits; most blocks contain none of the best logits and are skipped.
 constexpr std::size_t kBlock = 64;
 
 using Lanes [[gnu::vector_size(16)]] = float;
@@ -44,7 +44,7 @@ Lanes lanes_at(const float* from) {
   return lanes;
 }
 
-// The largest of some logits, kNoLogit of none, and whether one is NaN or +infinity.
+// The largest of some logits (kNoLogit if there are none), and whether one is NaN or +infinity.
 struct Look {
   float largest = kNoLogit;
   bool bad = false;
@@ -55,7 +55,7 @@ struct Look {
   }
 };
 Look look_at(std::span<const float> logits) {
-  // Two of each, since each waits for itself.
+  // Two registers of maxima are independent of each other, which hides latency.
   Lanes largest = Lanes{} + kNoLogit, others = largest;
   LaneBits good = ~LaneBits{};
   std::size_t i = 0;
@@ -146,12 +146,12 @@ void HostSampler::change(std::span<const LogitChange> changes, const SampleRule&
   }
 }
 
-// A word of `allowed` is a block.
+// A word of `allowed` has the bits of one block.
 void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
   std::vector<float>& logits = own_logits();
   for (std::size_t i = 0; i < largest_.size(); ++i) {
     std::uint64_t banned = ~allowed[i];
-    if (banned == 0) continue;  // most words of most grammars, or all of them
+    if (banned == 0) continue;  // the usual case: all tokens of the word are allowed, or none
     const auto here = std::span(logits).subspan(i * kBlock, block(i).size());
     if (banned == ~std::uint64_t{0}) {
       std::ranges::fill(here, kNoLogit);
@@ -166,7 +166,7 @@ void HostSampler::ban_all_but(std::span<const std::uint64_t> allowed) {
   }
 }
 
-// The first of equals.
+// The token with the largest logit; of equal logits the first.
 std::int32_t HostSampler::largest() const {
   const auto most = std::ranges::max_element(largest_);
   if (*most == kNoLogit) return kAllBanned;
@@ -176,8 +176,8 @@ std::int32_t HostSampler::largest() const {
          static_cast<std::int32_t>(found - block(at).begin());
 }
 
-// As many blocks as are wanted have a logit at least as large as the k-th of their largest: what is
-// less is none of the best k, and few blocks have more than one that is not less.
+// At least k blocks have a logit that is at least as large as the k-th of the blocks' maxima, so
+// that smaller logits are not among the best k. Few blocks have more than one that is not smaller.
 void HostSampler::keep_best(std::size_t k) {
   float least = kNoLogit;
   if (k <= largest_.size()) {
@@ -218,7 +218,7 @@ void HostSampler::list_survivors() {
   }
 }
 
-// The shortest prefix whose mass at temperature 1 is at least top_p of the survivors'.
+// Keeps the shortest prefix whose mass at temperature 1 is at least top_p of the total mass.
 void HostSampler::keep_top_p(float top_p) {
   const float largest = survivors_.front().logit;
   const auto mass = [&](const SampleCandidate& c) { return mass_of(leq_exp(c.logit - largest)); };
@@ -232,7 +232,7 @@ void HostSampler::keep_top_p(float top_p) {
   survivors_.resize(kept);
 }
 
-// Weights at temperature 1 relative to the first one's, which is 1 and always stays.
+// Weights are at temperature 1, relative to the first token, which has 1 and is always kept.
 void HostSampler::keep_min_p(float min_p) {
   const float largest = survivors_.front().logit;
   std::erase_if(survivors_,
@@ -250,7 +250,7 @@ std::int32_t HostSampler::pick(const SampleRule& rule) const {
   std::uint64_t sum = 0;
   const auto drawn = std::ranges::find_if(
       survivors_, [&](const SampleCandidate& c) { return (sum += mass(c)) >= goal; });
-  return drawn->id;  // there is one: the last sum is the total, the goal at most that
+  return drawn->id;  // it exists: the last sum is the total, which is at least the goal
 }
 
 }  // namespace leq

@@ -1,6 +1,6 @@
-// Sampling: from one row of logits to its token, with the same arithmetic on every backend. All
-// sums are of integers, so that no order of work changes a token (docs/sampling.md). The constexpr
-// functions are compiled for GPUs too.
+// Sampling: the token of a row of logits, computed with the same arithmetic on every backend. All
+// sums are sums of integers, so that no order of work changes a token (docs/sampling.md). The
+// constexpr functions are also compiled for GPUs.
 #pragma once
 
 #include <bit>
@@ -14,34 +14,34 @@ namespace leq {
 inline constexpr float kLargestLogit = std::numeric_limits<float>::max();
 inline constexpr float kNoLogit = -std::numeric_limits<float>::infinity();
 
-// Changes of one logit before anything else: `bias` first, then penalties, then `minus`.
+// A change of one logit that precedes sampling: `bias` is first, then penalties, then `minus`.
 struct LogitChange {
   std::int32_t id = 0;
-  std::int32_t repeats = 0;  // times that the rule's penalties count for it; 0: they do not act
-  float bias = 0;            // is added; kNoLogit: the token is never drawn
-  float minus = 0;           // is subtracted; 0 or more
+  std::int32_t repeats = 0;  // number of repetitions that penalties count; 0: no penalties
+  float bias = 0;            // added; kNoLogit: the token is never drawn
+  float minus = 0;           // subtracted; >= 0
 
   bool operator==(const LogitChange&) const = default;
 };
 constexpr LogitChange banned_token(std::int32_t id) { return {id, 0, kNoLogit, 0}; }
 
-// Ranges as in SamplingSettings (model/sampling_settings.h), from which these are made.
+// The ranges are those of SamplingSettings (model/sampling_settings.h), which rules derive from.
 struct SampleRule {
-  float temperature = 1;   // 0: the token of the largest logit; top_k, top_p, min_p do nothing
-  std::int32_t top_k = 0;  // 0: all
+  float temperature = 1;   // 0: the token with the largest logit, without top_k, top_p, min_p
+  std::int32_t top_k = 0;  // 0: off
   float top_p = 1;
   float min_p = 0;
   float repeat_penalty = 1, presence_penalty = 0, frequency_penalty = 0;
   std::uint32_t random = 0;  // the draw's random number is (random >> 8) / 2^24
 
-  // Cuts that only the host makes: a row with one of them is downloaded by other devices.
+  // Cuts that only the host computes; devices download rows with such cuts to the host.
   float top_n_sigma = 0;       // 0 or less: off
   float typical_p = 1;         // 1: off
   float xtc_probability = 0;   // 0: off
   float xtc_threshold = 0.1f;  // above 0.5: off
-  std::uint32_t coin = 0;      // XTC's random number, as `random`
-  std::int32_t mirostat = 0;   // 1 or 2: its version, in place of all cuts; 0: off
-  double mirostat_mu = 0;      // the largest surprise that it allows, in bits
+  std::uint32_t coin = 0;      // XTC's random number, scaled as `random`
+  std::int32_t mirostat = 0;   // version 1 or 2, instead of all cuts; 0: off
+  double mirostat_mu = 0;      // the largest surprise that mirostat allows, in bits
 };
 constexpr bool draws_on_host(const SampleRule& rule) {
   const bool xtc = rule.xtc_probability > 0 && rule.xtc_threshold <= 0.5f;
@@ -51,30 +51,30 @@ constexpr bool draws_on_host(const SampleRule& rule) {
 
 struct SampleRequest {
   SampleRule rule;
-  std::span<const LogitChange> changes;  // ids ascending, each once
-  // Where mirostat draws: set to the token's surprise in bits, minus the logarithm of the
-  // probability with which it was drawn. May be null.
+  std::span<const LogitChange> changes;  // ids ascending, without duplicates
+  // If mirostat draws: set to the surprise of the token in bits, which is minus the logarithm of
+  // its probability in the draw. May be null.
   double* surprise = nullptr;
-  // Bit i % 64 of word i / 64, [ceil(V / 64)]: whether token i may be drawn. Empty: all may. What
-  // may not is as if it were banned.
+  // Bits [ceil(V / 64)] words: bit i % 64 of word i / 64 is whether token i is allowed; other
+  // tokens are handled as banned. Empty: all tokens are allowed.
   std::span<const std::uint64_t> allowed = {};
 };
 constexpr bool draws_on_host(const SampleRequest& request) {
   return draws_on_host(request.rule) || !request.allowed.empty();
 }
 
-// What is drawn where there is no token: nothing but banned ones, or a logit that is NaN or
-// +infinity, the first of which is named.
+// The results of rows without a token: kAllBanned if all tokens are banned, bad_logit_of(id) if the
+// logit of `id` is the first that is NaN or +infinity.
 inline constexpr std::int32_t kAllBanned = -1;
 constexpr std::int32_t bad_logit_of(std::int32_t id) { return -2 - id; }
 
-// The logit clamped to the range of floats: kNoLogit below it.
+// Clamps a logit to the range of floats; below this range the result is kNoLogit.
 constexpr float kept_a_logit(float l) {
   if (l > kLargestLogit) return kLargestLogit;
   return l >= -kLargestLogit ? l : kNoLogit;
 }
-// l + bias; where it repeats l / repeat or l * repeat, then l - (count * frequency + presence);
-// l - minus. Kept a logit after each.
+// l + bias; for repeated tokens l / repeat or l * repeat, then l - (count * frequency + presence);
+// then l - minus. Each result is clamped by kept_a_logit.
 constexpr float changed_logit(float logit, const SampleRule& rule, const LogitChange& change) {
   float l = kept_a_logit(logit + change.bias);
   if (change.repeats > 0 && l != kNoLogit) {
@@ -85,8 +85,8 @@ constexpr float changed_logit(float logit, const SampleRule& rule, const LogitCh
   return kept_a_logit(l - change.minus);
 }
 
-// A logit's place: ascending = from the largest logit down. Adding +0 turns -0 into +0, so that
-// both zeros are one logit.
+// The bits of a logit in an order in which ascending numbers are descending logits. Adding +0
+// converts -0 to +0, so that both zeros are equal.
 constexpr std::uint32_t order_of(float logit) {
   const auto bits = std::bit_cast<std::uint32_t>(logit + 0.0f);
   return (bits >> 31) != 0 ? bits : ~bits & 0x7fffffffu;
@@ -94,32 +94,32 @@ constexpr std::uint32_t order_of(float logit) {
 constexpr float logit_of(std::uint32_t order) {
   return std::bit_cast<float>((order >> 31) != 0 ? order : ~order & 0x7fffffffu);
 }
-// Ascending keys = (logit descending, id ascending).
+// Ascending keys are in descending order of logits; equal logits are in ascending order of ids.
 constexpr std::uint64_t sample_key(std::uint32_t order, std::uint32_t id) {
   return std::uint64_t{order} << 32 | id;
 }
 
-// A weight, exp of something <= 0, in units of 2^-40, rounded down: sums of 2^23 of them are exact.
+// A weight (exp of x <= 0) in units of 2^-40, rounded down. Sums of up to 2^23 weights are exact.
 constexpr std::uint64_t mass_of(float weight) {
   return static_cast<std::uint64_t>(weight * 0x1p40f);
 }
 inline constexpr std::int64_t kLargestVocabulary = std::int64_t{1} << 23;
 
-// The mass that the shortest prefix for top-p has at least: p * total in double, rounded up.
+// The least mass of the shortest prefix for top-p: p * total in double, rounded up.
 constexpr std::uint64_t top_p_goal(float top_p, std::uint64_t total) {
   const double share = static_cast<double>(top_p) * static_cast<double>(total);
   const auto whole = static_cast<std::uint64_t>(share);
   return whole + (static_cast<double>(whole) < share ? 1 : 0);
 }
-// The drawn token is the first whose prefix has at least this mass: more than r * total, with
-// r = (random >> 8) / 2^24, without rounding. At most `total`, which is not 0.
+// The drawn token is the first whose prefix has at least this mass: the smallest integer above r *
+// total, r = (random >> 8) / 2^24, computed exactly. It is at most `total`, which is not 0.
 constexpr std::uint64_t draw_goal(std::uint32_t random, std::uint64_t total) {
   const std::uint64_t r = random >> 8, low = total & 0xffffffu;
   return (total >> 24) * r + (low * r >> 24) + 1;
 }
 
-// A placeholder for a token id: the token of this row of the device's last draw, which the host
-// does not know yet (Operations::begin_sample). Where the row has none, token 0.
+// A placeholder for a token id that the host does not have yet (Operations::begin_sample): the
+// token of this row of the device's last draw. If the row has no token, token 0 is used.
 constexpr std::int32_t drawn_id(std::int32_t row) {
   return std::numeric_limits<std::int32_t>::min() + row;
 }
@@ -129,22 +129,22 @@ constexpr std::int32_t row_of_drawn(std::int32_t id) {
 inline constexpr std::int32_t kMostDrawnRows = 1 << 16;
 constexpr bool is_drawn_id(std::int32_t id) { return id < drawn_id(kMostDrawnRows); }
 
-// A token that may be drawn. Lists of them are sorted by key.
+// A token that may be drawn. Lists of candidates are sorted by key.
 struct SampleCandidate {
   std::int32_t id;
   float logit;
 };
 
-// Draws on the host; holds the scratch between rows. One for each thread.
+// Draws on the host. It holds scratch that rows reuse, so that each thread needs its own.
 class HostSampler {
  public:
-  // logits [V], ids of `request.changes` below V. The token, or what stands above for none.
+  // logits [V], ids of `request.changes` below V. Returns the token, or kAllBanned or bad_logit_of.
   std::int32_t draw(std::span<const float> logits, const SampleRequest& request);
 
  private:
   std::span<const float> block(std::size_t index) const;
-  bool look_at_blocks();             // sets largest_; whether a logit is NaN or +infinity
-  std::vector<float>& own_logits();  // logits_ is a copy from then on
+  bool look_at_blocks();             // sets largest_; returns whether a logit is NaN or +infinity
+  std::vector<float>& own_logits();  // copies logits_ to own_ unless this has been done
   void change(std::span<const LogitChange> changes, const SampleRule& rule);
   void ban_all_but(std::span<const std::uint64_t> allowed);
   std::int32_t largest() const;
@@ -155,12 +155,12 @@ class HostSampler {
   void keep_min_p(float min_p);
   std::int32_t pick(const SampleRule& rule) const;
 
-  std::span<const float> logits_;       // [V] the row, or own_: after changes
+  std::span<const float> logits_;       // [V]; the row, or own_ after changes
   std::vector<float> own_;              // [V]
-  std::vector<float> largest_;          // of each block of logits_
-  std::vector<float> sorted_largest_;   // in part
+  std::vector<float> largest_;          // the maximum of each block of logits_
+  std::vector<float> sorted_largest_;   // partially sorted
   std::vector<std::uint64_t> keys_;     // sample_key
-  std::vector<std::uint64_t> sorting_;  // the other half of the radix sort
+  std::vector<std::uint64_t> sorting_;  // scratch of the radix sort
   std::vector<SampleCandidate> survivors_;
 };
 

@@ -13,9 +13,9 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-constexpr std::size_t kMirostatTokens = 100;  // version 1 looks at the most probable of them
+constexpr std::size_t kMirostatTokens = 100;  // version 1 uses only the most probable tokens
 
-// Masses of the candidates at this temperature, and their sum.
+// Masses of the candidates at this temperature, and the sum of these masses.
 struct Masses {
   std::vector<std::uint64_t> of;
   std::uint64_t total = 0;
@@ -31,14 +31,14 @@ Masses masses(const std::vector<SampleCandidate>& candidates, float temperature)
   return all;
 }
 
-// How far a logit lies below the largest, in units of 2^-16, rounded down; at most 2^15.
+// The distance of a logit below the largest, in units of 2^-16, rounded down; at most 2^15.
 constexpr double kDistanceUnit = 0x1p-16;
 std::uint64_t whole_distance(float largest, float logit) {
   return static_cast<std::uint64_t>(std::min(largest - logit, 0x1p15f) * 0x1p16f);
 }
 
-// How many of the best tokens version 1 keeps: the exponent of a Zipf distribution is estimated,
-// then how many of its tokens have an expected surprise of mu.
+// The number of best tokens that version 1 keeps: estimates the exponent of a Zipf distribution,
+// then the number of its tokens that have an expected surprise of mu.
 std::size_t mirostat_count(const std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
   double both = 0, squares = 0;
   for (std::size_t i = 0; i + 1 < candidates.size() && i + 1 < kMirostatTokens; ++i) {
@@ -51,9 +51,9 @@ std::size_t mirostat_count(const std::vector<SampleCandidate>& candidates, const
   }
   if (both <= 0) return candidates.size();  // all alike, or one alone
   constexpr double kLog2E = 0x1.71547652b82fep+0;
-  const double s = both * kLog2E / squares;  // steps are natural logarithms, t is of base 2
+  const double s = both * kLog2E / squares;  // steps are natural logarithms, t is log2
   const double epsilon = s - 1, log_count = fixed_log2(static_cast<double>(candidates.size()));
-  constexpr double kNearOne = 1e-9;  // there the quotient is 1 / ln n
+  constexpr double kNearOne = 1e-9;  // near 1 the quotient is 1 / ln n
   const double quotient = std::abs(epsilon) < kNearOne
                               ? kLog2E / log_count
                               : epsilon / (1 - fixed_exp2(-epsilon * log_count));
@@ -74,7 +74,7 @@ void keep_top_n_sigma(std::vector<float>& logits, float n) {
     sum += distance;
     squares += Wide{distance} * distance;
   }
-  // n^2 times the variance, without rounding: squares are below 2^85, counts below 2^23.
+  // n^2 times the variance, exactly: squares are below 2^85, counts below 2^23.
   const Wide variance = count * squares - sum * sum;
   const double sigma =
       std::sqrt(static_cast<double>(variance)) / static_cast<double>(count) * kDistanceUnit;
@@ -87,7 +87,7 @@ void keep_top_n_sigma(std::vector<float>& logits, float n) {
 void keep_typical(std::vector<SampleCandidate>& candidates, float share) {
   const Masses all = masses(candidates, 1);
   const float largest = candidates.front().logit;
-  // Surprise less its expectation is a logit's distance less the expected distance.
+  // Surprise minus its expectation equals a logit's distance minus the expected distance.
   Wide sum = 0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     sum += Wide{all.of[i]} * whole_distance(largest, candidates[i].logit);
@@ -113,7 +113,7 @@ void keep_typical(std::vector<SampleCandidate>& candidates, float share) {
 }
 
 void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule) {
-  constexpr float kMostThreshold = 0.5f;  // no two tokens are above
+  constexpr float kMostThreshold = 0.5f;  // at most one token is above it
   const bool falls = static_cast<float>(rule.coin >> 8) * 0x1p-24f < rule.xtc_probability;
   if (!falls || rule.xtc_threshold > kMostThreshold) return;
   const Masses all = masses(candidates, 1);
@@ -131,7 +131,7 @@ std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const Sampl
   if (rule.mirostat == 1) {
     kept = mirostat_count(candidates, rule);
   } else {
-    // log2(total / mass) <= mu
+    // Equivalent to log2(total / mass) <= mu.
     const double least = static_cast<double>(all.total) * fixed_exp2(-rule.mirostat_mu);
     while (kept < all.of.size() && static_cast<double>(all.of[kept]) >= least) ++kept;
   }

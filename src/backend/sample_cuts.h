@@ -1,5 +1,5 @@
-// Cuts of a row's candidates that the host makes for every device (docs/sampling.md). Sums are of
-// whole numbers, so that no order of work changes them.
+// Cuts of a row's candidates that the host computes for every device (docs/sampling.md). Sums are
+// sums of integers, so that no order of work changes them.
 #pragma once
 
 #include <vector>
@@ -8,18 +8,18 @@
 
 namespace leq {
 
-// Logits further than n standard deviations below the largest become kNoLogit.
+// Sets logits that are more than n standard deviations below the largest to kNoLogit.
 void keep_top_n_sigma(std::vector<float>& logits, float n);
 
-// Locally typical (Meister et al. 2023): the tokens whose surprise is nearest to its expectation,
-// the fewest that make up this share of the probability. The first candidate has a logit.
+// Locally typical sampling (Meister et al. 2023): keeps the fewest tokens, nearest in surprise to
+// the expected surprise, that have this share of the probability. candidates[0] has a logit.
 void keep_typical(std::vector<SampleCandidate>& candidates, float share);
 
-// XTC, where its coin falls so: all tokens of at least xtc_threshold are left out but the least
-// probable of them.
+// XTC: if its random number says so, leaves out all tokens with a probability of at least
+// xtc_threshold except the least probable of these.
 void leave_out_top(std::vector<SampleCandidate>& candidates, const SampleRule& rule);
 
-// Mirostat (Basu et al. 2021), version 1 or 2: cuts at mirostat_mu, draws, and tells the surprise.
+// Mirostat (Basu et al. 2021), version 1 or 2: cuts at mirostat_mu, draws, returns the surprise.
 std::int32_t draw_mirostat(std::vector<SampleCandidate>& candidates, const SampleRule& rule,
                            double* surprise);
 

@@ -11,14 +11,14 @@
 namespace leq {
 namespace {
 
-// One number of a block's plane stands for so many columns; 0: for the row.
+// The number of columns for which a plane of a block has one number; 0: one per row.
 struct PlaneUnit {
   std::int64_t columns = 1;
   std::size_t bytes = 1;
 };
 
-// Where the numbers of each rank's columns lie in a row. The number of a row is the same for all:
-// it comes from the first rank that has columns. Pads after the last column belong to the last.
+// The byte ranges of each rank's columns in a row. A number for the whole row is equal on all ranks
+// and comes from the first rank that has columns. Padding belongs to the last such rank.
 std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& unit,
                                 std::int64_t width, std::int64_t padded) {
   std::vector<ByteRange> parts;
@@ -26,7 +26,7 @@ std::vector<ByteRange> parts_of(const SharedColumns& shared, const PlaneUnit& un
   for (const Slice& slice : shared.columns) {
     ByteRange part;
     if (slice.empty()) {
-      // Nothing.
+      // This rank has no columns in the plane.
     } else if (unit.columns > 0) {
       const std::int64_t last = slice.last == width ? padded : slice.last;
       part.first = static_cast<std::size_t>(slice.first / unit.columns) * unit.bytes;
@@ -57,7 +57,7 @@ SharedRows plane_of(T* all, std::int64_t stride, const T* own, std::int64_t own_
 
 void share_rows(const RowsFor& out, std::int64_t tokens, const SharedColumns& shared) {
   const Rows &rows = out.rows, &own = shared.own;
-  std::int64_t width = 0;  // of the whole rows, which not every rank may have
+  std::int64_t width = 0;  // width of the whole rows, which not every rank may have
   for (const Slice& slice : shared.columns) width = std::max(width, slice.last);
   if (!is_coded(own.format.act)) {
     const std::vector<ByteRange> parts = parts_of(shared, {1, sizeof(float)}, width, width);

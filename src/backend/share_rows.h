@@ -1,5 +1,5 @@
-// The device-independent part of Operations::gather: which bytes of a block of activations each
-// rank has computed. Codes that need whole rows are not part of it.
+// The device-independent part of Operations::gather: the bytes of a block of activations that each
+// rank has computed. Codes that depend on whole rows are not included.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The parts that the time of a step is divided into, and what a backend says of each.
+// The parts into which the time of a step is divided, and what a backend reports for each part.
 #pragma once
 
 #include <array>
@@ -10,12 +10,12 @@ namespace leq {
 
 enum class StepPart : std::uint8_t {
   load,       // rows of the embedding
-  quant,      // norms with the codes they write, rotations, codes of outputs where nothing is fused
-  gemm,       // linears with what is fused into them
-  attention,  // rotary embedding, keys and values into the cache, attention
+  quant,      // norms with their codes, rotations, codes of outputs that are not fused
+  gemm,       // linears, with operations fused into them
+  attention,  // rotary embedding, stores to the cache, attention
   comm,       // exchange between devices
-  sync,       // all else: waits, logits on their way to the host, the host's own work
-  sample,     // the next token
+  sync,       // everything else: waits, download of logits, the host's own work
+  sample,     // sampling of the next token
   delta,      // Gated DeltaNet between its linears
 };
 inline constexpr std::array<std::string_view, 8> kStepPartNames = {
@@ -23,7 +23,7 @@ inline constexpr std::array<std::string_view, 8> kStepPartNames = {
 
 struct PartTimes {
   double seconds = 0;
-  std::uint64_t bytes = 0;  // that must be read and written, not those that were
+  std::uint64_t bytes = 0;  // bytes that must be moved (not those that were)
   std::int64_t operations = 0;
 };
 struct StepTimes {

@@ -1,5 +1,5 @@
-// A clock for the parts of a step (step_parts.h), read where an operation begins and ends, so that
-// all time is assigned to one part; and the bytes that operations must move.
+// A clock for the parts of a step (step_parts.h). It is read where an operation begins and ends, so
+// that all time is assigned to one part. Also the number of bytes that operations must move.
 #pragma once
 
 #include <chrono>
@@ -10,22 +10,22 @@
 
 namespace leq {
 
-// Bytes that an operation must read and write: weights once, caches by whole positions.
+// Bytes that an operation must read and write: weights once, caches in whole positions.
 std::uint64_t moved_bytes(const Linear& linear);
-// The same of the experts that have rows.
+// The same for the experts that have rows.
 std::uint64_t moved_bytes(const ExpertRoutes& routes, const ExpertLinear& linear);
 std::uint64_t moved_bytes(const Embedding& embedding);
 std::uint64_t moved_bytes(const Rows& rows, std::int64_t tokens);
-// Keys and values of the positions that the batch's rows see.
+// Keys and values of the positions that are visible to the batch's rows.
 std::uint64_t moved_bytes(const BatchView& batch, const AttentionShape& shape, const KvLayer& kv);
-// States of the batch's sequences, read and written.
+// The states of the batch's sequences, read and written.
 std::uint64_t moved_bytes(const BatchView& batch, const DeltaShape& shape);
 
-// Time belongs to a part for as long as one of these lives; between them to `sync`.
+// While this object exists, time is assigned to its part; between such objects, to `sync`.
 template <class Clock>
 class PartSpan {
  public:
-  // Counts an operation of the part in `times`; null: nothing is timed, and `bytes` not called.
+  // Counts an operation of the part in `times`; if null, does no timing and does not call `bytes`.
   template <class Bytes>
   PartSpan(Clock& clock, StepTimes* times, StepPart part, Bytes&& bytes)
       : clock_(times == nullptr ? nullptr : &clock) {
@@ -44,12 +44,12 @@ class PartSpan {
   Clock* clock_;
 };
 
-// For operations that are done when they return.
+// The clock for operations that are complete when they return.
 class PartClock {
  public:
   void start();
   StepTimes stop();
-  // `bytes` is called only while the clock runs.
+  // `bytes` is called only while the clock is running.
   template <class Bytes>
   [[nodiscard]] PartSpan<PartClock> in(StepPart part, Bytes&& bytes) {
     return {*this, running_ ? &times_ : nullptr, part, bytes};

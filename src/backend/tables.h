@@ -1,4 +1,4 @@
-// Tables that a model keeps in device memory beside its weights.
+// Tables that a model keeps in device memory in addition to its weights.
 #pragma once
 
 #include <cstdint>
@@ -9,39 +9,39 @@
 
 namespace leq {
 
-// Rotary embedding: pairs (i, i + d/2) rotated by position * inv_freq[i]. The table of cosines and
-// sines is filled by the operations, as positions come into use.
+// Rotary embedding: pairs (i, i + d/2) are rotated by position * inv_freq[i]. Operations fill the
+// table of cosines and sines as positions are first used.
 struct RopeTable {
-  std::span<const float> inv_freq;  // [d/2], scaled; empty where the model has no rotary embedding
+  std::span<const float> inv_freq;  // [d/2], scaled; empty without rotary embedding
   float attention_factor = 1.0f;
   std::int64_t context = 0;  // largest position + 1
   std::int64_t filled = 0;
   Buffer memory;  // [context][2][d/2] f32: cosines, then sines
-  // q of position p is multiplied by query_factors[p / query_period], which are 1/sqrt(d) times a
-  // temperature; period 0: by 1/sqrt(d) at every position.
+  // q of position p is multiplied by query_factors[p / query_period], which is 1/sqrt(d) times a
+  // temperature. If the period is 0, it is multiplied by 1/sqrt(d) at every position.
   std::int64_t query_period = 0;
   Buffer query_factors = {};  // [(context - 1) / period + 1] f32
 };
 RopeTable make_rope(DeviceMemory& memory, std::span<const float> inv_freq, float attention_factor,
                     std::int64_t context);
-// Factors of all positions up to rope.context; throws Error where there are too few.
+// Sets the factors of all positions up to rope.context; throws Error if there are too few.
 void set_query_factors(DeviceMemory& memory, RopeTable& rope, std::int64_t period,
                        std::span<const float> factors);
-// `count` rows [2][d/2] of the table, from position `first` on, for devices to take in:
-// angle = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times
-// the attention factor
+// Computes `count` rows [2][d/2] of the table from position `first` on, for devices to copy: angle
+// = float(pos) * inv; c, s = float(cos(double(angle))), float(sin(double(angle))), each times the
+// attention factor
 void fill_rope_rows(const RopeTable& rope, std::int64_t first, std::int64_t count, float* rows);
 
-// A random-sign Hadamard rotation of the residual stream, H the matrix of n x n signs: in each
-// block of n columns y = H (x * factor) with factor = +-1/sqrt(n). Its transpose is the way back.
+// A random-sign Hadamard rotation of the residual stream. In each block of n columns it is y = H (x
+// * factor) with factor = +-1/sqrt(n) and the n x n sign matrix H; its transpose is the inverse.
 struct RotationTable {
   std::int64_t width = 0;                // W
   std::int64_t block = 0;                // n, a power of two that divides W; 0 = none
-  NormKind stream_norm = NormKind::rms;  // layer: the mean of a row is taken off on the way in
+  NormKind stream_norm = NormKind::rms;  // layer: rotation also subtracts a row's mean
   Buffer memory;                         // [W] f32: the factors
 };
 enum class Direction : std::uint8_t { forward, inverse };
-// `factors` [W]; throws Error where the block is no power of two that divides W.
+// `factors` [W]; throws Error if the block is not a power of two that divides W.
 RotationTable make_rotation(DeviceMemory& memory, std::span<const float> factors,
                             std::int64_t block, NormKind stream_norm);
 

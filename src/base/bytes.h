@@ -1,5 +1,5 @@
-// Checked little-endian reads from untrusted bytes. Every length is compared by subtraction, so
-// that no sum can wrap; an error names the source and the offset.
+// Checked little-endian reads from untrusted bytes. Lengths are checked by subtraction, so that no
+// sum can overflow; errors name the source and the offset.
 #pragma once
 
 #include <bit>
@@ -26,7 +26,7 @@ class ByteReader {
   std::size_t offset() const { return offset_; }
   std::size_t left() const { return bytes_.size() - offset_; }
 
-  // The next `count` bytes, in place.
+  // Returns the next `count` bytes without copying them.
   std::span<const std::byte> take(std::uint64_t count, std::string_view what) {
     require(count <= left(), source_, ": ", what, " at offset ", offset_, " needs ", count,
             " bytes, only ", left(), " are left");
@@ -57,7 +57,7 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-// A product of sizes that came from a file: an error instead of a wrap.
+// The product of two sizes read from a file; throws Error if it overflows.
 inline std::uint64_t checked_multiply(std::uint64_t a, std::uint64_t b, std::string_view what) {
   std::uint64_t product = 0;
   require(!__builtin_mul_overflow(a, b, &product), what, ": ", a, " x ", b, " overflows 64 bits");

@@ -14,8 +14,8 @@ constexpr std::array<std::string_view, 10> kNames = {
     "portable",   "portable-v3", "avx2", "avxvnni", "avx512",
     "avx512vnni", "avx512amx",   "neon", "dotprod", "i8mm"};
 
-// The highest level but avx512: processors with AVX-512 and without VNNI lower their clock while
-// they multiply 512 bits, and no whole model has been measured to gain on them.
+// The highest level except avx512: processors that have AVX-512 but no VNNI lower their clock
+// during 512-bit multiplications, and no whole model has been measured to run faster with it.
 Isa best_of(std::vector<Isa> isas) {
   std::erase(isas, Isa::avx512);
   return isas.back();

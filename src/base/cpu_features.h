@@ -1,5 +1,5 @@
-// Which instruction sets this processor offers and which one leq uses. The build takes one of
-// base/x86, base/arm and base/generic.
+// The instruction sets that this processor supports and the one that leq uses. The build compiles
+// one of base/x86, base/arm and base/generic.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace leq {
 
-// The levels of all families. Within one family they ascend: each is as fast as those below it, and
-// may use what they use, but that avx512 does without avxvnni.
-//   x86-64: portable, portable_v3 (the portable kernels built for x86-64-v3, for tests: avx2 is
-//     there wherever it is, and chosen instead), avx2, avxvnni (256 bits), avx512 (without VNNI:
-//     never chosen by itself), avx512vnni, avx512amx
-//   aarch64: portable, neon, dotprod, i8mm
-//   others: portable
+// The levels of all families. Within a family they ascend: each level is at least as fast as those
+// below it and may use their instructions, except that avx512 does not include avxvnni.
+// x86-64: portable, portable_v3 (portable kernels built for x86-64-v3, for tests only: every such
+// processor has avx2, which is preferred), avx2, avxvnni (256 bits), avx512 (without VNNI; never
+// chosen automatically), avx512vnni, avx512amx
+// aarch64: portable, neon, dotprod, i8mm
+// others: portable
 enum class Isa {
   portable,
   portable_v3,
@@ -32,21 +32,21 @@ enum class Isa {
 
 std::string_view isa_name(Isa isa);
 
-// What the processor and the operating system support, ascending; never empty.
+// The levels that both the processor and the operating system support, ascending; never empty.
 std::vector<Isa> supported_isas();
 
-// The best supported level (but avx512), narrowed by the environment variable LEQ_ISA (a name of
-// isa_name). Throws Error where LEQ_ISA names an unknown level or one that this processor lacks.
+// The best supported level except avx512, limited by the environment variable LEQ_ISA (an
+// isa_name). Throws Error if LEQ_ISA names an unknown level or one that this processor lacks.
 Isa chosen_isa();
 
-// Tells the processor that the calling thread waits in a loop, for a few dozen cycles.
+// A spin-wait hint to the processor; it pauses the thread for a few dozen cycles.
 void pause_briefly() noexcept;
 
-// The prefetching that was measured to be fastest: AMD's Zen 5 once, Zen 4 (whose family number Zen
-// 3 shares) never, others and unknown ones twice.
+// The prefetching that was measured to be fastest: `once` on AMD's Zen 5, `never` on Zen 4 (and on
+// Zen 3, which has the same family number), `twice` on all other processors.
 Fetch best_fetch();
 
-// "Intel(R) Xeon(R) Processor", for reports; empty where it cannot be read.
+// For reports, for example "Intel(R) Xeon(R) Processor"; empty if it cannot be read.
 std::string cpu_model_name();
 
 }  // namespace leq

@@ -7,14 +7,14 @@
 namespace leq {
 namespace {
 
-// Control characters that mark a setting's name; in texts from outside they have no effect.
+// Control characters that delimit a setting's name in a message; in external text they are inert.
 constexpr char kMarkBegin = '\x02';
 constexpr char kMarkEnd = '\x03';
-constexpr int kStreamDigits = 6;  // significant digits of a number that a stream writes
+constexpr int kStreamDigits = 6;  // significant digits of a number, as streams print it by default
 
 bool is_name_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
 
-// The name of the mark that begins at `begin`; nullopt where that is none.
+// The setting's name if a mark begins at `begin`, otherwise nullopt.
 std::optional<std::string_view> name_at(std::string_view text, std::size_t begin) {
   if (text[begin] != kMarkBegin) return std::nullopt;
   std::size_t end = begin + 1;
@@ -23,7 +23,7 @@ std::optional<std::string_view> name_at(std::string_view text, std::size_t begin
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// what() ends at a NUL byte: those in names and in texts from outside are written as an escape.
+// what() would end at a NUL byte, so NUL bytes in names and external text are escaped.
 std::string without_nul(std::string text) {
   for (auto at = text.find('\0'); at != std::string::npos; at = text.find('\0', at)) {
     text.replace(at, 1, "\\x00");
@@ -33,7 +33,7 @@ std::string without_nul(std::string text) {
 
 std::string own_name(std::string_view name) { return std::string(name); }
 
-// Room for any 64-bit integer and any number of six digits.
+// Large enough for any 64-bit integer and for any floating-point number of six digits.
 using NumberText = std::array<char, 32>;
 
 template <class T, class... Format>

@@ -26,7 +26,7 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kBlock = 2u << 20;  // of AtomicFile: a huge page
+constexpr std::uint64_t kBlock = 2u << 20;  // write block of AtomicFile: a huge page
 
 namespace fs = std::filesystem;
 
@@ -49,10 +49,10 @@ const char* kind_name(mode_t mode) {
   return kind_name(S_ISSOCK(mode) ? fs::file_type::socket : fs::file_type::unknown);
 }
 
-// A descriptor with one owner.
+// Owns a file descriptor.
 class OpenFile {
  public:
-  // O_NONBLOCK: who asks for a regular file does not wait for the other end of a pipe.
+  // With O_NONBLOCK, opening a pipe does not block until its other end is opened.
   OpenFile(const fs::path& path, int flags) : value_(::open(path.c_str(), flags | O_CLOEXEC)) {
     require(value_ >= 0, ErrorKind::io, path.string(), ": cannot open: ", std::strerror(errno));
     if (::fstat(value_, &status_) == 0) return;
@@ -84,7 +84,7 @@ void require_size(std::uint64_t size, std::uint64_t max_bytes, const fs::path& p
           " are accepted here");
 }
 
-// At most `capacity` bytes from where the file stands.
+// Reads at most `capacity` bytes from the current position of the file.
 std::size_t read_some(const OpenFile& file, char* to, std::size_t capacity, const fs::path& path) {
   for (;;) {
     const ssize_t got = ::read(file.get(), to, capacity);
@@ -131,23 +131,23 @@ fs::path folder_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
-// A name beside the target until it can be renamed; leftovers are known by it.
+// Part of the temporary name beside the target; leftover files are recognized by it.
 constexpr std::string_view kTemporary = ".tmp";
 
-// Threads may write the same target at the same time: each has a name of its own.
+// Each call makes a new name, because threads may write the same target at the same time.
 fs::path temporary_name(const fs::path& target) {
   static std::atomic<unsigned> names = 0;
   return target.string() + std::string(kTemporary) + std::to_string(::getpid()) + '-' +
          std::to_string(names.fetch_add(1));
 }
 
-// Whether a process of this number may be at work, beside this one.
+// Whether another process with this number may be running.
 bool is_another(std::int64_t process) {
   return process != ::getpid() && (::kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH);
 }
 
-// Removes a file that no process writes: its own has ended, and where that had its number in
-// another container or on another machine, its lock is gone too.
+// Removes a temporary file that no process is writing: its process has ended, and if the number
+// belongs to another container or machine, the file is no longer locked either.
 void remove_leftover(const fs::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) return;
@@ -157,7 +157,7 @@ void remove_leftover(const fs::path& path) {
   ::close(descriptor);
 }
 
-// The names in the target's folder; none where it cannot be listed, only written to.
+// The names in the target's folder; empty if the folder can be written but not listed.
 std::vector<std::string> names_beside(const fs::path& target) {
   try {
     return file_names(folder_of(target));
@@ -166,7 +166,7 @@ std::vector<std::string> names_beside(const fs::path& target) {
   }
 }
 
-// What processes that were killed have left of files of this name.
+// Removes the temporary files that killed processes have left beside this target.
 void remove_leftovers(const fs::path& target) {
   const std::string begin = target.filename().string() + std::string(kTemporary);
   for (const std::string& name : names_beside(target)) {
@@ -204,7 +204,7 @@ bool file_exists(const fs::path& path) {
   return fs::exists(status);
 }
 
-// Not by the standard library's iterator, which ends the program where memory is out.
+// The standard library's directory iterator is not used: it terminates the program on bad_alloc.
 std::vector<std::string> file_names(const fs::path& folder) {
   const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(folder.c_str()), &::closedir);
   require(listing != nullptr, ErrorKind::io, folder.string(),
@@ -256,7 +256,7 @@ void MappedFile::drop(std::span<const std::byte> part) const {
   const std::uintptr_t before =
       (page - reinterpret_cast<std::uintptr_t>(part.data()) % page) % page;
   if (part.size() < before + page) return;
-  // Whole pages alone; the mapping is read-only, the call takes no const.
+  // Only whole pages are dropped. The mapping is read-only; the cast is for madvise's signature.
   auto* first = const_cast<std::byte*>(part.data() + before);
   ::madvise(first, (part.size() - before) / page * page, MADV_DONTNEED);
 }
@@ -290,7 +290,7 @@ std::string read_text_file(const fs::path& path, std::uint64_t max_bytes) {
 
 namespace {
 
-// In a folder with the sticky bit, as /tmp, a file is replaced by its owner or the folder's alone.
+// In a folder with the sticky bit, such as /tmp, only the owner of a file or folder may replace it.
 bool may_replace(const fs::path& target, const fs::path& folder) {
   struct stat file = {}, place = {};
   if (::lstat(target.c_str(), &file) != 0 || ::stat(folder.c_str(), &place) != 0) return true;
@@ -329,7 +329,7 @@ void check_output(const fs::path& target) {
 
 void require_no_input(const fs::path& target, std::span<const fs::path> inputs) {
   for (const fs::path& input : inputs) {
-    std::error_code error;  // what is not there is not the same
+    std::error_code error;  // a missing file is not equivalent to any other
     require(!fs::equivalent(target, input, error), target.string(), ": is read here",
             target == input ? "" : " as " + input.string(),
             "; choose another name for what is written");
@@ -348,7 +348,7 @@ AtomicFile::AtomicFile(fs::path target) : target_(std::move(target)) {
     temporary_.clear();
     fail(ErrorKind::io, target_.string(), ": cannot write there: ", std::strerror(errno));
   }
-  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // against remove_leftover; not every system has locks
+  ::flock(descriptor_, LOCK_EX | LOCK_NB);  // against remove_leftover, if locks are supported
 }
 
 AtomicFile::~AtomicFile() {
@@ -382,7 +382,7 @@ void AtomicFile::commit() {
   const std::string name = target_.string();
   write_pending();
   if (::fsync(descriptor_) != 0) fail(ErrorKind::io, name, ": cannot sync: ", std::strerror(errno));
-  check_output(target_);  // hours may have passed
+  check_output(target_);  // the target may have changed since the constructor
   if (temporary_.empty()) {
     const std::string source = "/proc/self/fd/" + std::to_string(descriptor_);
     const auto give_name = [&](const fs::path& path) {
@@ -393,7 +393,7 @@ void AtomicFile::commit() {
     ::unlink(named.c_str());
     if (!give_name(named))
       fail(ErrorKind::io, named.string(), ": cannot name the file: ", std::strerror(errno));
-    temporary_ = std::move(named);  // takes no memory: the name would stay where there is none
+    temporary_ = std::move(named);  // a failed copy would leave the file behind
   }
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     fail(ErrorKind::io, name, ": cannot rename into place: ", std::strerror(errno));

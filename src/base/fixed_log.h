@@ -1,6 +1,6 @@
-// log2 and 2^x in f64, the same bits on every machine: only IEEE operations and fma in one written
-// order, and exponent bits. For host code that draws tokens; within 4e-16 of the exact value,
-// relative, or absolute where log2 is near 0.
+// log2 and 2^x in f64 with the same bits on every machine: only IEEE operations, fma and exponent
+// bits, in a fixed order. For token sampling on the host; the error is within 4e-16, relative, or
+// absolute where log2 is near 0.
 #pragma once
 
 #include <bit>

@@ -1,15 +1,15 @@
-// The engine's own exp, and silu and gelu on top of it: the same bits on every machine and in every
-// kernel, because only IEEE operations, fma and exponent bits are used, in one written order.
+// The engine's own exp, with silu and gelu based on it. Results have the same bits on all machines
+// and in all kernels: only IEEE operations, fma and exponent bits are used, in a fixed order.
 //
 // The order of operations of leq_exp(x), all in f32, round to nearest even (SIMD kernels repeat
 // it):
-//   1. t = x * kLog2E
-//   2. n = t rounded to an integer, ties to even
-//   3. r = fma(-n, kLn2High, x); r = fma(-n, kLn2Low, r)
-//   4. p = kExp6; p = fma(p, r, kExp5); p = fma(p, r, kExp4); p = fma(p, r, kExp3);
-//      p = fma(p, r, kExp2); p = fma(p, r, 1); p = fma(p, r, 1)
-//   5. y = p * 2^n, where 2^n has the bits (int(n) + 127) << 23
-//   6. x < -87 gives +0, x > 88 gives +inf, NaN gives a NaN; these comparisons win over 1 to 5.
+// 1. t = x * kLog2E
+// 2. n = t rounded to an integer, ties to even
+// 3. r = fma(-n, kLn2High, x); r = fma(-n, kLn2Low, r)
+// 4. p = kExp6; p = fma(p, r, kExp5); p = fma(p, r, kExp4); p = fma(p, r, kExp3);
+// p = fma(p, r, kExp2); p = fma(p, r, 1); p = fma(p, r, 1)
+// 5. y = p * 2^n, where 2^n has the bits (int(n) + 127) << 23
+// 6. x < -87 gives +0, x > 88 gives +inf, NaN gives a NaN; these rules override steps 1 to 5.
 // Between the limits n is in [-126, 127] and y is never subnormal. The sign of n = 0 does not
 // matter.
 #pragma once
@@ -24,12 +24,12 @@ namespace leq {
 inline constexpr float kExpLowest = -87.0f;
 inline constexpr float kExpHighest = 88.0f;
 inline constexpr float kLog2E = 0x1.715476p+0f;
-// ln 2 in two parts. n * kLn2High is subtracted without error: |r| < 0.36 is a multiple of 2^-24 or
-// of the last bit of x.
+// ln 2 in two parts. Subtracting n * kLn2High is exact, because |r| < 0.36 is a multiple of 2^-24
+// or of the last bit of x.
 inline constexpr float kLn2High = 0x1.62e43p-1f;
 inline constexpr float kLn2Low = -0x1.05c61p-29f;
-// e^r = 1 + r + kExp2 r^2 + ... + kExp6 r^6 for |r| <= 0.3466: least largest relative error
-// (3.2e-9), found by Remez exchange, one coefficient after the other rounded to f32.
+// e^r = 1 + r + kExp2 r^2 + ... + kExp6 r^6 for |r| <= 0.3466, with minimal relative error
+// (3.2e-9): found by Remez exchange, rounding the coefficients to f32 one after another.
 inline constexpr float kExp2 = 0x1.fffffcp-2f;
 inline constexpr float kExp3 = 0x1.55548cp-3f;
 inline constexpr float kExp4 = 0x1.555858p-5f;
@@ -39,10 +39,10 @@ inline constexpr float kExp6 = 0x1.6ac74ap-10f;
 inline constexpr float kGeluCubic = 0.044715f;
 inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
 
-// The functions are static, not inline: a file built for one instruction set keeps its own copy and
-// never lends it to a file built for another.
+// The functions are static, not inline: each file keeps its own copy, so that the linker never uses
+// a copy built for one instruction set in a file built for another.
 
-// e^x with a relative error below one unit in the last place (2^-23), as the steps above.
+// e^x by the steps above, with a relative error below one unit in the last place (2^-23).
 [[maybe_unused]] static float leq_exp(float x) noexcept {
   if (x < kExpLowest) return 0.0f;
   if (x > kExpHighest) return std::numeric_limits<float>::infinity();
@@ -62,7 +62,7 @@ inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
   return p * std::bit_cast<float>(exponent << 23);
 }
 
-// silu(x) = x / (1 + exp(-x)): one addition and one division after leq_exp.
+// silu(x) = x / (1 + exp(-x)), computed with leq_exp, one addition and one division.
 [[maybe_unused]] static float silu(float x) noexcept { return x / (1.0f + leq_exp(-x)); }
 
 // GPT-2's gelu (the tanh form, written with exp): u = kGeluScale * fma(kGeluCubic * (x * x), x, x),
@@ -73,7 +73,7 @@ inline constexpr float kGeluScale = 0.79788456f;  // sqrt(2 / pi)
 }
 
 // cap * tanh(scale * x / cap): u = |x| * scale / cap, t = leq_exp(-2 u), cap * (1 - t) / (1 + t)
-// with the sign of x. What is not finite stays as it is.
+// with the sign of x. Infinity and NaN are returned unchanged.
 [[maybe_unused]] static float capped(float x, float scale, float cap) noexcept {
   const float t = leq_exp(-2.0f * (std::fabs(x) * scale / cap));
   return std::isfinite(x) ? std::copysign(cap * (1.0f - t) / (1.0f + t), x) : x;

@@ -1,5 +1,5 @@
-// f16 and bf16 as 16-bit patterns: exact widening, narrowing to nearest even. Software, so that
-// every machine and every ISA file computes the same bits.
+// f16 and bf16 as 16-bit patterns, widened exactly and narrowed to nearest even. Done in software,
+// so that all machines and all files of any instruction set compute the same bits.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ inline float f16_to_f32(std::uint16_t half) {
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(subnormal));
 }
 
-// Overflow becomes infinity, NaN stays a quiet NaN.
+// Overflow becomes infinity; NaN becomes a quiet NaN.
 inline std::uint16_t f32_to_f16(float value) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);

@@ -1,4 +1,4 @@
-// A large block of memory on pages of 2 MB, which DRAM is read through at full speed.
+// A large block of memory in pages of 2 MB, with which DRAM is read at full bandwidth.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace leq {
 
-// Move-only owner of zeroed, 64-byte aligned memory. Pages are taken as they are first touched.
+// Move-only owner of zeroed, 64-byte aligned memory. A page is allocated when first touched.
 class HugeBuffer {
  public:
   HugeBuffer() = default;
-  // Throws Error naming `what` and the size where the system has no room for it.
+  // Throws Error naming `what` and the size if the system cannot reserve the memory.
   HugeBuffer(std::uint64_t bytes, const char* what);
   ~HugeBuffer();
   HugeBuffer(HugeBuffer&& other) noexcept;

@@ -30,13 +30,13 @@ std::byte* map_huge_pages(std::size_t bytes) noexcept {
   void* mapping = ::mmap(nullptr, wanted + kHugePageBytes, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return nullptr;
-  // What lies before and after the part that is used goes back.
+  // The part of the mapping before and after the aligned range is unmapped.
   auto* first = static_cast<std::byte*>(mapping);
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   const std::size_t before = rounded(address, kHugePageBytes) - address;
   if (before > 0) ::munmap(first, before);
   if (before < kHugePageBytes) ::munmap(first + before + wanted, kHugePageBytes - before);
-  ::madvise(first + before, wanted, MADV_HUGEPAGE);  // a hint: small pages work too
+  ::madvise(first + before, wanted, MADV_HUGEPAGE);  // only a hint: small pages work too
   return first + before;
 }
 
@@ -62,7 +62,7 @@ std::size_t bytes_in_huge_pages(const std::byte* data) {
     std::istringstream words(line);
     std::string key, kilobytes;
     words >> key >> kilobytes;
-    if (!key.ends_with(':')) break;  // the next mapping
+    if (!key.ends_with(':')) break;  // the next mapping's entry begins
     if (key == "FilePmdMapped:")
       return static_cast<std::size_t>(parse_int(kilobytes).value_or(0)) * 1024;
   }

@@ -25,7 +25,7 @@ class Parser : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t value) override { return leaf(value); }
   bool number_float(number_float_t value, const string_t&) override { return leaf(value); }
   bool string(string_t& value) override { return leaf(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // no JSON has it
+  bool binary(binary_t&) override { return false; }  // JSON has no binary values
   bool start_array(std::size_t) override { return open(Json::Type::array); }
   bool start_object(std::size_t) override { return open(Json::Type::object); }
   bool key(string_t& name) override {
@@ -75,7 +75,7 @@ class Builder : public JsonEvents {
   void open(Json::Type type) override {
     Json& at = place();
     at = type == Json::Type::array ? Json::array() : Json::object();
-    // The pointer stays valid: its container gets no new element until this one is closed.
+    // The pointer stays valid, because its container gets no new element until this one is closed.
     open_.push_back(&at);
   }
   void key(std::string name) override {
@@ -87,7 +87,7 @@ class Builder : public JsonEvents {
   void close() override { open_.pop_back(); }
 
  private:
-  // The value's place: the root, the member whose key was read, or the end of the open array.
+  // Where the next value goes: the root, the last key's member, or the open array's end.
   Json& place() {
     if (open_.empty() || !open_.back()->is_array()) return *place_;
     open_.back()->push_back(nullptr);
@@ -99,8 +99,8 @@ class Builder : public JsonEvents {
   std::string_view source_;
 };
 
-// Checks nesting before the parser recurses or allocates, and that no text ends in its middle: the
-// parser takes a NUL for the end.
+// Checks the nesting before the parser recurses or allocates, and refuses NUL characters, which the
+// parser takes for the end of the text.
 void check_shape(std::string_view text, std::string_view source) {
   int depth = 0;
   bool in_string = false;
@@ -125,8 +125,8 @@ void check_shape(std::string_view text, std::string_view source) {
   }
 }
 
-// Writes containers itself and leaves numbers and texts to nlohmann, whose containers take memory
-// even when they are destroyed.
+// Writes containers itself and leaves numbers and strings to nlohmann, whose containers allocate
+// memory even when they are destroyed.
 class JsonWriter {
  public:
   JsonWriter(int indent, char filler, nlohmann::json::error_handler_t bad_text)

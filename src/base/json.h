@@ -1,6 +1,6 @@
-// JSON: values, and reading them from untrusted text with limits on size and depth, with errors
-// that name the source and the offset. nlohmann-json reads and writes the text, in json.cpp alone:
-// its templates would cost every file that includes them two seconds of compiling.
+// JSON values, and a parser for untrusted text that limits its size and depth and whose errors name
+// the source and the offset. Only json.cpp includes nlohmann-json, which reads and writes the text:
+// its templates would add two seconds of compile time to every file.
 #pragma once
 
 #include <concepts>
@@ -19,7 +19,7 @@
 
 namespace leq {
 
-// A list of bytes is a list of numbers; what reads as text is text.
+// A vector of bytes is a list of numbers; types that convert to string_view are strings.
 template <class T>
 concept JsonText = std::convertible_to<const T&, std::string_view>;
 template <class T>
@@ -28,8 +28,8 @@ concept JsonList = !JsonText<T> && requires(const T& list) {
   list.end();
 };
 
-// Integers keep their signedness: stored as unsigned, or read without a minus sign, they are of
-// type number_unsigned. Access to a missing value, or one of another type, throws Error.
+// Integers keep their signedness: those stored as unsigned, or read without a minus sign, have type
+// number_unsigned. Accessing a missing value or one of another type throws Error.
 class Json {
  public:
   enum class Type {
@@ -64,7 +64,7 @@ class Json {
       : Json(Value(Array(list.begin(), list.end()))) {}
   template <class T>
   Json(const std::map<std::string, T>& table) : Json(Value(Object(table.begin(), table.end()))) {}
-  // An object where every element is a pair that begins with a string, else an array.
+  // An object if every element is a pair that begins with a string, otherwise an array.
   Json(std::initializer_list<Json> elements);
   static Json array(std::initializer_list<Json> elements = {});
   static Json object(std::initializer_list<Json> members = {});
@@ -88,27 +88,27 @@ class Json {
   bool is_array() const { return type() == Type::array; }
   bool is_object() const { return type() == Type::object; }
 
-  // bool, numbers (converted), std::string, vectors of these.
+  // T may be bool, a number (converted), std::string, or a vector of these.
   template <class T>
   T get() const;
   const std::string& text() const;
 
-  std::size_t size() const;  // elements or members; 0 of null, else 1
+  std::size_t size() const;  // elements or members; 0 for null, 1 for other values
   bool empty() const { return size() == 0; }
 
-  // Elements of an array; null has none.
+  // Iterates over the elements of an array; null has no elements.
   const Json* begin() const;
   const Json* end() const;
   Json* begin();
   Json* end();
   void push_back(Json element);  // null becomes an array
 
-  // Members of an object, by name; null has none.
+  // The members of an object, by name; null has no members.
   const Object& items() const;
-  const Json* find(std::string_view key) const;  // end() where there is none, or no object
+  const Json* find(std::string_view key) const;  // end() if absent or if this is not an object
   Json* find(std::string_view key);
   bool contains(std::string_view key) const;
-  // The member as a T, or `fallback` where there is none.
+  // The member as a T, or `fallback` if it is absent.
   template <class T>
   T value(std::string_view key, T fallback) const {
     return contains(key) ? at(key).get<T>() : fallback;
@@ -121,9 +121,9 @@ class Json {
   const Json& at(std::size_t index) const;
   Json& at(std::string_view key);
   Json& at(std::size_t index);
-  Json& operator[](std::string_view key);  // made where it is absent; null becomes an object
+  Json& operator[](std::string_view key);  // inserted if absent; null becomes an object
   const Json& operator[](std::string_view key) const { return at(key); }
-  // Templates: 0 would be a null pointer to a name too.
+  // Templates, because a literal 0 would also convert to a string_view, as a null pointer.
   template <std::integral T>
   Json& operator[](T index) {
     return at(static_cast<std::size_t>(index));
@@ -136,9 +136,9 @@ class Json {
   // Numbers are equal by value, whatever their types.
   friend bool operator==(const Json& a, const Json& b);
 
-  // Text, on one line unless `indent` is given. Bytes that are no UTF-8 throw Error.
+  // The JSON text, on one line unless `indent` is given. Throws Error if a string is not UTF-8.
   std::string dump(int indent = -1, char filler = ' ') const;
-  // The same with U+FFFD for them.
+  // Like dump, but invalid UTF-8 is replaced by U+FFFD.
   std::string dump_any(int indent = -1, char filler = ' ') const;
   friend std::ostream& operator<<(std::ostream& out, const Json& json);
 
@@ -186,23 +186,23 @@ T Json::get() const {
 inline constexpr std::uint64_t kMaxJsonBytes = 256ull << 20;
 inline constexpr int kMaxJsonDepth = 64;
 
-// What one text may hold: a value takes some fifty bytes of memory however short it is written.
+// Limits of one JSON text: a value takes about fifty bytes of memory, however short its text is.
 struct JsonLimits {
-  std::uint64_t bytes = kMaxJsonBytes;  // of the text
-  std::uint64_t values = 8'000'000;     // arrays and objects too: three for a merge of a pair
+  std::uint64_t bytes = kMaxJsonBytes;  // length of the text
+  std::uint64_t values = 8'000'000;     // containers included; a merge of a pair counts 3
 };
-// Headers, which only name and place what lies in a file.
+// For headers, which only list names and offsets of the data in a file.
 inline constexpr JsonLimits kHeaderLimits = {.bytes = 100'000'000, .values = 2'000'000};
 
 // Parses exactly one JSON value. Duplicate keys in an object are refused. Throws Error naming
-// `source`, and the offset or the key.
+// `source` and the offset or the key.
 Json parse_json(std::string_view text, std::string_view source, const JsonLimits& limits = {});
 
-// object[key] as T; throws Error naming `source` and the key where it is absent, of another type,
-// or does not fit.
+// object[key] as T; throws Error naming `source` and the key if it is absent, has another type, or
+// does not fit.
 template <class T>
 T json_get(const Json& object, const char* key, std::string_view source);
-// The same, or `fallback` where the key is absent or null.
+// Like json_get, but returns `fallback` if the key is absent or null.
 template <class T>
 T json_get_or(const Json& object, const char* key, T fallback, std::string_view source);
 

@@ -1,4 +1,4 @@
-// The event-driven (SAX) parser under parse_json: it reports value by value to a
+// The event-driven (SAX) parser that parse_json uses; it reports one value after another to a
 // handler.
 #pragma once
 
@@ -18,9 +18,9 @@ class JsonEvents {
   virtual void close() = 0;
 };
 
-// Reads exactly one value. Throws Error naming `source` and the offset on what is no JSON, and
-// where it is longer, deeper, or has more values than it may. Names that stand twice in an object
-// are told as they come.
+// Reads exactly one value. Throws Error naming `source` and the offset if the text is not JSON or
+// exceeds the limits on length, depth or number of values. Duplicate keys in an object are reported
+// to the handler like others.
 void read_json(std::string_view text, std::string_view source, const JsonLimits& limits,
                JsonEvents& events);
 

@@ -1,6 +1,6 @@
-// JSON whose objects keep the order in which their members were written, which counts where they
-// are shown to a model: descriptions of tools, schemas. Values lie in one flat list, so nothing
-// that is done with a tree needs a stack as deep as it is nested.
+// JSON whose objects keep the order of their members, which matters for JSON that a model reads,
+// such as tool descriptions and schemas. All values are in one flat list, so that no operation on a
+// tree needs a stack as deep as the tree.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace leq {
 
 class JsonTree;
 
-// A value in a tree, or nothing; the tree must outlive it and not move. Access as another type
-// throws Error.
+// A value in a tree, or nothing. The tree must outlive the node and must not be moved. Access as
+// another type throws Error.
 class JsonNode {
  public:
   JsonNode() = default;
@@ -37,19 +37,19 @@ class JsonNode {
 
   bool boolean() const;
   double number() const;
-  // A whole number that an int64 holds, as 3 or 3.0; else nullopt.
+  // A whole number that fits an int64, written as 3 or 3.0; otherwise nullopt.
   std::optional<std::int64_t> whole() const;
   const std::string& text() const;
-  const std::string& key() const;  // of a member
+  const std::string& key() const;  // the member's name
 
-  std::size_t size() const;  // elements or members; 0 of anything else
-  // Elements and members one after the other: for (JsonNode e = n.first(); e; e = e.next()).
+  std::size_t size() const;  // elements or members; 0 for other values
+  // Iterates over elements or members: for (JsonNode e = n.first(); e; e = e.next()).
   JsonNode first() const;
   JsonNode next() const;
   JsonNode last() const;
-  JsonNode find(std::string_view name) const;  // a member, or nothing
+  JsonNode find(std::string_view name) const;  // a member, or nothing if absent
   Json leaf() const;                           // null, a boolean, a number or a text
-  // On one line, members in their order; bytes that are no UTF-8 become U+FFFD.
+  // The JSON text on one line, members in order; invalid UTF-8 becomes U+FFFD.
   std::string dump() const;
 
  private:
@@ -70,7 +70,7 @@ class JsonTree {
   friend class JsonTreeBuilder;
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Value {
-    Json leaf;  // or an empty array or object
+    Json leaf;  // an empty array or object for containers
     std::string key;
     std::uint32_t first = kNone, next = kNone;
     std::uint32_t size = 0;
@@ -78,7 +78,7 @@ class JsonTree {
   std::vector<Value> values_;
 };
 
-// As parse_json: exactly one value, limits, no name twice in an object.
+// Like parse_json: exactly one value, within limits, and no duplicate keys in an object.
 JsonTree parse_json_tree(std::string_view text, std::string_view source,
                          const JsonLimits& limits = {});
 

@@ -1,4 +1,4 @@
-// A file that Git LFS keeps elsewhere has a pointer in its place until it is fetched.
+// A file stored by Git LFS is represented by a small pointer file until it is fetched.
 #pragma once
 
 #include <cstddef>
@@ -6,9 +6,9 @@
 
 namespace leq {
 
-inline constexpr std::size_t kLfsPointerBytes = 64;  // of a file's beginning that are enough
+inline constexpr std::size_t kLfsPointerBytes = 64;  // enough to recognize a pointer
 
-// Throws Error naming `source` where the beginning is a pointer's. read_file does.
+// Throws Error naming `source` if `beginning` is that of a pointer file. read_file calls it.
 void refuse_lfs_pointer(std::string_view beginning, std::string_view source);
 
 }  // namespace leq

@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// What the handler reads is atomic; a slot is free where `begin` is 0.
+// The signal handler reads only atomics; a slot is free if `begin` is 0.
 struct Slot {
   std::atomic<std::uintptr_t> begin{0};
   std::atomic<std::uintptr_t> end{0};
@@ -25,10 +25,10 @@ struct Slot {
 };
 
 std::array<Slot, 1024> slots;
-std::mutex changes;  // of the slots, never taken by the handler
+std::mutex changes;  // guards changes of slots; the handler never locks it
 std::array<char, 64> program_name = {};
 
-// Only write(2) and arithmetic: nothing else is safe in a handler.
+// Uses only write(2) and arithmetic, which are safe in a signal handler.
 void say(const char* text) {
   const ssize_t ignored = ::write(STDERR_FILENO, text, std::strlen(text));
   static_cast<void>(ignored);
@@ -58,7 +58,7 @@ void on_lost_page(int number, siginfo_t* info, void*) {
         "whole file\n");
     ::_exit(1);
   }
-  std::signal(number, SIG_DFL);  // the same access comes again, and ends the program
+  std::signal(number, SIG_DFL);  // the access is repeated and ends the program
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Turns SIGBUS, by which the system ends a program whose mapped file was truncated, into an error
-// message.
+// Reports an error when the system ends the program with SIGBUS because a mapped file was
+// truncated.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace leq {
 
 // Installs a SIGBUS handler: a fault in a mapping that name_mapping registered ends the program
 // with one line on standard error, "PROGRAM: error: FILE: ...", and status 1. Other faults end it
-// as before. For programs: a library leaves signals to them.
+// as before. Only programs call this: a library does not install signal handlers.
 void watch_mappings(std::string_view program);
 
-// Registers the bytes [data, data + size) as those of a file, until they are forgotten. Mappings
-// beyond a thousand at a time are not registered.
+// Registers the bytes [data, data + size) as a file's mapping, until they are unregistered. At most
+// a thousand mappings are registered; more are ignored.
 void name_mapping(const std::byte* data, std::size_t size, const std::string& file);
 void forget_mapping(const std::byte* data) noexcept;
 

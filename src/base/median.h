@@ -1,4 +1,4 @@
-// The middle of several measurements.
+// The median of several measurements.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 namespace leq {
 
-// Between the two in the middle where they are even in number. There must be one.
+// The mean of the middle two if the count is even. `values` must not be empty.
 inline double median(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t half = values.size() / 2;

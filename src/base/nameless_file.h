@@ -1,4 +1,4 @@
-// An open file without a name, which is gone with its last user.
+// An open file without a name, which is deleted when its last descriptor is closed.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@ namespace leq {
 
 class NamelessFile {
  public:
-  // Takes the name from a file. Throws Error where it cannot be opened.
+  // Opens a file and removes its name. Throws Error if it cannot be opened.
   explicit NamelessFile(const std::filesystem::path& file);
-  // A file in memory that holds `bytes`. Throws Error where memory is short.
+  // A file in memory that contains `bytes`. Throws Error if there is not enough memory.
   explicit NamelessFile(std::span<const std::byte> bytes);
   ~NamelessFile();
   NamelessFile(NamelessFile&& other) noexcept;
   NamelessFile& operator=(NamelessFile&&) = delete;
 
-  // Under which this process opens it.
+  // The path by which this process can open the file.
   std::string path() const { return "/proc/self/fd/" + std::to_string(descriptor_); }
 
  private:

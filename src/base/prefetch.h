@@ -1,14 +1,14 @@
-// Lines of the cache that are wanted soon, as loops ask for them that are no kernels. g++ 12 takes
-// a function that does nothing but prefetch for one without effect, and drops calls that it has not
-// inlined: such functions are always inlined, or hold an empty asm.
+// Software prefetch for loops outside of kernels. g++ 12 regards a function that only prefetches as
+// free of effects and drops calls to it unless they are inlined, so such functions must be
+// always-inline or contain an empty asm statement.
 #pragma once
 
 #include <cstddef>
 
 namespace leq {
 
-// Brings the lines that hold `bytes` from `from` on nearer: with locality 2 into the second-level
-// cache, with 3 into the first.
+// Prefetches the cache lines of `bytes` bytes from `from`: into the L2 cache with locality 2, into
+// the L1 cache with locality 3.
 template <int locality>
 void prefetch(const void* from, std::size_t bytes) {
   const auto* const at = static_cast<const std::byte*>(from);

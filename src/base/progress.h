@@ -1,5 +1,5 @@
-// A progress line on stderr with an estimate of the time left. Where stderr is no terminal: a line
-// every ten seconds, none from work that is shorter.
+// A progress line on stderr with an estimate of the remaining time. If stderr is not a terminal, a
+// line is printed every ten seconds, so that shorter work prints none.
 #pragma once
 
 #include <chrono>
@@ -9,25 +9,25 @@
 
 namespace leq {
 
-// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: steps that an earlier run
-// has done. The time left is missing in the first second, before the first step and after the
-// last one, since there is nothing to measure.
+// "quantize: 747 of 5,952 steps, 2 min 10 s left, ppl 12.34". `first`: the steps that an earlier
+// run has completed. The remaining time is omitted in the first second, before the first step and
+// after the last one, because there is nothing to estimate it from.
 std::string progress_text(const std::string& what, std::int64_t done, std::int64_t total,
                           const std::string& unit, double seconds, const std::string& note,
                           std::int64_t first = 0);
 
 class Progress {
  public:
-  // `unit`: what is counted, in the plural: "windows"; "bytes" are written as MB and GB.
+  // `unit`: the plural of what is counted, such as "windows"; "bytes" are printed as MB and GB.
   Progress(std::string what, std::int64_t total, std::string unit);
   ~Progress();  // ends the line
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // `done` of total; the time begins with the first call. `note` stands after the estimate
-  // ("ppl 12.34").
+  // `done` of `total`; the first call starts the clock. `note` is printed after the estimate ("ppl
+  // 12.34").
   void update(std::int64_t done, const std::string& note = "");
-  // Makes room on a terminal for other text; the next update draws the line again.
+  // Clears the line on a terminal, for other output; the next update draws it again.
   void clear();
 
  private:
@@ -35,7 +35,7 @@ class Progress {
   std::int64_t total_;
   bool terminal_;
   bool drawn_ = false;
-  std::optional<std::int64_t> first_;  // done at start_
+  std::optional<std::int64_t> first_;  // `done` at the time start_
   std::chrono::steady_clock::time_point start_;
   std::chrono::steady_clock::time_point last_;
 };

@@ -1,5 +1,5 @@
-// Philox4x32-10 (Salmon et al. 2011): a counter-based generator, so that every number is a pure
-// function of (key, counter) and the same on every machine, thread count and device.
+// Philox4x32-10 (Salmon et al. 2011), a counter-based generator: every number is a pure function of
+// (key, counter), the same on every machine, thread count and device.
 #pragma once
 
 #include <array>
@@ -38,13 +38,13 @@ class Random {
     }
     return block_[used_++];
   }
-  // [0, 1) in steps of 2^-24
+  // Uniform in [0, 1), in steps of 2^-24.
   float uniform() { return static_cast<float>(bits() >> 8) * 0x1p-24f; }
-  // [0, bound), bound > 0
+  // Uniform in [0, bound), where bound > 0.
   std::uint32_t below(std::uint32_t bound) {
     return static_cast<std::uint32_t>((static_cast<std::uint64_t>(bits()) * bound) >> 32);
   }
-  // Mean 0, variance 1, by the sum of four uniforms: a bounded bell, exact on every machine.
+  // Mean 0, variance 1, as the sum of four uniforms: bounded, and exact on every machine.
   float normal() {
     const float sum = (uniform() + uniform()) + (uniform() + uniform());
     return (sum - 2.0f) * 1.7320508f;

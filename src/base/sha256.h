@@ -1,4 +1,4 @@
-// SHA-256 as lower-case hex: the identity of a data set or a calibration text.
+// SHA-256 as lower-case hex, which identifies a data set or a calibration text.
 #pragma once
 
 #include <string>

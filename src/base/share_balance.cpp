@@ -6,9 +6,9 @@
 namespace leq {
 namespace {
 
-constexpr double kNewest = 1.0 / 32;      // weight of a loop
-constexpr int kFewestLoops = 64;          // before shares change
-constexpr std::int64_t kFewestTasks = 4;  // of a thread: fewer say little
+constexpr double kNewest = 1.0 / 32;      // weight of the newest loop in the averages
+constexpr int kFewestLoops = 64;          // loops between two changes of shares
+constexpr std::int64_t kFewestTasks = 4;  // tasks per thread; loops with fewer are too noisy
 constexpr double kTolerance = 0.25;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How long something took.
+// Measures elapsed time.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@ namespace leq {
 
 class Stopwatch {
  public:
-  // Since it was made or restarted.
+  // Seconds since construction or the last restart.
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }

@@ -183,7 +183,7 @@ std::optional<double> parse_double(std::string_view text) {
 
 namespace {
 
-// Characters that control a terminal or the layout of text: C0, DEL, C1, line and paragraph
+// Characters that control a terminal or the text's layout: C0, DEL, C1, line and paragraph
 // separators, and bidirectional controls.
 bool is_order(char32_t c) {
   return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||

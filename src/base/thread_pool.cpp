@@ -21,8 +21,8 @@
 namespace leq {
 namespace {
 
-// A worker that finds nothing to do spins this often before it sleeps: about 50 us with the pause
-// below. The gap between two parallel loops of a forward pass is a few microseconds.
+// An idle worker spins this many times before it sleeps: about 50 us with the pause below. The gap
+// between two parallel loops of a forward pass is a few microseconds.
 constexpr int kSpins = 2000;
 constexpr int kMostThreads = 1024;
 
@@ -38,23 +38,23 @@ void futex_wake(std::atomic<std::uint32_t>& word, int waiters) {
 
 }  // namespace
 
-// One parallel loop is one epoch, whose tasks are cut into a share for each thread. A share packs
+// One parallel loop is one epoch, whose tasks are divided into one share per thread. A share packs
 // the epoch's low 32 bits and the index of its next task, so that a thread that wakes late can
-// never take a task of a loop that has ended: its compare-and-swap fails on the epoch.
+// never take a task of a finished loop: its compare-and-swap fails because of the epoch.
 struct ThreadPool::State {
   std::vector<std::thread> workers;
-  int threads = 1;  // asked for
+  int threads = 1;  // requested number
   alignas(64) std::atomic<std::uint32_t> epoch{0};
   std::atomic<std::uint32_t> sleepers{0};
   struct alignas(64) Share {
     std::atomic<std::uint64_t> next{0};
     std::atomic<std::int64_t> end{0};
-    std::atomic<std::int64_t> done{0};  // tasks that its thread did, of any share
+    std::atomic<std::int64_t> done{0};  // tasks that its thread completed, from any share
   };
-  std::vector<Share> shares;  // of the threads that work
+  std::vector<Share> shares;  // one per working thread
   ShareBalance balance{1};
-  ThreadPlaces places;                       // of the threads that work
-  std::vector<std::vector<int>> nodes_near;  // node -> all nodes, itself first
+  ThreadPlaces places;                       // one for each working thread
+  std::vector<std::vector<int>> nodes_near;  // node -> all nodes by distance, itself first
   alignas(64) std::atomic<std::int64_t> finished{0};
   std::atomic<TaskFunction> function{nullptr};
   std::atomic<void*> context{nullptr};
@@ -64,14 +64,14 @@ struct ThreadPool::State {
 
   int working() const { return static_cast<int>(shares.size()); }
 
-  // Keeps the calling thread on a worker's node where there are several.
+  // Pins the calling thread to a worker's node if there are several nodes.
   void stay(int worker) const {
     if (places.topology.nodes.empty()) return;
     const auto node = static_cast<std::size_t>(places.node_of[static_cast<std::size_t>(worker)]);
     run_on(places.topology.nodes[node].cores);
   }
 
-  // The next task of a share, if any is left.
+  // Takes the next task of a share, if any is left.
   bool take_of(int from, std::uint32_t current, std::int64_t& task) {
     Share& share = shares[static_cast<std::size_t>(from)];
     std::uint64_t seen = share.next.load(std::memory_order_acquire);
@@ -86,8 +86,8 @@ struct ThreadPool::State {
     }
   }
 
-  // A task of the worker's own share, or of the first one after it on its node that has any left,
-  // or of the nodes beside it, the nearest first.
+  // Takes a task from the worker's own share, otherwise from the next share on its node that has
+  // any left, otherwise from the other nodes, the nearest first.
   bool take(int worker, std::uint32_t current, std::int64_t& task) {
     if (nodes_near.empty()) return take_among(0, working(), worker, current, task);
     const int node = places.node_of[static_cast<std::size_t>(worker)];
@@ -98,7 +98,7 @@ struct ThreadPool::State {
     return false;
   }
   bool take_among(int first, int last, int worker, std::uint32_t current, std::int64_t& task) {
-    if (first >= last) return false;  // a node without threads
+    if (first >= last) return false;  // this node has no threads
     const int count = last - first;
     const int own = worker >= first && worker < last ? worker - first : worker % count;
     for (int i = 0; i < count; ++i) {
@@ -122,7 +122,7 @@ struct ThreadPool::State {
     }
     if (did == 0) return;
     own.done.store(did, std::memory_order_relaxed);
-    // Once a loop: all threads write this line, and would wait for it after each task.
+    // Only once per loop: all threads write this cache line and would contend for it.
     finished.fetch_add(did, std::memory_order_release);
   }
 
@@ -154,16 +154,16 @@ struct ThreadPool::State {
     for (std::thread& worker : workers) worker.join();
   }
 
-  // Publishes a new epoch and wakes who sleeps.
+  // Publishes a new epoch and wakes the sleeping workers.
   void announce(std::uint32_t next) {
     epoch.store(next, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) == 0) return;
     futex_wake(epoch, static_cast<int>(workers.size()));
   }
 
-  // Cuts `total` tasks into shares of epoch `next`. The old shares are closed before the loop's
-  // fields change: a late thread that reads new fields with the old epoch also reads the closed
-  // index, and takes no task.
+  // Divides `total` tasks into shares of epoch `next`. The old shares are closed before the loop's
+  // fields change, so that a late thread that reads new fields with the old epoch also reads the
+  // closed index and takes no task.
   void publish(std::uint32_t next, std::int64_t total, TaskFunction run, void* argument) {
     for (Share& share : shares) {
       share.next.store(std::uint64_t{next} << 32 | 0xffffffffu, std::memory_order_relaxed);
@@ -203,7 +203,7 @@ ThreadPool::ThreadPool(const ThreadPlaces& places) : state_(std::make_unique<Sta
 void ThreadPool::start(int threads) {
   require(threads >= 1 && threads <= kMostThreads, Setting{"threads"}, ": expected 1 to ",
           kMostThreads, ", found ", threads);
-  // More would hold each other back. Places count cores themselves.
+  // More threads than cores would slow each other down. Places already respect the core counts.
   const int most = state_->nodes_near.empty() ? std::max(2, usable_cores()) : threads;
   const int working = std::min(threads, most);
   state_->threads = threads;
@@ -213,7 +213,7 @@ void ThreadPool::start(int threads) {
     for (int worker = 1; worker < working; ++worker) {
       state_->workers.emplace_back([state = state_.get(), worker] { state->work_loop(worker); });
     }
-  } catch (const std::exception& error) {  // of the system, or no memory for the list
+  } catch (const std::exception& error) {  // from the system, or out of memory for the list
     const auto started = state_->workers.size() + 1;
     state_->end_workers();
     const bool no_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
@@ -252,7 +252,7 @@ void ThreadPool::run_tasks(std::int64_t tasks, TaskFunction function, void* cont
     if (spin < kSpins)
       pause_briefly();
     else
-      std::this_thread::yield();  // a worker's core may belong to another process for a while
+      std::this_thread::yield();  // another process may be using a worker's core for a while
   }
   state_->learn();
   if (state_->error) std::rethrow_exception(std::exchange(state_->error, nullptr));

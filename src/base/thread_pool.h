@@ -1,8 +1,8 @@
-// A pool of threads for data-parallel loops over small tasks. The caller works too. Each thread has
-// a share of neighbouring tasks, so that the data of one loop is still in its core's caches in the
-// next; a thread without tasks steals single ones from other shares, its own node's first, so that
-// a core that is busy with another process delays one task only. Shares follow measured speed. No
-// more threads work than there are cores; waiting ones spin for a bounded time, then sleep.
+// A pool of threads for data-parallel loops over small tasks; the caller works too. Each thread has
+// a share of adjacent tasks, so that one loop's data is still in its core's caches in the next
+// loop. A thread without tasks steals single tasks from other shares, those of its own node first,
+// so that a core busy with another process delays only one task. Shares follow measured speeds. At
+// most as many threads work as there are cores; idle ones spin for a bounded time, then sleep.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ struct ThreadPlaces;
 
 class ThreadPool {
  public:
-  // threads >= 1, the caller's included; 0 = one for each core that this process may use. Throws
-  // Error of kind no_memory saying how many run where the system lets no more.
+  // threads >= 1, including the caller's; 0 = one for each core that this process may use. If the
+  // system allows fewer, throws Error of kind no_memory that names the number that started.
   explicit ThreadPool(int threads);
-  // One thread for each place, kept on its node; so is each caller of run, from then on.
+  // One thread for each place, pinned to its node; each caller of run is pinned from then on, too.
   explicit ThreadPool(const ThreadPlaces& places);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
   int threads() const;
-  // Of them, those that work: at most one for each core, but two where two were asked for.
+  // The number of working threads: at most one for each core, but two if two were requested.
   int working() const;
-  // Where a working thread's share of so many tasks begins now; it ends where the next one's does.
+  // The first task of a worker's current share of `tasks`; the next worker's first ends the share.
   std::int64_t first_task(int worker, std::int64_t tasks) const;
 
   // Calls body(task, worker) once for each task in [0, tasks), from several threads at once;
-  // worker in [0, threads()) names a thread's scratch. Returns when all are done. Not reentrant:
-  // one run at a time, from one thread. The first exception of a body is rethrown here.
+  // `worker`, in [0, threads()), selects a thread's scratch. Returns when all tasks are done. Not
+  // reentrant: only one run at a time. The first exception of a body is rethrown here.
   template <class Body>
   void run(std::int64_t tasks, Body&& body) {
     if (tasks <= 0) return;

@@ -13,13 +13,13 @@
 namespace leq {
 namespace {
 
-constexpr int kMostCores = 8192;  // of Linux
+constexpr int kMostCores = 8192;  // limit of Linux
 constexpr int kMostNodes = 1024;
-constexpr std::size_t kMostBytes = 64 * 1024;  // of a file in /sys
+constexpr std::size_t kMostBytes = 64 * 1024;  // maximum size of a file in /sys
 constexpr int kLocalDistance = 10;
 constexpr int kRemoteDistance = 20;
 
-// A number below kMostCores, digits alone.
+// Parses a number below kMostCores that has only digits.
 std::optional<int> small_number(std::string_view text) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return {};
   const auto value = parse_int(text);
@@ -50,7 +50,7 @@ Topology one_node(std::span<const int> usable) {
   return {{{0, {usable.begin(), usable.end()}, {kLocalDistance}}}};
 }
 
-// Distances as the system lists them, one for each of `online`, become those between kept nodes.
+// Reduces the system's list of distances (one for each of `online`) to the kept nodes.
 void take_distances(const std::filesystem::path& folder, std::span<const int> online,
                     Topology& topology) {
   for (NumaNode& from : topology.nodes) {
@@ -112,13 +112,13 @@ Topology read_topology(const std::filesystem::path& folder, std::span<const int>
     found += node.cores.size();
     if (!node.cores.empty()) topology.nodes.push_back(std::move(node));
   }
-  if (found != usable.size()) return one_node(usable);  // a core of no node, or of two
+  if (found != usable.size()) return one_node(usable);  // a core is in no node or in two
   take_distances(folder, *online, topology);
   return topology;
 }
 
 Topology machine_topology(NumaMode mode) {
-  // Later, a thread is where it was put.
+  // The core of the first call, because the thread may be pinned elsewhere later.
   static const int kFirstCore = ::sched_getcpu();
   return topology_for(read_topology("/sys/devices/system/node", usable_core_list()), mode,
                       kFirstCore);

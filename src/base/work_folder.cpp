@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "08:01:1234", as /proc/locks names a file.
+// The name of a file in /proc/locks, such as "08:01:1234".
 std::string lock_name(const struct stat& status) {
   char text[64];
   std::snprintf(text, sizeof text, "%02x:%02x:%llu", ::major(status.st_dev), ::minor(status.st_dev),
@@ -30,7 +30,7 @@ std::string lock_name(const struct stat& status) {
   return text;
 }
 
-// " (process 123)", or nothing: file systems in layers show other numbers there.
+// " (process 123)", or an empty string, because layered file systems report other numbers there.
 std::string owner_of(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return "";
@@ -47,14 +47,14 @@ std::string owner_of(int descriptor) {
   return "";
 }
 
-// Whether the folder still has its name: who ends removes it, even where another one waits.
+// Whether the folder still has its name: its owner removes it even if others wait for the lock.
 bool is_there(int descriptor, const fs::path& path) {
   struct stat mine = {}, named = {};
   return ::fstat(descriptor, &mine) == 0 && ::lstat(path.c_str(), &named) == 0 &&
          mine.st_dev == named.st_dev && mine.st_ino == named.st_ino;
 }
 
-// The locked folder, or nullopt where it vanished meanwhile.
+// The locked folder, or nullopt if it was removed meanwhile.
 std::optional<int> try_lock(const fs::path& path) {
   const std::string name = path.string();
   const bool made = ::mkdir(path.c_str(), 0777) == 0;

@@ -10,17 +10,17 @@ namespace leq {
 
 class WorkFolder {
  public:
-  // Makes the folder where it is not there, and locks it. Throws Error naming the folder, and the
-  // process that has it where the system tells, while another one works in it; and where the name
-  // is that of something else, or the folder cannot be made.
+  // Creates the folder if it is missing, and locks it. Throws Error naming the folder if another
+  // process has locked it (and names that process if the system reports it), if the name belongs to
+  // something else, or if the folder cannot be created.
   explicit WorkFolder(std::filesystem::path path);
-  ~WorkFolder();  // unlocks it; removes it where it is empty
+  ~WorkFolder();  // unlocks it, and removes it if it is empty
   WorkFolder(WorkFolder&& other) noexcept;
   WorkFolder& operator=(WorkFolder&& other) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
-  std::vector<std::string> names() const;  // what lies in it, sorted
-  void clear() const;  // removes all that lies in it; throws Error naming what cannot be removed
+  std::vector<std::string> names() const;  // the sorted names of its entries
+  void clear() const;  // removes all entries; throws Error naming an entry that cannot be removed
 
  private:
   std::filesystem::path path_;

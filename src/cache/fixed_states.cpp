@@ -179,7 +179,7 @@ namespace {
 
 constexpr std::string_view kStateSite = "the state of a sequence";
 
-// visit(where a run's part of this rank lies in its own state, that part in the whole)
+// Calls visit(offset of this rank's part of a run in its own state, range of the part, run).
 template <class Visit>
 void each_own_part(const StateRanks& among, Visit visit) {
   std::size_t at = 0;

@@ -1,7 +1,7 @@
 // Recurrent states of a fixed size: one block of f32 numbers holds the states of all recurrent
-// layers of a model after some token. States are immutable: a step reads one block and writes
-// another. So checkpoints, forks and cached prefixes share a state by reference, and restoring it
-// copies nothing.
+// layers of a model after some token. States are immutable, because a step reads one block and
+// writes another. Checkpoints, forks and cached prefixes can therefore share a state by reference,
+// and restoring a state copies nothing.
 #pragma once
 
 #include <cstddef>
@@ -16,39 +16,39 @@
 
 namespace leq {
 
-// The division of states among ranks. A whole state is a sequence of byte runs; every rank holds a
+// The division of states among ranks. A whole state is a sequence of byte runs. Every rank has a
 // part of each run, and stores its parts in the order of the runs.
 struct StateRanks {
   Communicator& ranks;
-  std::vector<std::vector<ByteRange>> runs;  // [runs][ranks], in the whole state
+  std::vector<std::vector<ByteRange>> runs;  // [runs][ranks] ranges in the whole state
 };
-// A read or write of one state; where ranks share it, a collective operation.
+// A read or write of one state, which is a collective operation if ranks share the state.
 struct StateTransfer {
   enum class Way : std::uint8_t { read, write } way = Way::read;
   std::int32_t state = 0;
 };
-// What the leader needs to make the other ranks follow.
+// How the leader makes the other ranks take part in reads and writes.
 struct StateLeading {
   StateRanks among;
-  std::function<void(const StateTransfer&)> tell;  // the others
+  std::function<void(const StateTransfer&)> tell;  // sends to the other ranks
 };
 
 class FixedStates {
  public:
   using Id = std::int32_t;
-  static constexpr Id kZeros = -1;  // before the first token; it has no memory
+  static constexpr Id kZeros = -1;  // state before the first token; has no memory
 
-  // Asks for `count` states of `bytes_each` at once; each sequence takes two while a step runs.
+  // Allocates `count` states of `bytes_each` at once. Each sequence uses two while a step runs.
   // `memory` must outlive the states.
   FixedStates(DeviceMemory& memory, std::size_t bytes_each, std::int64_t count, int sequences);
 
-  std::size_t bytes_each() const { return bytes_each_; }  // on this rank
-  std::size_t whole_bytes() const;                        // on all of them
+  std::size_t bytes_each() const { return bytes_each_; }  // of this rank's part
+  std::size_t whole_bytes() const;                        // of the parts of all ranks
   std::int64_t count() const { return std::ssize(references_); }
   std::int64_t free_states() const { return std::ssize(free_); }
 
   Id state(std::int32_t sequence) const { return at(sequence).state; }
-  // Tokens that the sequence's state has seen.
+  // Number of tokens that the sequence's state includes.
   std::int64_t position(std::int32_t sequence) const { return at(sequence).position; }
 
   // The states that the current step reads and writes.
@@ -56,44 +56,44 @@ class FixedStates {
     Id from = kZeros, to = kZeros;
   };
   StepStates step_states(std::int32_t sequence) const;
-  // Null for zeros.
+  // Returns null for the state of zeros.
   std::byte* bytes_of(Id state) const;
-  // A state to be written, where the sequence has none yet. Gives up checkpoints, the oldest first,
-  // where none is free; throws Error of kind no_memory where that frees none.
+  // Allocates the state that the sequence's next step writes, unless it has one. If none is free,
+  // drops checkpoints, the oldest first; throws Error of kind no_memory if this frees none.
   void begin_step(std::int32_t sequence);
-  // The state that the step wrote becomes the sequence's, after `position` tokens. Does nothing
-  // where no step has begun.
+  // Makes the state that the step wrote the sequence's state, after `position` tokens. No effect if
+  // no step has begun.
   void commit(std::int32_t sequence, std::int64_t position);
 
   // Keeps the current state for restore(), until its memory is needed.
   void checkpoint(std::int32_t sequence);
   // Drops all checkpoints of the sequence.
   void forget_checkpoints(std::int32_t sequence);
-  // The largest position up to `position` that restore() can go to.
+  // The largest position up to `position` that can be passed to restore().
   std::int64_t restorable(std::int32_t sequence, std::int64_t position) const;
-  // Restores a position that restorable() returned; drops a step that has begun, and later
+  // Restores a position that restorable() returned. Drops a step that has begun and all later
   // checkpoints.
   void restore(std::int32_t sequence, std::int64_t position);
 
-  // An empty sequence begins with a state that is held (hold()).
+  // Makes an empty sequence begin with a state that the caller holds (hold()).
   void adopt(std::int32_t sequence, Id state, std::int64_t position);
   void drop(std::int32_t sequence);
-  // Takes the current state for that of another position: for benchmarks.
+  // Changes the position but not the state, for benchmarks.
   void pretend(std::int32_t sequence, std::int64_t position) { at(sequence).position = position; }
-  // A new state after `position` tokens, to be filled by write(): for sequences that are loaded
-  // from a file.
+  // Allocates a new state after `position` tokens, which the caller fills with write(), for a
+  // sequence loaded from a file.
   Id replace(std::int32_t sequence, std::int64_t position);
 
-  // Reference counts: a state lives as long as it is held.
+  // Reference counts: a state is kept as long as it is held.
   void hold(Id state);
   void release(Id state);
 
-  // A state of whole_bytes(), of all ranks' parts.
+  // Read and write a state of whole_bytes(), that is, the parts of all ranks.
   void read(Id state, std::span<std::byte> out) const;
   void write(Id state, std::span<const std::byte> in);
-  // Makes this the leader of ranks that hold the other parts.
+  // Makes this object the leader of ranks that hold the other parts.
   void lead(StateLeading leading) { leading_.emplace(std::move(leading)); }
-  // One rank's side of read() and write(); `whole` is empty but on the leader.
+  // One rank's part of read() and write(). `whole` is empty except on the leader.
   void give(Id state, const StateRanks& among, std::span<std::byte> whole) const;
   void take(Id state, const StateRanks& among, std::span<const std::byte> whole);
 
@@ -101,13 +101,13 @@ class FixedStates {
   struct Checkpoint {
     std::int64_t position = 0;
     Id state = kZeros;
-    std::uint64_t made = 0;  // the clock then
+    std::uint64_t made = 0;  // clock when it was made
   };
   struct Sequence {
     Id state = kZeros;
     std::int64_t position = 0;
-    Id next = kZeros;                     // the step at work writes it
-    std::vector<Checkpoint> checkpoints;  // ascending
+    Id next = kZeros;                     // written by the current step
+    std::vector<Checkpoint> checkpoints;  // by ascending position
   };
   Sequence& at(std::int32_t sequence);
   const Sequence& at(std::int32_t sequence) const;
@@ -118,8 +118,8 @@ class FixedStates {
   std::size_t bytes_each_;
   Buffer states_;
   std::vector<Sequence> sequences_;
-  std::vector<std::int32_t> references_;  // [count] holders of a state
-  std::vector<Id> free_;                  // a stack
+  std::vector<std::int32_t> references_;  // [count] number of holders of each state
+  std::vector<Id> free_;                  // stack of free states
   std::uint64_t clock_ = 0;
   std::optional<StateLeading> leading_;
 };

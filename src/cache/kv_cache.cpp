@@ -78,7 +78,7 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
     copy_page(before, own);
     target.pages.back() = own;
     if (copies_.has(before)) {
-      give_copy(own);  // may be the one that was just freed
+      give_copy(own);  // may reuse the copy of `before`, which then has the data
       if (copies_.has(before)) copy_copies(before, own);
     }
     release(before);
@@ -102,13 +102,13 @@ void KvCache::grow(std::int32_t sequence, std::int64_t count, std::int64_t copie
   }
 }
 
-// The first position whose f16 copies a sequence keeps.
+// The first page whose f16 copy a sequence keeps, apart from the sinks' page.
 std::int64_t KvCache::oldest_kept(const Sequence& sequence) const {
   return std::max<std::int64_t>(0, sequence.settled - kept_positions(pages_.residual())) /
          kPageTokens;
 }
 
-// Pages whose f16 copies some sequence keeps.
+// Pages whose f16 copies are kept for some sequence.
 std::vector<bool> KvCache::pages_in_use() const {
   std::vector<bool> used(static_cast<std::size_t>(page_count()), false);
   for (const Sequence& sequence : sequences_) {
@@ -139,7 +139,7 @@ void KvCache::settle() {
   }
 }
 
-// Advances the length that has codes over the blocks that are now complete.
+// Marks the blocks that are complete now as quantized.
 void KvCache::settle_blocks(Sequence& sequence) {
   const std::int64_t first = pages_.residual().quantized(sequence.settled) / kPageTokens;
   const std::int64_t quantized = pages_.residual().quantized(sequence.length);
@@ -154,7 +154,7 @@ void KvCache::settle_blocks(Sequence& sequence) {
   }
 }
 
-// Releases pages that lie behind all sliding windows.
+// Releases pages that are before all sliding windows.
 void KvCache::leave_behind(Sequence& sequence) {
   for (const std::int64_t held = first_held(sequence.length); sequence.left < held;
        ++sequence.left) {
@@ -168,7 +168,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   Sequence& target = at(sequence);
   ensure(length >= 0 && length <= target.length, "KV cache: truncate sequence ", sequence, " to ",
          length, ", it holds ", target.length);
-  // What the step at work began with is there: only it may be unfinished.
+  // Length `settled`, from before the current step, can always be restored.
   if (length != target.settled && !reaches(target.pages, length)) length = 0;
   target.length = length;
   target.settled = std::min(target.settled, length);
@@ -181,7 +181,7 @@ std::int64_t KvCache::truncate(std::int32_t sequence, std::int64_t length) {
   return length;
 }
 
-// Whether codes exist of all that the next query reads as codes, or f16 copies to make them from.
+// Whether everything that the next query reads as codes has codes, or f16 copies to quantize.
 bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t closed = pages_.residual().closed_for(length);
   for (std::int64_t first = first_seen(length) * kPageTokens; first < closed;
@@ -194,7 +194,7 @@ bool KvCache::codes_reach(std::span<const std::int32_t> pages, std::int64_t leng
   return true;
 }
 
-// Whether f16 copies exist of all that the next query reads as f16.
+// Whether everything that the next query reads as f16 has f16 copies.
 bool KvCache::copies_reach(std::span<const std::int32_t> pages, std::int64_t length) const {
   const std::int64_t seen = first_seen(length), open = pages_.residual().closed_for(length);
   if (pages_.residual().sinks > 0 && length > 0 && seen == 0 && !copies_.has(pages[0]))
@@ -270,7 +270,7 @@ void KvCache::repeat_pages(std::int32_t sequence, std::int64_t length) {
   Sequence& target = at(sequence);
   const std::vector<std::int32_t>& own = target.pages;
   const std::int64_t first = first_held(filled), last = filled / kPageTokens;
-  // Pages whose codes are all there come first.
+  // Source pages must be completely quantized; these are the first ones.
   const std::int64_t sources =
       (pages_.residual().copies() ? pages_.residual().quantized(filled) / kPageTokens : last) -
       first;
@@ -310,7 +310,7 @@ void KvCache::copy_page(std::int32_t from, std::int32_t to) {
   quantized_[static_cast<std::size_t>(to)] = quantized_[static_cast<std::size_t>(from)];
 }
 
-// Copies the f16 copies of one page over those of another; both have some.
+// Copies the f16 copy of one page to that of another; both pages must have one.
 void KvCache::copy_copies(std::int32_t from, std::int32_t to) {
   pages_.copy_copy(copies_.of(from), copies_.of(to));
   if (leading_) leading_->tell(PageCopy{PageCopy::Of::f16_copy, copies_.of(from), copies_.of(to)});

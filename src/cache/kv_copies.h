@@ -1,5 +1,5 @@
-// Which pages of the KV cache have f16 copies beside their codes: slots of a small pool, assigned
-// to pages and evicted, least recently used first.
+// Assigns f16 copies to pages of the KV cache that have codes. Copies are slots of a small pool and
+// are evicted from pages, least recently used first.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ class KvCopies {
   std::int64_t taken() const { return count_ - static_cast<std::int64_t>(free_.size()); }
   bool has(std::int32_t page) const { return of(page) >= 0; }
   std::int32_t of(std::int32_t page) const { return of_page_[static_cast<std::size_t>(page)]; }
-  // [pages] the number of each page's copy, -1 for none.
+  // [pages] index of each page's copy, -1 for none.
   std::span<const std::int32_t> table() const { return of_page_; }
   bool none_free() const { return free_.empty(); }
 
-  // Evicts the least recently used copy of a page that is not in use.
-  // Returns false where there is none.
+  // Evicts the least recently used copy of a page that is not in use. Returns false if there is
+  // none.
   bool take_back(const std::vector<bool>& in_use) {
     std::size_t oldest = of_page_.size();
     for (std::size_t page = 0; page < of_page_.size(); ++page) {
@@ -57,8 +57,8 @@ class KvCopies {
 
  private:
   std::vector<std::int32_t> of_page_;
-  std::vector<std::uint64_t> used_;  // the clock then
-  std::vector<std::int32_t> free_;   // a stack
+  std::vector<std::uint64_t> used_;  // clock of the last use
+  std::vector<std::int32_t> free_;   // stack of free copies
   std::int64_t count_ = 0;
   std::uint64_t clock_ = 0;
 };

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::array kParts = {KvPart::keys, KvPart::values};
 
-// Every sequence may end in a partial page of its own. Before windows there are none; a page is
-// copied before the shared one is left.
+// Number of pages. Every sequence may have a partial page of its own. With windows fewer are
+// needed; the number includes the copy of a shared page before that page is released.
 std::int64_t pages_of(const KvShape& shape) {
   const std::int64_t whole = pages_for(shape.positions) + shape.sequences - 1;
   if (shape.window == 0) return whole;
@@ -29,7 +29,7 @@ KvResidual residual_of(const KvShape& shape) {
   return residual;
 }
 
-// Enough for all that all sequences keep while one step appends.
+// Number of f16 copies that all sequences need while one step appends.
 std::int64_t copies_of(const KvShape& shape, const KvResidual& residual) {
   if (!residual.copies()) return 0;
   const std::int64_t of_sequence =
@@ -114,7 +114,7 @@ void KvPages::copy_page(std::int32_t from, std::int32_t to) {
   for (std::int64_t layer = 0; layer < layers_; ++layer) {
     for (const KvPart part : kParts) {
       const std::size_t bytes = side(layer, part).page_bytes;
-      if (bytes == 0) continue;  // of a rank without heads: there is no memory at all
+      if (bytes == 0) continue;  // a rank without heads has no memory
       memory_.copy(page_at(layer, part, to), page_at(layer, part, from), bytes);
     }
   }

@@ -1,6 +1,6 @@
-// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some. KvCache
-// assigns them to sequences. Where ranks share a model, each has pages of its own KV heads, under
-// the page numbers of the leader's cache.
+// The memory of a KV cache: pages of 64 positions for all layers, and f16 copies of some pages.
+// KvCache assigns pages to sequences. If ranks share a model, each rank has pages for its own KV
+// heads, with the same page numbers as the leader's cache.
 #pragma once
 
 #include <cstddef>
@@ -20,34 +20,34 @@ struct KvShape {
   int head_dim = 0;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
-  std::int64_t positions = 0;  // in all sequences together
+  std::int64_t positions = 0;  // total of all sequences
   int sequences = 1;
-  std::optional<KvResidual> residual = {};  // nullopt: of the types
-  std::int64_t batch_tokens = 512;          // most positions that one step appends
-  // [layers]; empty: key_type, value_type in all
+  std::optional<KvResidual> residual = {};  // nullopt: the types' default
+  std::int64_t batch_tokens = 512;          // largest number that one step appends
+  // [layers]; empty: key_type and value_type in all layers
   std::vector<KvType> layer_key_types = {}, layer_value_types = {};
-  std::uint32_t key_centre_check = 0;  // of what keys are stored less, for saved sequences
-  std::int64_t window = 0;             // newest positions that a query sees; 0: all
+  std::uint32_t key_centre_check = 0;  // checksum of the key centres, for saved sequences
+  std::int64_t window = 0;             // number of newest positions that a query sees; 0: all
 
   KvType type(std::int64_t layer, KvPart part) const;
 };
 
 class KvPages {
  public:
-  // Asks for all memory at once. `memory` must outlive the pages.
+  // Allocates all memory at once. `memory` must outlive the pages.
   KvPages(DeviceMemory& memory, const Layout& layout, const KvShape& shape);
 
   const KvResidual& residual() const { return residual_; }
   std::int64_t count() const { return count_; }
   std::int64_t copy_count() const { return copy_count_; }
 
-  // `copies`: [pages] the f16 copy of each page, -1 for none; the caller keeps this table.
+  // `copies`: [pages] the f16 copy of each page, -1 for none; the view refers to this table.
   KvLayer layer(std::int64_t layer, std::span<const std::int32_t> copies) const;
-  // All layers of a page, and all layers of an f16 copy.
+  // Copy all layers of a page, and all layers of an f16 copy.
   void copy_page(std::int32_t from, std::int32_t to);
   void copy_copy(std::int32_t from, std::int32_t to);
 
-  // One side of a layer: where its pages lie, and the f16 copies of those that have some.
+  // The keys or values of one layer: addresses of pages and of f16 copies.
   struct Side {
     KvType type = kUsualKv;
     std::size_t page_bytes = 0, pages_at = 0;
@@ -61,7 +61,7 @@ class KvPages {
   std::byte* copy_at(std::int64_t layer, KvPart part, std::int32_t copy) const;
   std::size_t copy_page_bytes() const { return copy_page_bytes_; }
 
-  // Positions that a sequence may be cut back by.
+  // Number of positions by which a sequence may be truncated.
   static constexpr std::int64_t kRewind = 512;
 
  private:
@@ -71,18 +71,18 @@ class KvPages {
   std::int64_t count_, copy_count_;
   std::size_t copy_page_bytes_ = 0;
   std::vector<Side> sides_;  // [layers][keys, values]
-  Buffer keys_;              // for each layer [pages][page bytes]
+  Buffer keys_;              // of each layer [pages][page bytes]
   Buffer values_;
-  Buffer copied_;  // for each side with copies [copies][copy_page_bytes]
+  Buffer copied_;  // [sides with copies][copies][copy_page_bytes]
 };
 
-// Pages that a sequence holds when its length is well beyond the window.
+// Number of pages that a sequence holds when its length is well beyond the window.
 std::int64_t window_pages(const KvShape& shape);
 
-// Positions that a sequence may still read or be truncated to.
+// Number of positions that a sequence may still read or be truncated to.
 std::int64_t kept_positions(const KvResidual& residual);
 
-// All layers, for a step.
+// The keys and values of all layers, for a step.
 struct KvLayers {
   const KvPages& pages;
   std::span<const std::int32_t> copies;

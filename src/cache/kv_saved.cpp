@@ -1,4 +1,4 @@
-// One sequence of the cache as portable bytes, and back (KvCache::save and load).
+// Converts one sequence of the cache to portable bytes and back (KvCache::save and load).
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -26,14 +26,14 @@ struct SavedHeader {
 };
 static_assert(sizeof(SavedHeader) == 48);
 
-// The header's second part, present where keys or values have f16 copies.
+// The second part of the header, present if keys or values have f16 copies.
 struct SavedResidual {
-  std::int32_t sinks = 0, recent = 0, block = 0, layer_types = 0;  // the last: their checksum
-  std::int64_t copies_from = 0;  // copies of the positions from here on
+  std::int32_t sinks = 0, recent = 0, block = 0, layer_types = 0;  // layer_types: a checksum
+  std::int64_t copies_from = 0;                                    // first position with f16 copies
 };
 static_assert(sizeof(SavedResidual) == 24);
 
-// A hash of per-layer types and key centres; 0 where there are neither.
+// A hash of per-layer types and key centres; 0 if there are neither.
 std::int32_t layer_types_of(const KvShape& shape) {
   std::uint32_t hash = shape.key_centre_check;
   const auto add = [&](std::int64_t layer, int number) {
@@ -76,11 +76,11 @@ void require_residual(const SavedResidual& saved, const SavedResidual& want,
           "; the file is damaged");
 }
 
-// What a saved sequence that fits this cache holds, and the bytes after its header.
+// The contents of a saved sequence that fits this cache, and the bytes after its header.
 struct Opened {
   SavedParts parts;
   std::span<const std::byte> numbers;
-  std::size_t offset = 0;  // of the numbers
+  std::size_t offset = 0;  // offset of the numbers
 };
 
 Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const std::byte> bytes,
@@ -118,7 +118,7 @@ Opened open_saved(const KvCache& cache, std::int64_t kv_heads, std::span<const s
   return opened;
 }
 
-// A NaN in the cache would reach every later token.
+// Rejects NaN, which would spread to every later token.
 void require_finite(const KvShape& shape, std::int64_t kv_heads, const Opened& opened,
                     std::string_view source) {
   std::size_t offset = 0;
@@ -134,8 +134,8 @@ void require_finite(const KvShape& shape, std::int64_t kv_heads, const Opened& o
 
 }  // namespace
 
-// The first of the last pages that have copies, one more than the next query reads where it is
-// there: the sequence may be cut back a little.
+// First position of the last pages that have copies. Includes one page more than the next query
+// reads, if it has a copy, so that the loaded sequence can be truncated a little.
 std::int64_t KvCache::saved_copies_from(std::int32_t sequence) const {
   const std::vector<std::int32_t>& own = at(sequence).pages;
   const auto copied = [&](std::int64_t page) {
@@ -157,7 +157,7 @@ SequencePlace KvCache::place_of(std::int32_t sequence, std::int64_t copies_from)
   return place;
 }
 
-// Where ranks share the heads, all of them take part: an error in the middle ends them.
+// All ranks that share the heads take part. An error in one of them ends all of them.
 void KvCache::transfer(const SequenceTransfer& what,
                        const std::function<void(const KvTransfer&)>& work) const {
   const KvRanks alone = {one_rank(), {{0, shape_.kv_heads}}};

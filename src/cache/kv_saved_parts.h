@@ -1,5 +1,5 @@
-// The layout of saved sequences: which numbers are saved, and where those of one KV head lie in the
-// saved bytes and in a page (docs/kv-cache.md).
+// The layout of saved sequences: which numbers are saved, and the offsets of one KV head's numbers
+// in the saved bytes and in a page (docs/kv-cache.md).
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace leq {
 
-// What is saved of a sequence of `length` positions: codes of the first ones where the scheme makes
-// blocks, else numbers of all; and f16 copies of the first page and of the last ones.
+// The saved parts of a sequence of `length` positions: codes of the first `coded` positions if the
+// scheme has blocks, otherwise all numbers; f16 copies of the first page and of the last pages.
 struct SavedParts {
   std::int64_t length = 0, coded = 0, copies_from = 0, first_copies = 0;
 
@@ -32,16 +32,16 @@ inline SavedParts parts_of(const KvResidual& residual, std::int64_t length,
   return parts;
 }
 
-// One kv head's part of a saved sequence and of a page: numbers, then scales and minima where the
-// scheme has them, then f16 copies where it has some.
+// One KV head's part of a saved sequence and of a page: numbers, then scales and minima if the
+// scheme has them, then f16 copies if there are any.
 class SavedHead {
  public:
   SavedHead(KvType type, KvPart part, int head_dim, const SavedParts& saved)
       : scheme_(kv_scheme(type)), part_(part), head_dim_(head_dim), saved_(saved) {}
 
-  // Positions whose numbers are saved.
+  // Number of positions whose numbers are saved.
   std::int64_t positions() const { return scheme_.blocked() ? saved_.coded : saved_.length; }
-  // Bytes of the numbers of `positions`, and of their scales or minima.
+  // Bytes of the numbers of `positions` positions, and bytes of their scales (or of their minima).
   std::size_t numbers(std::int64_t positions) const {
     return static_cast<std::size_t>(positions) * kv_number_bytes(scheme_, head_dim_);
   }
@@ -59,7 +59,7 @@ class SavedHead {
     return coded_bytes(positions()) + (scheme_.blocked() ? copy_bytes(saved_.copies()) : 0);
   }
   // Calls copy(offset in the saved part, offset in the page, bytes) for `count` positions from
-  // `first`, the first of a page, on.
+  // `first` on, which must be the first position of a page.
   template <class Copy>
   void each(std::int64_t first, std::int64_t count, Copy copy) const {
     const std::int64_t all = positions();
@@ -69,13 +69,13 @@ class SavedHead {
     copy(numbers(all) + ends(first), numbers(kPageTokens), ends(count));
     copy(numbers(all) + ends(all) + ends(first), numbers(kPageTokens) + of_page, ends(count));
   }
-  // Where copies of positions from `first` on lie in the saved part.
+  // Offset in the saved part of the copies of positions from `first` on.
   std::size_t copies_at(std::int64_t first) const {
     const std::int64_t before =
         first < saved_.copies_from ? first : saved_.first_copies + first - saved_.copies_from;
     return coded_bytes(positions()) + copy_bytes(before);
   }
-  // Whether all numbers are finite: a NaN would reach every later token.
+  // Whether all numbers are finite, because a NaN would spread to every later token.
   bool finite(std::span<const std::byte> bytes) const {
     if (!scheme_.coded() && scheme_.bits == 32) {
       return all_finite<float>(bytes, [](float x) { return x; });
@@ -103,7 +103,7 @@ class SavedHead {
 };
 
 // Calls visit(layer, part, SavedHead) for keys and values of every layer, in the order of saved
-// sequences: each is one such part for each kv head.
+// sequences, which contain one such part for each KV head.
 template <class Visit>
 void each_part(const KvShape& shape, const SavedParts& saved, Visit visit) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
@@ -113,7 +113,7 @@ void each_part(const KvShape& shape, const SavedParts& saved, Visit visit) {
   }
 }
 
-// Bytes of `kv_heads` heads, which may be more than the shape's own.
+// Bytes of `kv_heads` heads, which may be more than this rank's shape has.
 inline std::uint64_t saved_bytes(const KvShape& shape, std::int64_t kv_heads,
                                  const SavedParts& saved) {
   std::uint64_t bytes = 0;

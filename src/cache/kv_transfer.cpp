@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kSite = "keys and values of a saved sequence";
 
-// Keys or values of one layer, of one rank's heads: their pages, and their bytes as saved.
+// Keys or values of one layer for the heads of one rank: their pages, and their saved bytes.
 struct SideOfLayer {
   const KvPages& pages;
   DeviceMemory& memory;
@@ -21,24 +21,24 @@ struct SideOfLayer {
   const SavedParts& saved;
   std::int64_t layer;
   KvPart part;
-  const SavedHead& head;  // where each head's numbers lie
+  const SavedHead& head;  // offsets of each head's numbers
 
   KvHead in_page(KvType type, int index) const {
     return {part, type, shape.kv_heads, shape.head_dim, index};
   }
   const KvPages::Side& side() const { return pages.side(layer, part); }
-  // Calls with the first position and how many there are, of each page with coded numbers ...
+  // Calls visit(page, first position, number of positions) for each page with coded numbers ...
   template <class Visit>
   void each_page(Visit visit) const {
     const std::int64_t coded = head.positions();
     for (std::int64_t first = 0; first < coded; first += kPageTokens) {
       const std::int32_t page = place.pages[static_cast<std::size_t>(first / kPageTokens)];
-      if (page < 0) continue;  // zeros that no query reads
+      if (page < 0) continue;  // stays 0: no query reads it
       visit(pages.page_at(layer, part, page), first,
             std::min<std::int64_t>(kPageTokens, coded - first));
     }
   }
-  // ... and with f16 copies that are saved.
+  // ... and for each f16 copy that is saved.
   template <class Visit>
   void each_copy(Visit visit) const {
     if (!side().copied) return;
@@ -52,7 +52,7 @@ struct SideOfLayer {
     }
   }
 
-  // A page comes to the host once, for all its heads.
+  // Each page is downloaded once for all of its heads.
   void read(std::span<std::byte> out) const {
     if (shape.kv_heads == 0) return;
     std::vector<std::byte> page(side().page_bytes), numbers(head.coded_bytes(kPageTokens));

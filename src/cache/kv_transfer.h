@@ -1,6 +1,6 @@
-// Transfers between pages and saved sequences, where each of several ranks has pages of some KV
-// heads only: a collective call, of which the leader alone has the whole bytes. A single rank
-// exchanges nothing.
+// Transfers between pages and saved sequences. If several ranks each have pages of some KV heads,
+// these are collective calls, and only the leader has the complete bytes. A single rank exchanges
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@
 
 namespace leq {
 
-// The pages of a sequence of `length` positions.
+// The pages and f16 copies of a sequence of `length` positions.
 struct SequencePlace {
   std::int64_t length = 0;
-  std::int64_t copies_from = 0;      // f16 copies of the positions from here on are saved
-  std::vector<std::int32_t> pages;   // [pages of length], below 0 behind windows
-  std::vector<std::int32_t> copies;  // the f16 copy of each, below 0 for none
+  std::int64_t copies_from = 0;      // first position whose f16 copies are saved
+  std::vector<std::int32_t> pages;   // [pages of length], below 0 before windows
+  std::vector<std::int32_t> copies;  // f16 copy of each page, below 0 for none
 };
 
-// A copy of a page outside of steps, which all ranks that share a model repeat.
+// A copy of a page between steps, which all ranks that share a model repeat.
 struct PageCopy {
   enum class Of : std::uint8_t { page, f16_copy } of = Of::page;
   std::int32_t from = 0, to = 0;
@@ -37,26 +37,26 @@ struct SequenceTransfer {
 };
 using KvCommand = std::variant<PageCopy, SequenceTransfer>;
 
-// The ranks among whom the kv heads of a model's cache are divided.
+// The division of a model's KV heads among ranks.
 struct KvRanks {
   Communicator& ranks;
-  std::vector<Slice> heads;  // [ranks] that each has, ascending; some may be held by several
+  std::vector<Slice> heads;  // [ranks] heads of each, ascending; ranks may overlap
 
   std::int64_t all_heads() const;
-  // Of each rank those that it gives where all are put together: each head once.
+  // [ranks] heads that each rank contributes to a gather, so that each head is sent once.
   std::vector<Slice> given() const;
 };
 
-// One rank's side.
+// One rank's part of the transfers.
 class KvTransfer {
  public:
-  // `own`: the shape of this rank's pages. All must outlive the transfer.
+  // `own`: the shape of this rank's pages. All arguments must outlive the object.
   KvTransfer(const KvPages& pages, DeviceMemory& memory, const Layout& layout, const KvShape& own,
              const KvRanks& ranks);
 
-  // The sequence into the leader's `out`, all heads of all layers; empty elsewhere.
+  // Gathers all heads of all layers in the leader's `out`, which is empty on other ranks.
   void save(const SequencePlace& place, std::span<std::byte> out) const;
-  // The leader's `in` into the pages of all ranks; empty elsewhere.
+  // Distributes the leader's `in` to the pages of all ranks; `in` is empty on other ranks.
   void load(const SequencePlace& place, std::span<const std::byte> in) const;
 
  private:

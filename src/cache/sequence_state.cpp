@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-// A NaN in a state would reach every later token.
+// Rejects NaN in a state, which would spread to every later token.
 void require_finite(std::span<const std::byte> state, std::string_view source) {
   for (std::size_t at = 0; at + sizeof(float) <= state.size(); at += sizeof(float)) {
     float number;

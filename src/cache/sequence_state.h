@@ -1,6 +1,6 @@
 // The state of sequences between steps: KV pages of attention layers and recurrent states of a
-// fixed size, appended to, committed, restored, shared and saved together. A model without
-// recurrent layers has pages only.
+// fixed size, which are appended to, committed, restored, shared and saved together. A model
+// without recurrent layers has only pages.
 //
 // A view of KvCache and FixedStates, which must outlive it.
 #pragma once
@@ -21,33 +21,33 @@ class SequenceState {
   SequenceState(KvCache& pages, FixedStates* fixed = nullptr) : pages_(&pages), fixed_(fixed) {}
 
   KvCache& pages() const { return *pages_; }
-  FixedStates* fixed() const { return fixed_; }  // null: no layer has such a state
+  FixedStates* fixed() const { return fixed_; }  // null if no layer has such a state
 
   std::int64_t length(std::int32_t sequence) const { return pages_->length(sequence); }
-  // Allocates the next `count` positions of a sequence, which a step computes. Throws Error where
-  // memory is short; nothing has changed then.
+  // Allocates the next `count` positions of a sequence, which a step then computes. Throws Error if
+  // there is too little memory; nothing is then changed.
   void append(std::int32_t sequence, std::int64_t count) const;
-  // Commits the appended positions, whose step has been computed; call before the next append().
+  // Commits appended positions whose step has been computed. To be called before the next append().
   void commit() const;
 
-  // Makes the current position restorable, until memory is short. Costs nothing for models that
-  // have pages only, which can be truncated anywhere.
+  // Makes the current position restorable until the memory is needed. Has no cost for models that
+  // have only pages, because these can be truncated anywhere.
   void checkpoint(std::int32_t sequence) const;
-  // The same, and drops the sequence's earlier checkpoints.
+  // As checkpoint(), and drops the sequence's earlier checkpoints.
   void only_checkpoint(std::int32_t sequence) const;
-  // The sequence becomes what it was at `position`, or at the last position before it that can be
-  // restored: a checkpoint where there are fixed states, 0 where pages have lost what the next
-  // query reads. Returns the position that is left; what comes after it must be fed again.
-  // Positions that were appended and not committed are dropped in any case, exactly.
+  // Restores the sequence to `position`, or to the last restorable position before it: a checkpoint
+  // if there are fixed states, 0 if pages no longer have what the next query reads. Returns the
+  // restored position; later tokens must be fed again. In any case, positions that were appended
+  // and not committed are removed exactly.
   [[nodiscard]] std::int64_t restore(std::int32_t sequence, std::int64_t position) const;
 
-  // `to` becomes a copy of `from`; both share what they have until one of them appends.
+  // Makes `to` a copy of `from`. Both share pages and states until one of them appends.
   void fork(std::int32_t from, std::int32_t to) const;
-  // Empties the sequence.
+  // Empties the sequence and releases its memory.
   void drop(std::int32_t sequence) const;
 
   // The state of another sequence or of a cached prefix at `length`, with which an empty sequence
-  // can begin: pages, and for recurrent layers the state after that position.
+  // can begin: pages and, for recurrent layers, the state after `length` tokens.
   struct Prefix {
     std::span<const std::int32_t> pages;
     std::int64_t length = 0;
@@ -55,12 +55,12 @@ class SequenceState {
   };
   void adopt(std::int32_t sequence, const Prefix& prefix) const;
 
-  // For measuring: the sequence goes on to `length` positions, with keys and values that repeat
-  // those that are there (KvCache::repeat_pages) and the state as it is.
+  // For measuring: extends the sequence to `length` positions with keys and values that repeat the
+  // present ones (KvCache::repeat_pages), and leaves the recurrent state unchanged.
   void repeat(std::int32_t sequence, std::int64_t length) const;
 
-  // A sequence as bytes, the same for every device (docs/kv-cache.md), and back: as KvCache::save
-  // and load, followed by the recurrent state.
+  // Convert a sequence to bytes, which are the same for every device (docs/kv-cache.md), and back:
+  // as KvCache::save and load, followed by the recurrent state.
   std::vector<std::byte> save(std::int32_t sequence) const;
   void load(std::int32_t sequence, std::span<const std::byte> bytes, std::string_view source) const;
 

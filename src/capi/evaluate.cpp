@@ -1,4 +1,4 @@
-// Perplexity and KL divergence, each in sessions of its own.
+// Perplexity and KL divergence; each run opens sessions of its own.
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "capi/handles.h"

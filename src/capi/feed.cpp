@@ -50,8 +50,8 @@ void feed_steps(Session& session, std::span<const Token> tokens, std::int32_t wh
   }
 }
 
-// Truncates the sequence and `fed` to `position`, or to an earlier one where the cache cannot be
-// cut there: the caller feeds the tokens in between again.
+// Truncates the sequence and `fed` to `position`, or to an earlier position if the cache cannot be
+// truncated there; the caller then feeds the tokens in between again.
 void cut(Session& session, std::vector<Token>& fed, std::size_t position) {
   const auto left = session.state().restore(kSequence, static_cast<std::int64_t>(position));
   fed.resize(static_cast<std::size_t>(left));

@@ -11,15 +11,15 @@
 namespace leq::capi {
 namespace {
 
-// How often a waiting caller's callback and cancel handle are polled.
+// Interval at which a waiting caller's callback and cancel handle are polled.
 constexpr double kPollSeconds = 0.05;
 
 std::uint64_t random_seed() {
   std::random_device device;
-  return device();  // 32 bits like in the tools: easy to type again
+  return device();  // 32 bits, as in the tools: easy to retype
 }
 
-// Settings that all replies of a call share.
+// Settings shared by all replies of a call.
 struct ReplySettings : DrawSettings {
   std::shared_ptr<const Grammar> grammar;
   std::optional<int> logprobs;
@@ -109,7 +109,7 @@ class ReplyCall {
   }
 
  private:
-  // Cancels the replies where the caller's callback or cancel handle says so.
+  // Cancels the replies if the caller's callback or cancel handle requests it.
   void poll(const leq_piece* piece) {
     if (cancelled_) return;
     const bool stop =

@@ -35,7 +35,7 @@ leq_status status_of(const Error& error) {
   return status_of(error.kind());
 }
 
-// Copies as many whole characters as fit, and a terminating zero.
+// Copies as many whole characters as fit, followed by a terminating zero.
 void copy_text(std::string_view text, char* to, std::size_t capacity) {
   if (capacity == 0) return;
   std::size_t bytes = std::min(text.size(), capacity - 1);

@@ -1,5 +1,5 @@
-// The common frame of all C functions: size-checked option structs, kind-checked handles, and
-// translation of exceptions to a status and a message.
+// The common frame of all C functions: option structs with checked sizes, handles with checked
+// kinds, and translation of exceptions to a status and a message.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ inline void require_use(bool good, const char* text) {
 // Converts the current exception.
 leq_status report(leq_error* error);
 
-// Calls `work`; an exception becomes a status and fills `error`, which may be null.
+// Calls `work`; an exception is converted to a status and fills `error`, which may be null.
 template <class Work>
 leq_status guarded(leq_error* error, Work work) noexcept {
   try {
@@ -49,10 +49,10 @@ leq_status guarded(leq_error* error, Work work) noexcept {
 
 inline constexpr std::uint32_t kMostStructBytes = 4096;
 void check_struct_size(std::uint32_t size, const char* name);
-// Bytes of a newer version's options must be 0: anything else requests an unknown feature.
+// The bytes beyond the known options must be 0: other values request a feature of a newer version.
 void check_rest(const void* given, std::size_t known, std::size_t size, const char* name);
 
-// Copies the caller's options into this version's struct; members beyond their size are 0.
+// Copies the caller's options into this version's struct; members beyond their size become 0.
 template <class Options>
 Options options_of(const Options* given, const char* name) {
   static_assert(std::is_trivially_copyable_v<Options>);
@@ -72,7 +72,7 @@ void give(Result result, Result* out, const char* name) {
   std::memcpy(out, &result, std::min<std::size_t>(sizeof(Result), out->size));
 }
 
-// Memory to be freed by leq_free. Throw std::bad_alloc.
+// Memory that the caller frees with leq_free. These throw std::bad_alloc.
 char* new_text(std::string_view text);  // zero-terminated
 leq_token* new_tokens(std::span<const leq_token> tokens);
 

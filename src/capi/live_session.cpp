@@ -11,7 +11,7 @@
 namespace leq::capi {
 namespace {
 
-// Limit on running and queued replies of all threads.
+// The limit of running and queued replies of all threads.
 constexpr std::size_t kMostReplies = std::size_t{1} << 24;
 
 int whole(std::int64_t value, std::int64_t most, Setting setting) {

@@ -1,5 +1,5 @@
-// A model with the memory and threads to run it: through an engine that several threads may use, or
-// token by token. The two modes alternate on one KV cache.
+// A model with the memory and threads to run it, either through an engine that several threads may
+// use, or token by token. The two modes use the same KV cache alternately.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@
 
 namespace leq::capi {
 
-// A model file, with the chat template and grammar cache that its requests need.
+// A model file, with the chat template and the grammar cache for its requests.
 class OpenModel {
  public:
   OpenModel(const std::string& path, const LoadOptions& options);
 
   const Model& file() const { return model_; }
-  // Facts for a session's requests; `slots`: sequences. Throws Error if the file has no tokenizer.
+  // Properties for a session's requests; `slots`: sequences. Throws Error without a tokenizer.
   ApiModel api(std::int64_t slots) const;
 
  private:
@@ -40,12 +40,12 @@ struct SessionRequest {
   DeviceOptions device = {};
   RunLimits limits = {};
   bool speculate = true;
-  bool find_drafts = true;     // n-grams of the text
-  bool drafts_by_mtp = false;  // by the model's MTP head
+  bool find_drafts = true;     // by n-grams of the text
+  bool drafts_by_mtp = false;  // with the model's MTP head
 };
-// Converts the options of a session. Throws Error naming what is out of range.
+// Converts the options of a session. Throws Error naming an option that is out of range.
 SessionRequest session_request(const leq_session_options& options, const Model& model);
-// Sets KV types by name; null: those that the file was made for.
+// Sets the KV types by name; null: those that the file was made for.
 void choose_kv_names(const char* key_type, const char* value_type, const Model& model,
                      RunLimits& limits);
 
@@ -58,9 +58,9 @@ class LiveSession {
   Session& session() { return *runtime_.session; }
   std::int64_t context() const { return runtime_.session->limits().context; }
 
-  // Calls `work` with the engine's thread; several threads may do so at once.
+  // Calls `work` with the engine's thread; several threads may call this concurrently.
   void with_engine(const std::function<void(EngineThread&)>& work);
-  // Calls `work` alone, with the tokens fed so far. Throws StatusError if the engine is in use.
+  // Calls `work` alone, with the tokens fed so far. Throws StatusError while the engine is in use.
   void with_tokens(const std::function<void(std::vector<Token>& fed)>& work);
   std::size_t fed_tokens() const;
 
@@ -74,7 +74,7 @@ class LiveSession {
   EngineOptions options_;
   mutable std::mutex mutex_;
   std::unique_ptr<EngineThread> engine_;
-  int users_ = 0;  // threads that use the engine
+  int users_ = 0;  // threads that are using the engine
   std::vector<Token> fed_;
 };
 

@@ -1,4 +1,4 @@
-// Models, and functions that need no session: facts, tokens, chat rendering, memory plans.
+// Models, and functions without a session: properties, tokens, chat rendering, memory plans.
 #include "base/version.h"
 #include "capi/handles.h"
 #include "engine/draft_model.h"

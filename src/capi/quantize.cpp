@@ -47,7 +47,7 @@ void set_calibration(const leq_quantize_options& options, CalibrationRequest& ca
   calibration.seed = static_cast<std::uint64_t>(options.seed);
 }
 
-// Chooses the bits of each layer by search, where the recipe requires it.
+// Chooses the bits of each layer by a search if the recipe requires one.
 void set_search(const leq_quantize_options& options, QuantizeJob& job) {
   const bool searches = job.recipe != nullptr && job.recipe->searches;
   require(searches || options.target_bpw == 0, Setting{"target_bpw"}, ' ', options.target_bpw,

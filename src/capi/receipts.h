@@ -1,4 +1,4 @@
-// Receipts of replies (engine/receipt.h), and the owner of stored keys and values.
+// Receipts of replies (engine/receipt.h), and the owner string of stored keys and values.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace leq::capi {
 
 PromptOwner owner_of(LiveSession& session);
 
-// Throws Error where the model's replies are not reproducible.
+// Throws Error if the model's replies are not reproducible.
 void require_receipts(LiveSession& session);
-// JSON, in the format of leq-run. `digests`: of the reply's logits.
+// A receipt as JSON in the format of leq-run. `digests`: those of the reply's logits.
 std::string receipt_of(LiveSession& session, const DrawSettings& settings,
                        std::span<const Token> prompt, const EngineReply& reply,
                        const std::vector<std::uint64_t>& digests);

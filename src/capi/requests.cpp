@@ -1,4 +1,4 @@
-// Requests in the JSON of the OpenAI API, answered like leq-server does, without a server.
+// Requests in the JSON of the OpenAI API, answered as by leq-server but without a server.
 #include <utility>
 
 #include "capi/handles.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr std::string_view kData = "data: ";
 constexpr std::string_view kDone = "[DONE]";
 
-// Passes a reply, or the events of a stream, to the caller of a C function.
+// Passes a reply or the events of a stream to the caller of a C function.
 class CallExchange : public HttpExchange {
  public:
   explicit CallExchange(const leq_request_options& options) : options_(options) {}

@@ -28,7 +28,7 @@ DrawSettings read_settings(const char* json, const ApiModel& model) {
   const JsonTree tree =
       parse_request_object(json == nullptr ? std::string_view("{}") : std::string_view(json));
   const JsonNode body = tree.root();
-  // Unknown names are errors: a misspelt setting would otherwise be ignored silently.
+  // Unknown names are errors, because a misspelled setting would otherwise be silently ignored.
   for (JsonNode one = body.first(); one; one = one.next()) {
     if (!is_known(one.key())) field_error(printable(one.key()), "is no setting of a reply");
   }

@@ -12,8 +12,8 @@ struct DrawSettings {
   std::vector<Token> banned;
 };
 
-// Null: the model's defaults. Throws Error naming a member that is unknown, of another type or out
-// of range.
+// Null: the model's defaults. Throws Error naming a member that is unknown, has another type or is
+// out of range.
 DrawSettings read_settings(const char* json, const ApiModel& model);
 
 }  // namespace leq::capi

@@ -61,7 +61,7 @@ void on_term(int signal) {
   }
   line << " when told to end (SIGTERM): mpirun does so where another process has died\n";
   line.write_out();
-  // Gives mpirun time to read the line: the last output of a process that has ended may be lost.
+  // Waits until mpirun has read the line, because the last output of an ended process may be lost.
   const timespec pause = {0, 200'000'000};
   ::nanosleep(&pause, nullptr);
   ::signal(signal, SIG_DFL);

@@ -1,5 +1,5 @@
-// Reports on standard error which operation a rank was in when SIGTERM ended it: mpirun ends all
-// processes at once when one has died.
+// Reports on standard error in which operation a rank was when SIGTERM ended it, because mpirun
+// ends all processes at once after one has died.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 
 namespace leq {
 
-// Installs the SIGTERM handler, unless the process has one already.
+// Installs the SIGTERM handler, unless the process has a handler already.
 void report_place_on_signal(int rank, int size);
 
-// Marks the operation in which this rank waits, its site and the model's step, until destroyed. The
-// texts must live as long.
+// While it exists, records in which operation, at which site and in which step this rank waits. The
+// texts must outlive the object.
 class ReportedPlace {
  public:
   ReportedPlace(std::string_view operation, std::string_view site, std::int64_t step);

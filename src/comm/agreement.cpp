@@ -22,7 +22,7 @@ std::string read_text(ByteReader& reader) {
   return std::string(as_text(reader.take(size, "a text")));
 }
 
-// The first difference; "" where there is none.
+// The first difference; empty if there is none.
 std::string difference(std::span<const std::byte> leaders, const std::vector<RankFact>& facts) {
   ByteReader reader(leaders, kSite);
   for (const RankFact& fact : facts) {

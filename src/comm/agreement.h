@@ -9,12 +9,12 @@
 namespace leq {
 
 struct RankFact {
-  std::string name;   // "the model file"
-  std::string value;  // for comparison and for messages
+  std::string name;   // shown in errors: "the model file"
+  std::string value;  // compared, and shown in errors
 };
 
-// Throws Error on every rank where a rank's facts differ from the leader's: it names the rank, the
-// first such fact, and both values. Names and their order are the same on all ranks.
+// Throws Error on every rank if a rank's facts differ from the leader's. The error names the rank,
+// the first such fact, and both values. All ranks must pass the same names in the same order.
 void require_agreement(Communicator& ranks, const std::vector<RankFact>& facts);
 
 }  // namespace leq

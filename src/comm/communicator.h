@@ -1,8 +1,8 @@
-// Ranks: workers, threads or processes, that compute one model together (tensor parallelism) and
-// gather the rows that each has finished. No data are summed in transit: they arrive as sent.
+// Ranks are workers, threads or processes, that compute one model together (tensor parallelism) and
+// gather the rows that each has computed. Data are not reduced in transit: they arrive as sent.
 //
 // All ranks make the same calls in the same order. Rank 0 is the leader. A rank that fails calls
-// abort(): all waits of other ranks end with its error, as does every later call.
+// abort(), which ends all waits and all later calls of other ranks with its error.
 #pragma once
 
 #include <chrono>
@@ -23,13 +23,13 @@ struct ByteRange {
   std::size_t count() const { return last - first; }
 };
 
-// A block of rows, each divided into one part per rank.
+// A block of rows, each of which is divided into one part per rank.
 struct SharedRows {
   std::int64_t rows = 0;
-  std::span<const ByteRange> parts;  // [ranks] bytes of a row; a part may be empty
+  std::span<const ByteRange> parts;  // [ranks] byte range of each part in a row; may be empty
   const std::byte* own = nullptr;    // this rank's part of the first row
-  std::size_t own_stride = 0;        // bytes between its parts of successive rows
-  // Destination with whole rows on receivers; may contain `own`.
+  std::size_t own_stride = 0;        // bytes between this rank's parts of successive rows
+  // Destination of whole rows on receivers; may overlap `own`.
   std::byte* all = nullptr;
   std::size_t stride = 0;
 };
@@ -43,32 +43,32 @@ class Communicator {
   virtual int size() const = 0;
   bool leads() const { return rank() == 0; }
 
-  // Gathers all ranks' parts of all blocks in `all` of every receiver; its own part is there
-  // already. On return `own` may be overwritten. `site` names the call in errors.
+  // Gathers the parts of all ranks, for all blocks, in `all` of every receiver, which contains its
+  // own part already. Afterwards `own` may be overwritten. `site` names the call in errors.
   virtual void gather(std::span<const SharedRows> blocks, Receivers to, std::string_view site) = 0;
   // Copies the leader's bytes to every rank. Ranks wait for the leader without a time limit, the
-  // leader for them with the usual one.
+  // leader waits for them with the usual limit.
   virtual void broadcast(std::vector<std::byte>& bytes, std::string_view site) = 0;
   virtual void barrier(std::string_view site) = 0;
-  // Ends all ranks' waits, and every later call, with `error`. Only the first abort of all ranks
-  // takes effect; returns its error.
+  // Ends the waits and all later calls of all ranks with `error`. Only the first abort among all
+  // ranks takes effect; returns that abort's error.
   virtual Error abort(const Error& error) noexcept = 0;
 
-  // Waits for asynchronous gathers, which a device executes; throws where they
-  // fail.
+  // Waits for gathers that a device executes asynchronously; throws if they have
+  // failed.
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
-  // Time limit for waiting for a rank, after which it counts as lost.
+  // Time limit for waiting for a rank, after which that rank counts as lost.
   virtual std::chrono::milliseconds patience() const = 0;
-  // `end` is called when a rank aborts, on that rank's thread; at once where one already has. Null
+  // `end` is called on the thread of a rank that aborts, or at once if a rank already has. Null
   // removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
-  // Between enter() and leave() other ranks of this process may access this rank's memory
-  // (membership.h). leave() returns when all ranks that entered have left.
+  // Between enter() and leave(), other ranks of this process may access this rank's memory
+  // (membership.h). leave() returns when all ranks that have entered have called it.
   virtual void enter() {}
   virtual void leave() noexcept {}
 
-  // The current step of the model, for errors; 0: before the first.
+  // Sets the model's current step, which errors name; 0: before the first step.
   void at_step(std::int64_t step) { step_ = step; }
   std::int64_t step() const { return step_; }
 
@@ -79,7 +79,7 @@ class Communicator {
 // The error with its rank and step, for all ranks: "rank 1 of 4: step 17: layers.3.o, token 5 ...".
 Error rank_error(const Communicator& ranks, const Error& error);
 
-// The communicator of one rank: every call returns at once.
+// The communicator of a single rank, whose calls return at once.
 Communicator& one_rank();
 
 }  // namespace leq

@@ -15,34 +15,34 @@
 
 namespace leq {
 
-// The rank of each piece of work of these sizes: largest piece first, each to the rank with the
-// least work so far. The same on all ranks.
+// Assigns pieces of work of these sizes to ranks: the largest first, each to the rank that has the
+// least work so far. The result is the same on all ranks.
 std::vector<int> divide_work(std::span<const std::int64_t> sizes, int ranks);
 
-// The slice of `rank` out of `count` items, cut at multiples of `unit`; empty for some ranks if
-// there are fewer units than ranks. The leader's is never larger than others'.
+// The slice of `rank` out of `count` items, cut at multiples of `unit`. Empty for some ranks if
+// there are fewer units than ranks. The leader's slice is never larger than the others'.
 Slice even_share(std::int64_t count, std::int64_t unit, int rank, int ranks);
-// This rank's slice of rows stored in panels.
+// This rank's slice of rows that are stored in panels.
 Slice own_rows(const Communicator& ranks, std::int64_t rows, std::int64_t panel);
 
-// All-gather: copies every rank's part of `all` to all others; the own part must be there already.
+// All-gather: copies every rank's part of `all` to all others; its own part must be in `all`.
 void gather_parts(Communicator& ranks, std::span<std::byte> all, std::span<const ByteRange> parts,
                   std::string_view site);
 
-// Memory that is valid on one rank and is copied to all others.
+// Memory whose content is valid on one rank and is copied to all others.
 struct OwnedRows {
   int owner = 0;
-  std::byte* data = nullptr;  // this rank's address
+  std::byte* data = nullptr;  // address on this rank
   std::int64_t rows = 1;
-  std::size_t bytes = 0;   // of a row
-  std::size_t stride = 0;  // between rows
+  std::size_t bytes = 0;   // bytes per row
+  std::size_t stride = 0;  // bytes between rows
 };
 void gather_owned(Communicator& ranks, std::span<const OwnedRows> blocks, std::string_view site);
 
-// Byte ranges of all ranks' data in a concatenation in rank order; `own`: this rank's size.
+// Byte ranges of all ranks' data in a concatenation in rank order. `own` is this rank's size.
 std::vector<ByteRange> parts_of_sizes(Communicator& ranks, std::size_t own, std::string_view site);
 
-// Gathers bytes of any size per rank, in rank order; empty on ranks that do not receive.
+// Gathers any number of bytes per rank, in rank order. Returns an empty list on non-receivers.
 std::vector<std::vector<std::byte>> gather_bytes(Communicator& ranks,
                                                  const std::vector<std::byte>& own, Receivers to,
                                                  std::string_view site);
@@ -61,8 +61,8 @@ std::vector<Number> join_lists(Communicator& ranks, std::vector<Number> own,
   return all;
 }
 
-// Runs work with collective calls: an error on one rank aborts all, and the first error is thrown.
-// An interruption affects only its own rank.
+// Runs work that contains collective calls. An error on one rank aborts all ranks, and the first
+// error is thrown. An interruption affects only its own rank.
 void together(Communicator& ranks, const std::function<void()>& work);
 
 }  // namespace leq

@@ -35,8 +35,8 @@ void Heartbeat::run() {
   }
 }
 
-// Counts pauses instead of time: if all processes are suspended and resumed together, none is
-// considered lost.
+// Counts pauses instead of time, so that no process counts as lost if all processes were suspended
+// and resumed together.
 void Heartbeat::look() {
   const std::lock_guard lock(mpi_mutex_);
   calls_.beat();

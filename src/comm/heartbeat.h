@@ -1,6 +1,6 @@
-// Detects lost processes: each sends a heartbeat to all others, twenty times per time-out, from its
-// own thread, so that a rank may compute for any time. A process that is stopped, or whose machine
-// is down, sends none.
+// Detects lost processes. Each process sends twenty heartbeats per time-out to all others, from a
+// thread of its own, so that a rank may compute for any time. A process that is stopped, or whose
+// machine is down, sends none.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@ namespace leq {
 
 class Heartbeat {
  public:
-  // `mpi_mutex`: held during every call of MPI. Both must outlive the object.
+  // `mpi_mutex` is held during every MPI call. `calls` and `mpi_mutex` must outlive the object.
   Heartbeat(const MpiCalls& calls, std::mutex& mpi_mutex, int rank, int size,
             std::chrono::milliseconds silence);
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
-  // A rank without a heartbeat for the whole time-out; -1: none.
+  // A rank that sent no heartbeat during the whole time-out; -1: none.
   int lost() const { return lost_.load(std::memory_order_acquire); }
 
  private:
@@ -34,7 +34,7 @@ class Heartbeat {
   std::mutex& mpi_mutex_;
   int rank_;
   std::chrono::milliseconds pause_;
-  std::vector<int> quiet_;  // [ranks] pauses since the last heartbeat
+  std::vector<int> quiet_;  // [ranks] number of pauses since the last heartbeat
   std::atomic<int> lost_{-1};
   std::mutex mutex_;  // guards ends_
   std::condition_variable ending_;

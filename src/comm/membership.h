@@ -1,4 +1,4 @@
-// The scope in which a rank may access other ranks' memory: its end waits for all ranks' ends.
+// A scope in which a rank may access other ranks' memory; its end waits for all ranks' ends.
 #pragma once
 
 #include <exception>
@@ -17,7 +17,7 @@ class Membership {
   Membership(const Membership&) = delete;
   Membership& operator=(const Membership&) = delete;
 
-  // Aborts the others if an exception leaves the scope: they would wait for this rank.
+  // If an exception leaves the scope, aborts the other ranks, which would wait for this rank.
   void end_others() noexcept {
     if (std::uncaught_exceptions() <= errors_) return;
     ranks_.abort(rank_error(ranks_, Error("it has ended by an error", ErrorKind::interrupted)));
@@ -25,7 +25,7 @@ class Membership {
 
  private:
   Communicator& ranks_;
-  int errors_ = std::uncaught_exceptions();  // in flight at its start
+  int errors_ = std::uncaught_exceptions();  // exceptions in flight at the start
 };
 
 }  // namespace leq

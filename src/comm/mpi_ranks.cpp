@@ -24,15 +24,15 @@ namespace {
 
 constexpr const char* kLibrary = "libleq-mpi.so";
 
-// Polls of a wait before the thread yields, and further polls before it sleeps between them.
+// Number of polls before a waiting thread yields, then before it sleeps between polls.
 constexpr int kPolls = 500;
 constexpr int kYields = 5000;
 constexpr auto kNap = std::chrono::microseconds(100);
-// Errors of other ranks are checked every so many polls.
+// Number of polls between two checks for errors of other ranks.
 constexpr int kPollsAHearing = 64;
 
-// Search path: the folder of the program and its parent (build tree), ../lib/leq (installed), then
-// the system's search path.
+// Search path of the library: the program's folder and its parent (build tree), ../lib/leq
+// (installed), then the system's search path.
 std::vector<std::string> places() {
   std::vector<std::string> all;
   std::error_code error;
@@ -51,11 +51,11 @@ std::vector<std::string> places() {
 const MpiCalls& load_calls() {
   std::string why;
   for (const std::string& place : places()) {
-    // RTLD_GLOBAL: plugins of MPI look up its symbols globally.
+    // RTLD_GLOBAL, because MPI's plugins look up its symbols globally.
     void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (library == nullptr) {
       const char* const error = ::dlerror();
-      if (why.empty()) why = error == nullptr ? place : error;  // the first error says most
+      if (why.empty()) why = error == nullptr ? place : error;  // the first error says the most
       continue;
     }
     void* const symbol = ::dlsym(library, kMpiCallsSymbol);
@@ -144,14 +144,14 @@ class MpiRank final : public Communicator {
     if (ended_) throw Error(*ended_);
   }
 
-  // Serializes the calls of MPI.
+  // Calls MPI under the mutex, because calls must not overlap.
   template <class Call>
   int in_turn(Call call) {
     const std::lock_guard lock(mpi_mutex_);
     return call();
   }
 
-  // Throws another rank's error, if one has arrived.
+  // Throws another rank's error if one has arrived.
   void hear() {
     std::array<char, 4096> text;
     const int length =
@@ -161,8 +161,8 @@ class MpiRank final : public Communicator {
     throw Error(*ended_);
   }
 
-  // MPI makes progress only inside its calls, and a process that exits ends the others: waits until
-  // the error is sent.
+  // Waits until the error is sent, because MPI makes progress only in its calls and a process that
+  // exits ends the others.
   void linger() noexcept {
     const Stopwatch watch;
     std::array<char, 4096> text;
@@ -172,7 +172,7 @@ class MpiRank final : public Communicator {
     }
   }
 
-  // `operation` and `site`: "the gather 'layers.3.o'".
+  // `operation` and `site` for the message: "the gather 'layers.3.o'".
   [[noreturn]] void lose(std::string_view operation, std::string_view site,
                          const std::string& why) {
     const std::string text =
@@ -215,7 +215,7 @@ class MpiRank final : public Communicator {
     }
   }
 
-  // Counts and offsets of the gather: each rank's data are contiguous, block by block, row by row.
+  // Computes counts and offsets of the gather. Each rank's data are contiguous: blocks, then rows.
   void lay_out(std::span<const SharedRows> blocks, std::string_view site) {
     counts_.assign(static_cast<std::size_t>(size_), 0);
     offsets_.assign(static_cast<std::size_t>(size_), 0);
@@ -266,10 +266,10 @@ class MpiRank final : public Communicator {
   const MpiCalls& calls_;
   MpiRankOptions options_;
   std::mutex mpi_mutex_;
-  std::unique_ptr<Heartbeat> signs_;  // null where MPI supports one thread only
+  std::unique_ptr<Heartbeat> signs_;  // null if MPI supports only one thread
   int rank_ = 0, size_ = 1;
   std::optional<Error> ended_;
-  // State of the current gather:
+  // Members that describe the current gather:
   std::vector<int> counts_, offsets_;  // [ranks] bytes
   std::size_t total_ = 0;
   std::vector<std::byte> sent_, received_;
@@ -279,7 +279,7 @@ class MpiRank final : public Communicator {
 
 namespace {
 
-// A number from an environment variable of mpirun; nullopt where it is absent or below `least`.
+// A number from an environment variable of mpirun; nullopt if it is missing or below `least`.
 std::optional<int> told(const char* variable, int least) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;

@@ -1,6 +1,6 @@
-// The NCCL calls that ranks on GPUs need, loaded from NVIDIA's library on first use. The
-// declarations are our own, of its published ABI: names, values and the first members of its
-// configuration, to which later versions only append.
+// The NCCL calls that ranks on GPUs need, loaded from NVIDIA's library on first use. Declarations
+// are written here for its published ABI: names, values and the first members of its configuration,
+// to which later versions only append.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 namespace leq {
 
 struct NcclId {
-  std::array<char, 128> bytes;  // the leader's becomes every rank's
+  std::array<char, 128> bytes;  // the leader's id, which all ranks use
 };
 
-// Layout since version 2.18; INT_MIN and null: the library's defaults.
+// Layout since version 2.18. INT_MIN and null select the library's defaults.
 struct NcclConfig {
   std::size_t size = sizeof(NcclConfig);
   unsigned magic = 0xcafebeef;
@@ -29,9 +29,9 @@ struct NcclConfig {
 using NcclComm = void*;
 using NcclStream = void*;  // cudaStream_t
 
-// Result codes.
+// Result codes of NCCL.
 inline constexpr int kNcclSuccess = 0, kNcclInProgress = 7;
-// Data type: bytes.
+// NCCL's data type for bytes.
 inline constexpr int kNcclBytes = 1;
 
 struct NcclCalls {
@@ -45,17 +45,17 @@ struct NcclCalls {
   int (*receive)(void* to, std::size_t count, int type, int peer, NcclComm comm,
                  NcclStream stream) = nullptr;
   int (*state)(NcclComm comm,
-               int* result) = nullptr;    // state of asynchronous errors of earlier calls
-  int (*abort)(NcclComm comm) = nullptr;  // callable from any thread; ends its kernels
+               int* result) = nullptr;    // state of earlier asynchronous calls
+  int (*abort)(NcclComm comm) = nullptr;  // may be called by any thread; ends running kernels
   int (*leave)(NcclComm comm) = nullptr;
   const char* (*result_text)(int result) = nullptr;
   const char* (*last_error)(NcclComm comm) = nullptr;
 };
 
 // Functions of libnccl.so.2, or of the library in LEQ_NCCL. Throws Error with the dynamic loader's
-// message where it is missing, not NCCL or older than 2.18.
+// message if the library is missing, is not NCCL, or is older than 2.18.
 const NcclCalls& nccl_calls();
-// Functions of another library, loaded again.
+// Loads the functions of another library.
 NcclCalls find_nccl(const char* library);
 
 }  // namespace leq

@@ -15,21 +15,21 @@
 namespace leq {
 namespace {
 
-// About 0.5 ms, more than the usual time between two ranks in prefill: waking a thread takes a
-// large part of the time of a matrix product.
+// About 0.5 ms, which is more than the usual time between two ranks in prefill. Waking a thread
+// takes a large part of the time of a matrix product.
 constexpr int kSpins = 20000;
 
 }  // namespace
 
-// Every rank counts its arrivals; a wait ends when the other rank has the same count.
+// Every rank counts its arrivals. A wait ends when the other rank's count is the same.
 struct ThreadRanks::State {
   struct alignas(64) Place {
     std::atomic<std::uint64_t> arrivals{0};
-    std::span<const SharedRows> blocks;                 // of the current gather
-    const std::vector<std::byte>* broadcast = nullptr;  // the leader's
+    std::span<const SharedRows> blocks;                 // blocks of the current gather
+    const std::vector<std::byte>* broadcast = nullptr;  // the leader's bytes
     std::atomic<bool> reads{false};                     // may be reading other ranks' memory
-    bool inside = false;                                // between enter and leave; guarded by mutex
-    std::function<void()> at_abort;                     // guarded by mutex
+    bool inside = false;                                // after enter(); guarded by mutex
+    std::function<void()> at_abort;                     // guarded by `mutex`
   };
   std::vector<Place> places;
   std::chrono::milliseconds patience{};
@@ -39,7 +39,7 @@ struct ThreadRanks::State {
   std::atomic<int> sleepers{0};
   std::mutex mutex;
   std::condition_variable arrived;
-  std::optional<Error> error;  // guarded by mutex
+  std::optional<Error> error;  // guarded by `mutex`
 
   explicit State(int size) : places(static_cast<std::size_t>(size)) {}
 
@@ -51,7 +51,7 @@ struct ThreadRanks::State {
     if (sleepers.load(std::memory_order_seq_cst) > 0) wake();
   }
   void wake() {
-    { const std::lock_guard lock(mutex); }  // no thread is between its check and its wait
+    { const std::lock_guard lock(mutex); }  // no thread is between its check and its wait now
     arrived.notify_all();
   }
 
@@ -65,7 +65,7 @@ struct ThreadRanks::State {
     return at(rank).arrivals.load(std::memory_order_seq_cst) >= count;
   }
 
-  // Returns when `rank` has arrived `count` times; false on a time-out.
+  // Waits until `rank` has arrived `count` times; returns false after the time limit.
   bool wait_for(int rank, std::uint64_t count, bool bounded) {
     for (int spin = 0; spins && spin < kSpins; ++spin) {
       if (is_there(rank, count)) return true;
@@ -122,7 +122,7 @@ class ThreadRanks::Rank final : public Communicator {
           if (other != rank_) receive(blocks, other, site);
         }
       }
-      meet(site);  // others have read this rank's part
+      meet(site);  // now others have read this rank's part
     });
   }
 
@@ -166,8 +166,8 @@ class ThreadRanks::Rank final : public Communicator {
   }
 
  private:
-  // Waits on an error until no rank reads: the handler may free memory that others read, and all of
-  // them end now.
+  // After an error, waits until no rank reads, because the error's handler may free memory that
+  // others read. The other ranks' work ends too.
   template <class Work>
   void exchange(Work work) {
     std::atomic<bool>& reads = state_.at(rank_).reads;
@@ -205,7 +205,7 @@ class ThreadRanks::Rank final : public Communicator {
     }
   }
 
-  // Copies the part of rank `other` of each row from its memory.
+  // Copies rank `other`'s part of each row from that rank's memory.
   void receive(std::span<const SharedRows> blocks, int other, std::string_view site) {
     const std::span<const SharedRows> theirs = state_.at(other).blocks;
     ensure(theirs.size() == blocks.size(), site, ": rank ", other, " gives ", theirs.size(),

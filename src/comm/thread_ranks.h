@@ -1,4 +1,4 @@
-// Ranks as threads of one process, which read each other's rows directly.
+// Ranks that are threads of one process and read each other's rows directly.
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,23 @@
 namespace leq {
 
 struct ThreadRankOptions {
-  // Time limit for waiting for another rank, after which it counts as lost.
+  // Time limit for waiting for another rank, after which that rank counts as lost.
   std::chrono::milliseconds patience{300'000};
-  // Compute threads of all ranks together. With more threads than cores, a waiting rank sleeps at
-  // once instead of spinning, and leaves its core to the others.
+  // Number of compute threads of all ranks together. If there are more threads than cores, a
+  // waiting rank sleeps at once instead of spinning, so that others can use its core.
   int threads = 0;
 };
 
 class ThreadRanks {
  public:
-  // Throws Error where there are fewer than 1 or more than kMostRanks ranks.
+  // Throws Error if `size` is below 1 or above kMostRanks.
   ThreadRanks(int size, const ThreadRankOptions& options);
   ~ThreadRanks();
 
   static constexpr int kMostRanks = 256;
 
   int size() const;
-  // For use by this rank's thread only.
+  // To be used only by the thread of that rank.
   Communicator& operator[](int rank);
 
  private:

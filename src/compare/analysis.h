@@ -1,5 +1,5 @@
-// Statistics derived from measured results: paired differences and tests, intervals, ratios. Pure
-// functions of the results' JSON.
+// Statistics derived from measured results: paired differences and tests, intervals, ratios. All
+// are pure functions of the results' JSON.
 #pragma once
 
 #include <optional>
@@ -14,25 +14,25 @@ namespace leq {
 inline constexpr double kSignificance = 0.05;
 inline constexpr std::uint64_t kBootstrapSeed = 2406;
 
-// results[group][spec][key], nullopt where it is absent or null.
+// The value of results[group][spec][key]; nullopt if it is absent or null.
 std::optional<double> result_number(const Json& results, const std::string& group,
                                     const std::string& spec, const std::string& key);
 std::vector<double> result_list(const Json& results, const std::string& group,
                                 const std::string& spec, const std::string& key);
 
-// "base" and the candidates in the order of the request.
+// "base" (if `with_base`), then the candidates in the order of the request.
 std::vector<std::string> compared_specs(const Json& results, bool with_base);
 
-// A paired test of two candidates over the windows, by KL divergence or by log-likelihood.
+// A paired test of two candidates over the windows, on KL divergence or on log-likelihood.
 struct PairOutcome {
   std::string first, second;
   PairedTest test;       // first - second, nats
-  double corrected = 1;  // Bonferroni, among all pairs
-  // "better" or "worse" (the first candidate, against the second), or "no difference shown".
+  double corrected = 1;  // Bonferroni, over all pairs
+  // "better" or "worse" (the first candidate than the second), or "no difference shown".
   std::string verdict;
 };
 std::vector<PairOutcome> pair_outcomes(const Json& results, const std::string& key);
-// The outcome of a pair given in either order, as first - second.
+// Finds the outcome of a pair given in either order, and returns it as first - second.
 std::optional<PairOutcome> pair_outcome(const std::vector<PairOutcome>& outcomes,
                                         const std::string& first, const std::string& second);
 

@@ -23,7 +23,7 @@ std::vector<std::string> known_methods() {
   return names;
 }
 
-// Removes the last `mark` and what follows it from `text`; returns the latter, empty if no mark.
+// Removes the last `mark` and all after it from `text`; returns the removed text after `mark`.
 std::string cut_after(std::string& text, char mark) {
   const std::size_t at = text.rfind(mark);
   if (at == text.npos) return "";
@@ -42,7 +42,7 @@ void read_suffixes(std::string& text, Candidate& candidate) {
     require(candidate.windows && *candidate.windows > 0, setting, ": ", printable(candidate.spec),
             ": expected a number of calibration windows after #");
   }
-  // A trailing plus is part of the name: "gptq+" is a method.
+  // A plus at the end belongs to the name: "gptq+" is a method.
   const std::size_t plus = text.rfind('+');
   if (plus == text.npos || plus + 1 == text.size() || text[plus + 1] == ':') return;
   const auto act = parse_act_choice(text.substr(plus + 1));

@@ -12,22 +12,22 @@
 
 namespace leq {
 
-inline constexpr std::string_view kBaseMethod = "base";  // the checkpoint's own numbers
+inline constexpr std::string_view kBaseMethod = "base";  // the unquantized checkpoint
 
 struct Candidate {
-  std::string spec;    // as written: "smoothquant:int8+online", "gptq:int4-g128#16", "base@simq8"
-  std::string method;  // of checkpoint_methods(), a recipe, or "base"
-  std::string type;    // empty: the method's own
+  std::string spec;    // the text: "smoothquant:int8+online", "gptq:int4-g128#16", "base@simq8"
+  std::string method;  // one of checkpoint_methods(), a recipe, or "base"
+  std::string type;    // empty: the method's default
   ActChoice act = ActChoice::automatic;
   std::optional<std::int64_t> windows;  // of calibration text; overrides the job's
-  KvType cache = kExactKv;              // type of the KV cache in measurements
+  KvType cache = kExactKv;              // KV cache type in measurements
 
   bool is_base() const { return method == kBaseMethod; }
-  bool searches() const;  // a recipe that searches for bits
+  bool searches() const;  // whether it is a recipe that searches for bits
 };
 
 // "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant
-// quantizes the KV cache and no weight. Throws Error naming the text and the known values.
+// quantizes the KV cache only. Throws Error naming the text and the known values.
 Candidate parse_candidate(std::string_view spec);
 
 // The distinct candidates of a comma-separated list, without the base, which is always measured.
@@ -36,8 +36,8 @@ std::vector<Candidate> parse_candidates(std::string_view list);
 // The paper's methods and leq's recipes; a subset for a quick comparison.
 std::string default_candidates(bool quick);
 
-// The options with which leq-quantize makes the candidate's file. Throws Error where method and
-// type are incompatible.
+// The options with which leq-quantize creates the candidate's file. Throws Error if method and type
+// are incompatible.
 CheckpointOptions candidate_options(const Candidate& candidate, const ModelConfig& config,
                                     const CalibrationRequest& calibration);
 

@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// SHA-256 of the questions.
+// The SHA-256 of the questions.
 std::string task_identity(const ChoiceTask& task);
 
 // acc, acc_low, acc_high, acc_norm, ... (Wilson, 95 %), questions, and the correctness of each

@@ -1,4 +1,4 @@
-// Shared helpers that decide and describe the claims.
+// Shared helpers to decide and describe the claims.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ inline bool has(const Json& results, const std::string& group, const std::string
   return results.contains(group) && results[group].contains(spec);
 }
 
-// Why a figure is missing: the model or machine does not support it, or it was not requested.
+// Why a value is missing: the model or machine does not support it, or it was not requested.
 inline std::string why_not(const Json& results, const std::string& group) {
   for (const Json& entry : results["not_measured"]) {
     if (entry["measurement"].text() == group) return entry["reason"].text() + ".";
@@ -46,8 +46,8 @@ inline std::string why_not(const Json& results, const std::string& group) {
   return "Not measured.";
 }
 
-// The spec of a method, such as SmoothQuant, in this comparison: with int8, or the first of its
-// candidates; "" where there is none.
+// The candidate of a method, such as SmoothQuant, in this comparison: with int8 if there is one,
+// otherwise the method's first candidate; "" if there is none.
 inline std::string spec_of(const Json& results, std::string_view method) {
   std::string found;
   for (const std::string& spec : compared_specs(results, false)) {
@@ -58,7 +58,7 @@ inline std::string spec_of(const Json& results, std::string_view method) {
   return found;
 }
 
-// Claims about speed, memory and the inside of a model, in claims_inside.cpp.
+// Claims about speed, memory and model internals, defined in claims_inside.cpp.
 Claim faster(const Json& results);
 Claim simquant_cost(const Json& results);
 Claim tighter_weights(const Json& results);

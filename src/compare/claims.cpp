@@ -11,7 +11,7 @@ namespace {
 
 using namespace claims;
 
-constexpr double kNoticeable = 0.05;        // of KL: smaller differences count as equal
+constexpr double kNoticeable = 0.05;        // KL; smaller differences count as equal
 constexpr double kSmallDegradation = 0.10;  // "under 10 %"
 
 Claim best_accuracy(const Json& results) {
@@ -64,13 +64,13 @@ Claim small_degradation(const Json& results) {
 Claim half_memory(const Json& results) {
   const Claim base = claim("8 bits halve the memory, 4 bits quarter it", "Table 2, section 4.4");
   const double unquantized = *result_number(results, "file", "base", "bits_per_weight");
-  // The paper's baseline has 16 bits; its claim is not about shares of a larger one.
+  // The paper's baseline has 16 bits, so its claim does not apply to shares of a larger one.
   const double exact = std::min(16.0, unquantized);
   std::vector<std::string> lines;
   bool all = true;
   for (const std::string& spec : compared_specs(results, false)) {
     const double bits = *result_number(results, "file", spec, "bits_per_weight");
-    if (bits > 0.99 * unquantized) continue;  // a cache: no weight is quantized
+    if (bits > 0.99 * unquantized) continue;  // only the KV cache is quantized
     const double share = bits / exact;
     const double claimed = bits < 7.5 ? 0.25 : 0.5;
     if (share > claimed * 1.25) {
@@ -104,7 +104,7 @@ Claim less_calibration(const Json& results) {
     const auto [most, full] = points.back();
     auto few = points.front();
     for (const auto& point : points) {
-      if (point.first * 8 <= most) few = point;  // 12.5 % of the text: 87 % less
+      if (point.first * 8 <= most) few = point;  // 12.5 % of the text is 87 % less
     }
     const PairedTest test =
         paired_t_test(result_list(results, "calibration", few.second, "window_kl"),

@@ -12,10 +12,10 @@ enum class ClaimVerdict { holds, holds_in_part, does_not_hold, not_tried };
 std::string_view verdict_text(ClaimVerdict verdict);  // "holds", "does not hold here", ...
 
 struct Claim {
-  std::string text;   // what the paper says
+  std::string text;   // the paper's statement
   std::string place;  // "Table 1"
   ClaimVerdict verdict = ClaimVerdict::not_tried;
-  std::string found;  // the figures, in a sentence
+  std::string found;  // the measured values, in a sentence
 };
 
 // In the order of the paper. Claims without measurements are included as not tried, with the

@@ -1,4 +1,4 @@
-// Claims about speed, memory and the inside of a model.
+// Claims about speed, memory and model internals.
 #include <algorithm>
 #include <cmath>
 
@@ -160,7 +160,7 @@ Claim cache_bound(const Json& results) {
                      " of the bound, which is loose by 2: rounding errs by half a step.");
 }
 
-// Decided by the candidate with the largest errors, since a bound must hold for all.
+// Tested on the candidate with the largest errors, because a bound must hold for all.
 Claim error_bound(const Json& results) {
   const Claim base = claim("The error after L layers grows as O(L e)", "Theorems 7 and 10");
   if (!results.contains("layers")) return not_tried(base, why_not(results, "layers"));

@@ -23,7 +23,7 @@ constexpr std::array<std::string_view, 4> kSpeedGroups = {"speed", "batches", "r
 struct Step {
   std::string group;  // "quality"
   Candidate candidate;
-  Json identity;  // all that the result depends on
+  Json identity;  // everything that the result depends on
   std::function<Json()> run;
 };
 
@@ -69,7 +69,7 @@ class Comparison {
     return result;
   }
 
-  // Whether a kept result must be measured again; true once per identity, since steps may share it.
+  // Whether to measure a stored result again: once per identity, which several steps may share.
   bool is_asked_again(const Step& step) {
     const bool setup = step.group == "file";
     const bool speed = std::ranges::find(kSpeedGroups, step.group) != kSpeedGroups.end();
@@ -88,12 +88,12 @@ class Comparison {
     if (is_needed(step)) impossible_.insert(step.candidate.spec);
     job_.say(step.candidate.spec + ", " + step.group + ": left out: " + error.marked());
   }
-  // A candidate without a file or a quality result is in no table.
+  // A candidate that has no file or no quality result appears in no table.
   static bool is_needed(const Step& step) {
     return step.group == "file" || step.group == "quality";
   }
 
-  // `sizes`: the fields of CompareSizes that the step depends on.
+  // `sizes`: the fields of CompareSizes that the result depends on.
   using Measure = Json (*)(Workbench&, const Candidate&);
   void add(const std::string& group, const Candidate& candidate, Measure measure,
            const Json& sizes = {}) {
@@ -224,10 +224,10 @@ class Comparison {
 
   const CompareJob& job_;
   std::vector<ChoiceTask> tasks_;
-  Workbench bench_;  // last of the members that may throw: it creates the folder
+  Workbench bench_;  // last member that may throw, because it creates the folder
   std::vector<Step> steps_;
   std::set<std::string> measured_again_;  // identities
-  std::set<std::string> impossible_;      // candidates without a file or a quality
+  std::set<std::string> impossible_;      // candidates without a file or quality result
 };
 
 }  // namespace

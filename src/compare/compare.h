@@ -1,5 +1,5 @@
-// Runs a comparison: a list of steps, each of which is measured or reused from the results of an
-// earlier run, and all results as one JSON value.
+// Runs a comparison: a list of steps, each of which is measured or reused from the stored results
+// of an earlier run. Returns all results as one JSON value.
 #pragma once
 
 #include "base/json.h"
@@ -8,8 +8,8 @@
 namespace leq {
 
 // {"model", "machine", "text", "options", "base", "candidates": [{"spec", "file", "quality",
-// "speed", "layers"}], ...}. Throws Error as Workbench does, and of kind interrupted where job.stop
-// is true: finished steps are kept, and the next run continues after them.
+// "speed", "layers"}], ...}. Throws Error like Workbench, and of kind interrupted if job.stop
+// returns true: finished steps are stored, so that the next run continues after them.
 Json run_comparison(const CompareJob& job);
 
 }  // namespace leq

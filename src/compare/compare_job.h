@@ -15,16 +15,16 @@
 
 namespace leq {
 
-// The extent of each part: sizes of a full comparison and of a quick one.
+// The extent of each part of a comparison, full or quick.
 struct CompareSizes {
-  std::int64_t layer_windows = 4, layer_tokens = 256;  // of errors by layer
-  int bench_runs = 5;                                  // the median counts
+  std::int64_t layer_windows = 4, layer_tokens = 256;  // for errors by layer
+  int bench_runs = 5;                                  // the median is reported
   std::int64_t prompt = 512, generated = 64;
   std::vector<std::int64_t> calibration_windows = {1, 2, 4, 8, 16, 32, 64, 128};
   std::vector<std::int64_t> contexts = {128, 256, 512, 1024, 2048, 8192, 32768};
-  std::int64_t context_tokens = 4096;  // of each point, at least one window
+  std::int64_t context_tokens = 4096;  // for each point, at least one window
   std::vector<std::int64_t> sequences = {1, 2, 4, 8, 16};
-  std::int64_t questions = 0;  // of each file of choices; 0: all
+  std::int64_t questions = 0;  // per file of questions; 0: all
 };
 CompareSizes quick_sizes();
 
@@ -32,13 +32,13 @@ CompareSizes quick_sizes();
 inline constexpr std::array<std::string_view, 4> kCompareParts = {"speed", "layers", "inside",
                                                                   "curves"};
 
-// Results measured in time, which depend on the machine's load: seconds of quantization;
+// Results that are times and so depend on the machine's load: duration of quantization;
 // speeds.
 inline constexpr std::array<std::string_view, 2> kAgainParts = {"setup", "speed"};
 
 struct CompareJob {
-  std::filesystem::path checkpoint;  // folder, or GGUF file
-  std::filesystem::path output;      // folder of the report
+  std::filesystem::path checkpoint;  // a folder or a GGUF file
+  std::filesystem::path output;      // the report's folder
   std::vector<Candidate> candidates;
   std::filesystem::path text;
   ProtocolRequest protocol = {};
@@ -46,14 +46,14 @@ struct CompareJob {
   std::vector<std::filesystem::path> choices = {};  // files of questions
   CompareSizes sizes = {};
   std::vector<std::string> parts = {kCompareParts.begin(), kCompareParts.end()};
-  // Members of kAgainParts to measure again although their results are kept.
+  // Members of kAgainParts to measure again although their results are stored.
   std::vector<std::string> again = {};
   bool quick = false;
-  bool keep_files = false;  // the quantized files stay in the folder
+  bool keep_files = false;  // keep the quantized files in the folder
   int threads = 0;
   std::function<bool()> stop = [] { return false; };
   std::function<void(const std::string& line)> say = [](const auto&) {};
-  // Called before `step`; `done` of `total` steps are finished.
+  // Called before each step; `done` of `total` steps are finished.
   std::function<void(std::int64_t done, std::int64_t total, const std::string& step)> progress =
       [](auto, auto, const auto&) {};
 };

@@ -15,8 +15,8 @@ std::vector<Candidate> parsed(std::initializer_list<const char*> specs) {
   return candidates;
 }
 
-// Rounds each channel of x [T][W] as in the paper's section on SimQuant, and returns the largest
-// error of any number as a share of its channel's (max - min) / (2^bits - 1).
+// Rounds each channel of x [T][W] as in the paper's section on SimQuant. Returns the largest error
+// of any value, as a share of its channel's (max - min) / (2^bits - 1).
 double largest_share(std::span<const float> x, std::int64_t width, int bits) {
   const std::int64_t tokens = std::ssize(x) / width;
   double largest = 0;

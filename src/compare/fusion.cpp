@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kFusedRows = 256;
 constexpr int kTimedPasses = 101;
-constexpr int kPassesAtOnce = 10;  // a clock tick is long compared with one pass
+constexpr int kPassesAtOnce = 10;  // because a clock tick is long compared with one pass
 
 template <class Pass>
 double timed_ms(const Pass& pass) {
@@ -25,7 +25,7 @@ double timed_ms(const Pass& pass) {
   return 1e3 * watch.seconds() / kPassesAtOnce;
 }
 
-// Alternates the two, so that other load of the machine affects both alike.
+// Alternates between both, so that other load on the machine affects them equally.
 template <class Fused, class Apart>
 Json compared_ms(const Fused& fused, const Apart& apart) {
   std::vector<double> fused_ms, apart_ms;
@@ -35,7 +35,7 @@ Json compared_ms(const Fused& fused, const Apart& apart) {
   }
   std::vector<double> ratios;
   for (std::size_t i = 0; i < fused_ms.size(); ++i) ratios.push_back(fused_ms[i] / apart_ms[i]);
-  // Only the middle half: interference of other programs makes a few passes many times longer.
+  // Only the middle half is used: interference by other programs makes a few passes far longer.
   std::ranges::sort(ratios);
   const auto quarter = ratios.size() / 4;
   const auto middle = std::span(ratios).subspan(quarter, ratios.size() - 2 * quarter);

@@ -13,11 +13,11 @@ namespace leq {
 namespace {
 
 constexpr int kBins = 64;
-constexpr double kBinRange = 4;  // standard deviations to both sides
+constexpr double kBinRange = 4;  // standard deviations to either side
 constexpr std::int64_t kMostStretches = 64;
-constexpr double kOutlierRatio = 6;  // LLM.int8's threshold is an absolute 6 of normed inputs
+constexpr double kOutlierRatio = 6;  // LLM.int8 uses an absolute 6 on normed inputs
 
-// Sums of powers of values, for moments, and a histogram in units of the later `scale`.
+// Sums of powers of values, for moments, and a histogram in units of `scale`, which is set later.
 struct Moments {
   double count = 0, sum = 0, squares = 0, cubes = 0, fourths = 0, largest = 0;
 
@@ -36,7 +36,7 @@ struct Moments {
     const double m = mean(), v = variance();
     return v > 0 ? (cubes / count - 3 * m * squares / count + 2 * m * m * m) / std::pow(v, 1.5) : 0;
   }
-  double kurtosis() const {  // 3 of a normal distribution
+  double kurtosis() const {  // 3 for a normal distribution
     const double m = mean(), v = variance();
     const double fourth =
         fourths / count - 4 * m * cubes / count + 6 * m * m * squares / count - 3 * m * m * m * m;
@@ -53,12 +53,12 @@ struct SeenSite {
   std::int64_t layer = 0;
   std::string name;
   Moments moments;
-  double unit = 0;  // of the histogram: the RMS of the first rows
+  double unit = 0;  // unit of the histogram: RMS of the first rows
   std::vector<std::int64_t> counts = std::vector<std::int64_t>(kBins);
   std::vector<float> absmax;  // [K]
 };
 
-// Row t as a linear's input: floats, or codes times their scales (in the CPU's blocks).
+// Row t as a linear reads its input: floats, or codes times scales (in the CPU backend's layout).
 void read_row(const Rows& rows, std::int64_t t, std::vector<float>& out) {
   const auto width = static_cast<std::size_t>(rows.width);
   out.resize(width);
@@ -106,7 +106,7 @@ class InputObserver : public Observer {
   std::map<std::pair<std::int64_t, std::size_t>, SeenSite> sites_;
 };
 
-// Channel maxima relative to the median channel, reduced to the maximum of each stretch.
+// Channel maxima relative to the median channel; of each stretch only the largest is kept.
 Json channel_ratios(const SeenSite& site, double middle) {
   const std::int64_t channels = std::ssize(site.absmax);
   const std::int64_t stretches = std::min(channels, kMostStretches);

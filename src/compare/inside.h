@@ -1,4 +1,4 @@
-// Statistics of a model's inside: distributions of weights and activations, outlier channels, and
+// Statistics of model internals: distributions of weights and activations, outlier channels, and
 // positions of hidden states.
 #pragma once
 
@@ -7,26 +7,26 @@
 
 namespace leq {
 
-// Inputs of every site, as the candidate's linears get them (rounded to codes, after its folds):
-// {"sites": [{"layer", "site", "absmax", "rms", "kurtosis", "outliers", "width", "largest_ratio",
-// "channels": [...], "counts": [...]}]}. "channels": the largest |x| of each channel relative to
-// the median channel's, reduced to the maximum of each of at most 64 stretches of channels.
-// "outliers": channels above 6 times the median. "counts": over [-4, 4] RMS of the site's own
-// inputs. Throws Error for a rotated candidate.
+// The inputs of every site as the candidate's linears read them (rounded to codes, after its
+// folds): {"sites": [{"layer", "site", "absmax", "rms", "kurtosis", "outliers", "width",
+// "largest_ratio", "channels": [...], "counts": [...]}]}. "channels": the largest |x| of each
+// channel relative to the median channel's, of which at most 64 stretches of channels keep the
+// maximum. "outliers": channels above 6 times the median. "counts": a histogram over [-4, 4] RMS of
+// the site's own inputs. Throws Error for a rotated candidate.
 Json measure_activations(Workbench& bench, const Candidate& candidate);
 
-// The linears of the middle layer as stored, folds included: [{"part", "counts": [...], "kurtosis",
-// "skewness", "deviation", "largest"}]; counts over [-4, 4] standard deviations of the candidate's
-// own tensor.
+// The linears of the middle layer as stored, including folds: [{"part", "counts": [...],
+// "kurtosis", "skewness", "deviation", "largest"}]; counts are a histogram over [-4, 4] standard
+// deviations of the candidate's own tensor.
 Json measure_weights(Workbench& bench, const Candidate& candidate);
 
-// Bits of each linear's codes: {"units": [{"layer", "kind", "name", "bits"}]}.
+// The bits per code of each linear: {"units": [{"layer", "kind", "name", "bits"}]}.
 Json measure_bits(Workbench& bench, const Candidate& candidate);
 
-// The hidden states after the last layer of one window, on the two main axes of the unquantized
-// model's (PCA): {"points": [[x, y], ...], "explained": [share, share], "shift": mean distance as a
-// share of the spread}. From the second position on: the first has massive activations (Sun et al.
-// 2024), which would dominate the axes. Throws Error for a rotated candidate.
+// The hidden states after the last layer of one window, on the two main axes (PCA) of the
+// unquantized model's states: {"points": [[x, y], ...], "explained": [share, share], "shift": mean
+// distance as a share of the spread}. Skips the first position, whose massive activations (Sun et
+// al. 2024) would dominate the axes. Throws Error for a rotated candidate.
 inline constexpr std::int64_t kFirstHidden = 1;
 Json measure_hidden(Workbench& bench, const Candidate& candidate);
 

@@ -15,7 +15,7 @@ namespace {
 struct DepthSums {
   double signal = 0;     // |H|^2
   double error = 0;      // |H' - H|^2 after the layer
-  double entering = 0;   // the same before it
+  double entering = 0;   // the same before the layer
   double local = 0;      // |f'(H) - f(H)|^2
   double passed = 0;     // |f(H') - f(H)|^2
   double product = 0;    // H . H'
@@ -63,7 +63,7 @@ class LayerMeter {
     }
   }
 
-  // Results [L + 1]: the embedding, then the layers.
+  // Results [L + 1]: first for the embedding, then for each layer.
   Json rows() const {
     Json rows = Json::array();
     double bound = 0, worst_gain = 0, worst_local = 0;
@@ -111,7 +111,7 @@ class LayerMeter {
   std::vector<DepthSums> sums_;
 };
 
-// The KL divergence of the base model with one layer replaced by the candidate's.
+// The KL divergence of the base model when one layer is replaced by the candidate's.
 Estimate kl_of_layer(Workbench& bench, const Model& base, const Model& model, std::int64_t layer,
                      const CompareWindows& windows, const RunLimits& limits) {
   Estimate kl;

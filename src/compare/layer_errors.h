@@ -1,5 +1,5 @@
 // A quantized model's error layer by layer, and the predictions of the paper's theorems 7 and 10
-// for errors that pass through layers.
+// for errors that propagate through layers.
 #pragma once
 
 #include "base/json.h"
@@ -7,20 +7,20 @@
 
 namespace leq {
 
-// Of the hidden states H after each layer l of the unquantized model and H' of the quantized one,
-// over the windows, the embedding first as layer -1:
+// The hidden states H after each layer l of the unquantized model, and H' of the quantized one,
+// over the windows; the embedding comes first, as layer -1:
 //   local  |f'_l(H) - f_l(H)| / |H_l|: the layer's own error e_l, on the inputs of the unquantized
 //          model
-//   gain   g_l = |f_l(H') - f_l(H)| / |H' - H|: what the unquantized layer makes of the error that
-//          enters it (the norm of the theorem's Jacobian, as far as this error sees it)
-//   error  |H'_l - H_l| / |H_l|; sqnr_db, the same as -20 log10; cosine of the two
-//   kl_alone  KL divergence where this layer alone is quantized, and kl_alone_stderr
+//   gain   g_l = |f_l(H') - f_l(H)| / |H' - H|: how much the unquantized layer amplifies its input
+//          error (the norm of the theorem's Jacobian in the direction of this error)
+//   error  |H'_l - H_l| / |H_l|; sqnr_db, the same as -20 log10; cosine of H and H'
+//   kl_alone  KL divergence if only this layer is quantized, and kl_alone_stderr
 // and, all as shares of |H| after the last layer:
 //   share_error   |H'_l - H_l|
 //   share_bound   B_l = e_l + g_l B_(l-1), the theorem's sum with measured terms
-//   share_linear  (l + 2) max e, what the theorems say
-//   share_worst   max e x sum of C^i with C = max g: what their proof ends with
-// Throws Error for a candidate whose residual stream is rotated: it has other hidden states.
+//   share_linear  (l + 2) max e, as the theorems state
+//   share_worst   max e x sum of C^i with C = max g, which their proof concludes with
+// Throws Error for a candidate whose residual stream is rotated, because its basis differs.
 Json measure_layers(Workbench& bench, const Candidate& candidate);
 
 }  // namespace leq

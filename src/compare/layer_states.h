@@ -11,13 +11,13 @@
 
 namespace leq {
 
-// Embeddings of a window's tokens, [T][W]: the input of the first layer. Throws Error for a model
-// whose residual stream is rotated: it has other hidden states.
+// The embeddings of a window's tokens, [T][W], which are the input of the first layer. Throws Error
+// for a model with a rotated residual stream, because its hidden states are not comparable.
 std::vector<float> embedded_states(const Model& model, std::span<const Token> tokens);
-// The states after a layer. The session's cache is empty before and after.
+// The hidden states after a layer. The session's cache is empty before and after the call.
 std::vector<float> states_after(Session& session, std::int64_t layer, std::vector<float> hidden);
-// Calls visit(layer, states [T][W]) for the embedding, as layer -1, and after each layer. Returns
-// the states after the last layer.
+// Calls visit(layer, states [T][W]) for the embedding, with layer = -1, and after each layer.
+// Returns the states after the last layer.
 using StateVisitor = std::function<void(std::int64_t layer, std::span<const float> states)>;
 std::vector<float> walk_states(
     const Model& model, Session& session, std::span<const Token> tokens,

@@ -22,14 +22,14 @@ double dot_product(std::span<const double> a, std::span<const double> b) {
   return sum;
 }
 
-// Rows minus their mean, in double.
+// Subtracts the mean from the rows, in double.
 std::vector<double> centred(std::span<const float> rows, std::span<const double> mean) {
   std::vector<double> result(rows.begin(), rows.end());
   for (std::size_t i = 0; i < result.size(); ++i) result[i] -= mean[i % mean.size()];
   return result;
 }
 
-// X^T X v, without forming X^T X.
+// Computes X^T X v without forming X^T X.
 std::vector<double> times_covariance(std::span<const double> rows, std::span<const double> v) {
   std::vector<double> result(v.size());
   for (std::size_t t = 0; t < rows.size(); t += v.size()) {
@@ -48,7 +48,7 @@ void scale_to_one(std::vector<double>& v) {
   for (double& x : v) x /= largest < 0 ? -length : length;
 }
 
-// The direction of largest variance that is orthogonal to `other` (empty: unconstrained).
+// The direction of largest variance that is orthogonal to `other` (if empty, without constraint).
 std::vector<double> direction(std::span<const double> rows, std::size_t width,
                               std::span<const double> other) {
   Random random(other.empty() ? 1 : 2);

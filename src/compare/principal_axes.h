@@ -12,12 +12,12 @@ namespace leq {
 struct PrincipalAxes {
   std::int64_t width = 0;
   std::vector<double> mean;                       // [W]
-  std::array<std::vector<double>, 2> directions;  // [W] each, of length 1, at right angles
+  std::array<std::vector<double>, 2> directions;  // [W] each, of length 1, orthogonal
   std::array<double, 2> explained = {};           // shares of the variance
-  double spread = 0;                              // root of the mean squared distance from the mean
+  double spread = 0;                              // root mean squared distance from the mean
 };
 
-// Axes of rows [T][W], T at least 2. The largest entry of a direction determines its sign.
+// The axes of rows [T][W], T >= 2. The sign of a direction is that of its largest entry.
 PrincipalAxes principal_axes(std::span<const float> rows, std::int64_t width);
 // The coordinates of each row on the two axes.
 std::vector<std::pair<double, double>> project(const PrincipalAxes& axes,

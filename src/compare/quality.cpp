@@ -17,7 +17,7 @@ std::int64_t calibration_tokens(const Json& metadata) {
   return tokens;
 }
 
-// Mean negative log-likelihood of each window, in nats: the samples of paired tests.
+// The mean negative log-likelihood of each window, in nats, as samples for paired tests.
 std::vector<double> window_nlls(const Divergence& divergence) {
   std::vector<double> means;
   for (const auto& rows : divergence.windows()) {

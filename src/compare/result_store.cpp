@@ -36,9 +36,9 @@ std::optional<Json> ResultStore::find(const Json& identity) const {
   if (!file_exists(path)) return std::nullopt;
   try {
     const Json kept = parse_json(read_file(path, kLargestResult), path.string());
-    // Other identities may collide in 16 digits; a file of another version may lack a key.
+    // Other identities may have the same 16 digits; a file of another version may lack a key.
     if (kept.at("identity") == identity) return kept.at("result");
-  } catch (const Error&) {  // measured again
+  } catch (const Error&) {  // an invalid file is measured again
   }
   return std::nullopt;
 }

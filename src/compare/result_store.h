@@ -1,5 +1,5 @@
-// Results of finished steps in a folder, each under the hash of everything that it depends on: an
-// interrupted comparison resumes from them.
+// Stores results of finished steps in a folder, keyed by a hash of everything that they depend on,
+// so that an interrupted comparison can be resumed.
 #pragma once
 
 #include <filesystem>
@@ -12,12 +12,12 @@ namespace leq {
 
 class ResultStore {
  public:
-  // Creates the folder if needed. Throws Error where that fails.
+  // Creates the folder if necessary. Throws Error if that fails.
   explicit ResultStore(std::filesystem::path folder);
 
-  // The result stored for this identity; nullopt where there is none, or it is damaged.
+  // The result stored for this identity; nullopt if there is none or it is damaged.
   std::optional<Json> find(const Json& identity) const;
-  // Stores a result, atomically.
+  // Stores a result atomically.
   void keep(const Json& identity, const Json& result) const;
 
  private:
@@ -26,10 +26,10 @@ class ResultStore {
   std::filesystem::path folder_;
 };
 
-// The first 16 digits of an identity's SHA-256: short enough for a file's name.
+// The first 16 digits of an identity's SHA-256, which are short enough for a file name.
 std::string identity_hash(const Json& identity);
 
-// Writes a small file, atomically.
+// Writes a small file atomically.
 void write_whole_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace leq

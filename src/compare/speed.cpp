@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kLongContext = 8192;  // of the paper's Table 3
+constexpr std::int64_t kLongContext = 8192;  // as in the paper's Table 3
 
 // The default cache of a session, or the candidate's own if it is a quantized cache.
 KvType speed_cache(const Candidate& candidate, const Model& model) {

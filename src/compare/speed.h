@@ -12,8 +12,8 @@ namespace leq {
 // long_memory_bytes for long_context positions (8,192, or the model's maximum).
 Json measure_speed(Workbench& bench, const Candidate& candidate);
 
-// Generated tokens per second with several sequences at once, for each batch size: [{"sequences",
-// "tps", "min", "max"}].
+// Generated tokens per second with several concurrent sequences, for each batch size:
+// [{"sequences", "tps", "min", "max"}].
 Json measure_batches(Workbench& bench, const Candidate& candidate);
 
 // Prompt and generation with one rank and with several (threads of this process that share the

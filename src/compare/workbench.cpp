@@ -15,7 +15,7 @@ namespace leq {
 namespace {
 
 // Hashes sizes and times of the checkpoint's files and a checksum of some weights, so that an
-// edited checkpoint has another hash.
+// edited checkpoint has a different hash.
 std::string hash_of_checkpoint(const ImportedModel& model) {
   Json facts = {{"weights", weights_checksum(model.config, model.tensors)},
                 {"config", config_to_json(model.config)}};
@@ -28,12 +28,12 @@ std::string hash_of_checkpoint(const ImportedModel& model) {
   return sha256_hex(facts.dump());
 }
 
-// The finished blocks of an interrupted quantization.
+// The folder with the finished blocks of an interrupted quantization.
 std::filesystem::path partial_of(const std::filesystem::path& file) {
   return file.string() + ".partial";
 }
 
-constexpr double kComparedBits = 4.25;  // of a search: the bits of int4 in groups of 64
+constexpr double kComparedBits = 4.25;  // a search's target: the bits of int4 in groups of 64
 
 std::filesystem::path made_folder(const std::filesystem::path& output) {
   std::error_code error;
@@ -54,7 +54,7 @@ CompareWindows planned_windows(const CompareJob& job, const ModelConfig& config,
   return planned;
 }
 
-// The search of recipe auto, with fewer evaluations than in leq-quantize, since it is one of many
+// The search of recipe auto with fewer evaluations than in leq-quantize, because it is one of many
 // candidates.
 SearchedBits searched_bits(const CompareJob& job) {
   constexpr int kEvaluations = 48;
@@ -131,7 +131,7 @@ CheckpointOptions Workbench::options_of(const Candidate& candidate) const {
   if (candidate.is_base()) options.type = dtype_name(checkpoint_.dtype);
   options.threads = job_.threads;
   options.stop = job_.stop;
-  options.resume = true;  // continues an interrupted comparison
+  options.resume = true;  // after an interrupted comparison
   return options;
 }
 
@@ -156,7 +156,7 @@ std::filesystem::path Workbench::path_of(const Candidate& candidate) const {
 }
 
 void Workbench::remove_file(const Candidate& candidate) {
-  std::error_code ignored;  // there may be no such file
+  std::error_code ignored;  // the file may not exist
   std::filesystem::remove(path_of(candidate), ignored);
   std::filesystem::remove_all(partial_of(path_of(candidate)), ignored);
 }

@@ -1,5 +1,5 @@
-// The shared state of a comparison's measurements: the checkpoint, the text cut into windows,
-// the unquantized model's file and distributions, and a file for each candidate, made on first
+// The shared state of a comparison's measurements: the checkpoint, the text split into windows,
+// the unquantized model's file and distributions, and a file for each candidate, created on first
 // use.
 #pragma once
 
@@ -35,7 +35,7 @@ struct CompareWindows {
 
 class Workbench {
  public:
-  // Throws Error where checkpoint or text cannot be read, the text is shorter than a window, a
+  // Throws Error if the checkpoint or the text cannot be read, the text is shorter than a window, a
   // candidate's method does not support its type, or another comparison uses the folder.
   explicit Workbench(const CompareJob& job);
 
@@ -46,16 +46,16 @@ class Workbench {
   const EvaluationText& text() const { return text_; }
   const std::vector<Token>& tokens() const { return tokens_; }
   const CompareWindows& windows() const { return windows_; }
-  // The first `count` windows of `tokens` tokens, without overlap, in the text as joined before.
+  // The first `count` windows of `tokens` tokens, without overlap, of the joined text.
   CompareWindows short_windows(std::int64_t tokens, std::int64_t count) const;
 
   CheckpointOptions options_of(const Candidate& candidate) const;
-  // Everything that a candidate's file depends on, and (identity) that a measurement's result does.
+  // Everything that a candidate's file (file_identity) or a result (identity) depends on.
   Json file_identity(const Candidate& candidate) const;
   Json identity(const Candidate& candidate, const std::string& step) const;
 
-  // The candidate's .leq file; made if it does not exist. `made`, where given, is set to the
-  // duration if the whole file was made now.
+  // The candidate's .leq file, which is created if it does not exist. If `made` is given, it is set
+  // to the duration, provided the whole file was created by this call.
   struct Made {
     bool now = false;
     double seconds = 0;
@@ -65,21 +65,21 @@ class Workbench {
   std::unique_ptr<Model> open(const Candidate& candidate);
   RunLimits limits(const Candidate& candidate, const ModelConfig& config, std::int64_t context,
                    std::int64_t output_tokens) const;
-  // A session of the candidate's model, with its cache, for windows of `context` positions.
+  // A session of the candidate's model and cache type, for windows of `context` positions.
   Session session(const Candidate& candidate, const Model& model, std::int64_t context,
                   std::int64_t output_tokens = kOutputRows);
   std::span<const Token> tokens_of(const Window& window) const;
 
-  // Distributions of the unquantized model on these windows, from a file that the first call
+  // The distributions of the unquantized model on these windows, from a file that the first call
   // writes.
   const DivergenceBaseReader& base_distributions(const CompareWindows& windows);
   DivergenceKey key(const CompareWindows& windows) const;
   PerplexityRun run_over(const CompareWindows& windows) const;
-  // Perplexity and divergence of a session, with the functions of leq-perplexity.
+  // Measures perplexity and divergence of a session with the functions of leq-perplexity.
   Divergence measure(Session& session, const CompareWindows& windows);
 
   void require_not_stopped() const;
-  void remove_files();  // those of the candidates, and the base's distributions
+  void remove_files();  // the candidates' files and the base's distributions
 
  private:
   std::filesystem::path checked_folder() const;
@@ -93,7 +93,7 @@ class Workbench {
   EvaluationText text_;
   std::vector<Token> tokens_;
   CompareWindows windows_;
-  // Initialized after the request was validated, so that an error leaves no folder.
+  // Initialized after the request is validated, so that an invalid request leaves no folder behind.
   WorkFolder folder_;  // OUTPUT/work
   ResultStore store_;
   std::map<std::string, std::unique_ptr<DivergenceBaseReader>> bases_;

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Name prefixes in checkpoints with several models, as transformers 5, 4 and their users save them.
+// Name prefixes in checkpoints with several models, as saved by transformers 5, 4 and users.
 constexpr std::array<std::string_view, 3> kWrapperPrefixes = {
     "model.language_model.", "language_model.model.", "language_model."};
 constexpr std::array<std::string_view, 2> kWrapperHeads = {"language_model.",
@@ -48,7 +48,7 @@ constexpr std::array<OtherModel, 22> kOtherModels = {{
     {"model.language_model.mtp.", kAhead},
 }};
 
-// The prefix of an MTP head of one layer, in a family that has rules for its tensors; else empty.
+// The prefix of a one-layer MTP head, if the family has rules for its tensors; otherwise empty.
 std::string mtp_prefix(const TensorSource& source, const Family& family) {
   const auto rule = std::ranges::find(family.tensors, "fc_hidden", &TensorRule::leq);
   if (rule == family.tensors.end()) return "";

@@ -1,4 +1,4 @@
-// The name prefixes of a text model's tensors in a checkpoint that may hold other models beside it.
+// The name prefixes of a text model's tensors in a checkpoint, which may also contain other models.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@
 namespace leq {
 
 struct TextNames {
-  std::string prefix;  // of all tensors except the head: "model.language_model."
-  std::string head;    // the tensor's full name; the family's name if the checkpoint has no head
-  std::string mtp;     // of the tensors of a head of multi-token prediction: "mtp."; empty: none
+  std::string prefix;  // prefix of all tensors except the head: "model.language_model."
+  std::string head;    // full name of the head's tensor; the family's name if there is none
+  std::string mtp;     // prefix of a multi-token prediction head: "mtp."; empty: none
 };
-// nullopt where the family's first tensor, the embedding, is found under no known prefix.
+// nullopt if the family's first tensor, the embedding, is not found under any known prefix.
 std::optional<TextNames> find_text_names(const TensorSource& source, const Family& family);
 
-// The kind of other model that a tensor belongs to: vision or audio tower, projector, or head of
-// multi-token prediction. Empty for tensors of the text model.
+// The kind of other model that a tensor belongs to: vision or audio tower, projector, or
+// multi-token prediction head. Empty for tensors of the text model.
 std::string_view other_model_of(std::string_view tensor);
 
-// One line listing the tensors that were left out; empty where there are none. `with_mtp`: a head
-// of multi-token prediction was imported.
+// One line that lists the tensors that were not imported; empty if there are none. `with_mtp`: a
+// multi-token prediction head was imported.
 std::string left_out_note(const TensorSource& source, bool with_mtp);
 
 }  // namespace leq

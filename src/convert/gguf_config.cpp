@@ -14,14 +14,14 @@
 namespace leq {
 namespace {
 
-// general.architecture and the matching model_type of config.json.
+// A value of general.architecture and the corresponding model_type of config.json.
 struct Architecture {
   std::string_view name;
   std::string_view model_type;
   std::string_view windowed = {};  // model_type if attention.sliding_window is present
   std::string_view experts = {};   // model_type if expert_count is above 0
-  bool paired_rows = false;        // q and k rows in llama.cpp's order for RoPE
-  std::string_view plain = {};     // model_type if RoPE is not scaled
+  bool paired_rows = false;        // q and k rows are in llama.cpp's RoPE order
+  std::string_view plain = {};     // model_type if RoPE is unscaled
 };
 constexpr std::array<Architecture, 10> kArchitectures = {{
     {"llama", "llama", "mistral", "mixtral", true},
@@ -56,7 +56,7 @@ const Architecture& architecture_of(const GgufMetadata& metadata) {
   return *found;
 }
 
-// leq's tensor names and GGUF's, without ".weight" and ".bias".
+// leq's tensor names and those of GGUF, without ".weight" and ".bias".
 constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kTensorNames = {{
     {"token_embedding", "token_embd"},
     {"position_embedding", "position_embd"},
@@ -95,7 +95,7 @@ std::string gguf_name(const TensorRule& rule, const GgufModel& model) {
   return of_delta.empty() ? gguf_name(rule) : std::string(of_delta);
 }
 
-// Expert tensors: all experts in one, or one tensor per expert as older converters wrote them.
+// Expert tensors: one tensor for all experts, or one per expert as older converters wrote them.
 constexpr std::array<TensorRule, 13> kExpertRules = {{
     {"layers.{}.router", "blk.{}.ffn_gate_inp.weight"},
     {"layers.{}.experts.{}.gate", "blk.{}.ffn_gate_up_exps.weight", false, 0, 2, true},
@@ -116,15 +116,15 @@ bool is_of_experts(const TensorRule& rule) {
   return std::ranges::find(kExpertRules, rule.leq, &TensorRule::leq) != kExpertRules.end();
 }
 
-// Whether a rule belongs to the head of multi-token prediction, which is left out.
+// Whether a rule belongs to the multi-token prediction head, which is not imported.
 bool is_of_mtp(const TensorRule& rule) {
   constexpr std::array<std::string_view, 4> kNames = {"embedding_norm", "hidden_norm",
                                                       "fc_embedding", "fc_hidden"};
   return std::ranges::find(kNames, rule.leq) != kNames.end();
 }
 
-// The family with GGUF's names: weights are never transposed, gains include their offset of 1, and
-// tensors that a Hugging Face checkpoint leaves out as constant are stored.
+// Gives the family GGUF's tensor names: weights are never transposed, gains include their offset of
+// 1, and tensors that Hugging Face checkpoints omit because they are constant are stored.
 void name_tensors(const Family& family, GgufModel& model) {
   model.family = family;
   std::erase_if(model.family.tensors, is_of_experts);
@@ -174,7 +174,7 @@ class Keys {
   std::string prefix_;
 };
 
-// Refuses keys that change the model's function in ways that leq does not compute.
+// Refuses keys that change the model's function in a way that leq does not support.
 void refuse_features(const Keys& keys, const Architecture& architecture, const Family& family) {
   const std::string& source = keys.metadata().source();
   const auto refuse = [&](std::string_view key, std::int64_t none, std::string_view what) {
@@ -234,7 +234,7 @@ void read_biases(const GgufSource& source, const Family& family, Json& config) {
   set(config, family.mlp_bias_key, there("blk.0.ffn_up.bias") || there("blk.0.ffn_down.bias"));
 }
 
-// The number of multi-token prediction layers at the end, which block_count includes.
+// The number of multi-token prediction layers at the end, which are included in block_count.
 std::int64_t draft_layers(const Keys& keys) {
   return keys.count_if_there("nextn_predict_layers").value_or(0);
 }
@@ -242,7 +242,7 @@ std::int64_t layer_count(const Keys& keys) {
   return keys.count("block_count") - draft_layers(keys);
 }
 
-// Layers without a router tensor are dense.
+// Layers that have no router tensor are dense.
 void read_experts(const GgufSource& source, const Keys& keys, const Family& family, Json& config) {
   if (!family.experts) return;
   const ExpertKeys& names = *family.experts;
@@ -254,7 +254,7 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   }
   set(config, names.shared_hidden,
       keys.count_if_there("expert_shared_feed_forward_length").value_or(0));
-  set(config, names.normalized, true);  // as llama.cpp computes it
+  set(config, names.normalized, true);  // as in llama.cpp
   if (names.dense_layers == nullptr) return;
   Json dense = Json::array();
   for (std::int64_t layer = 0; layer < layer_count(keys); ++layer) {
@@ -264,8 +264,8 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
-// Muse Glimmer: layers with a window are those with RoPE. A pattern that is a number n means n - 1
-// such layers, then one layer without.
+// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means n
+// - 1 such layers, then one layer without RoPE.
 void read_muse(const Keys& keys, const Family& family, Json& config) {
   if (!family.is_muse) return;
   const GgufMetadata& metadata = keys.metadata();

@@ -1,5 +1,5 @@
-// The metadata of a GGUF file translated to a Hugging Face config.json and a family whose tensors
-// have GGUF's names: the input of hf_import.h, so that both formats support the same families.
+// Translates a GGUF file's metadata to a Hugging Face config.json and to a family with GGUF's
+// tensor names: the input of hf_import.h, so that both formats support the same families.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 namespace leq {
 
 struct GgufModel {
-  Family family;                   // rules with GGUF's names, which `names` holds
-  std::vector<std::string> names;  // moved with the family, never copied: `family` refers to it
+  Family family;                   // rules with GGUF's names, whose texts are in `names`
+  std::vector<std::string> names;  // never copied, because `family` references its strings
   std::string config_json;
-  std::vector<std::string> left_out;  // name prefixes of the tensors of MTP layers
-  std::int64_t paired_heads = 0;  // rows of q (and, of `paired_kv_heads`, of k) are in rotary pairs
+  std::vector<std::string> left_out;  // name prefixes of MTP layers' tensors
+  std::int64_t paired_heads = 0;      // rows of q (of k: `paired_kv_heads`) are in rotary pairs
   std::int64_t paired_kv_heads = 0;
 };
 
-// Throws Error naming the file and the key: not a model (an adapter, a vision tower, an importance
-// matrix), an architecture that leq does not run, a missing key, an unsupported feature.
+// Throws Error naming the file and the key if the file is not a model (an adapter, a vision tower,
+// an importance matrix), has an unsupported architecture or feature, or lacks a key.
 GgufModel read_gguf_model(const GgufSource& source);
 
 }  // namespace leq

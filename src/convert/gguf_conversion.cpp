@@ -23,7 +23,7 @@ constexpr const char* kMemoryFolder = "/dev/shm";
 // codes are in groups of 32 columns.
 constexpr const char* kRules = "rules 2";
 
-// Writes the conversion of `gguf` to `output`, atomically: the whole file or none.
+// Writes the conversion of `gguf` to `output` atomically.
 void convert(const fs::path& gguf, const fs::path& output, const ConversionEvents& events) {
   const ImportedModel model = import_checkpoint(gguf);
   CheckpointOptions checkpoint;
@@ -76,7 +76,7 @@ NamelessFile convert_in_memory(const fs::path& gguf, const ConversionEvents& eve
   std::error_code none;
   const fs::path folder =
       fs::is_directory(kMemoryFolder, none) ? fs::path(kMemoryFolder) : fs::temp_directory_path();
-  static std::atomic<int> count = 0;  // threads may convert one file at once
+  static std::atomic<int> count = 0;  // several threads may convert the same file
   const fs::path file = folder / ("leq-" + std::to_string(::getpid()) + "-" +
                                   std::to_string(++count) + "-" + conversion_name(gguf));
   convert(gguf, file, events);

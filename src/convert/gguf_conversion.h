@@ -1,5 +1,5 @@
-// Converts a GGUF file to .leq, keeping its quantized values: once into a cache folder, or into
-// memory.
+// Converts a GGUF file to .leq without changing its quantized values: into a cache folder, where
+// the result is reused, or into memory.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,25 @@
 namespace leq {
 
 struct ConversionEvents {
-  // Called before a conversion into the cache; not called where the cache has the file already.
+  // Called before a conversion into the cache, but not if the cache already has the file.
   std::function<void(const std::filesystem::path& output)> begin = [](const auto&) {};
-  // Number of tensors done, and of tensors in total.
+  // `done` of `total` tensors are converted.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
-  std::function<bool()> stop = [] { return false; };  // true aborts: ErrorKind::interrupted
+  std::function<bool()> stop = [] { return false; };  // true aborts with ErrorKind::interrupted
 };
 
-// $XDG_CACHE_HOME/leq, else ~/.cache/leq. Throws Error where neither is set.
+// $XDG_CACHE_HOME/leq, otherwise ~/.cache/leq. Throws Error if neither variable is set.
 std::filesystem::path conversion_cache();
-// The file name of a GGUF file's conversion in a cache, distinct for each file, each version of it,
-// and each way of converting.
+// The file name of a GGUF file's conversion in a cache, different for each file, for each version
+// of it, and for each change of how leq converts.
 std::string conversion_name(const std::filesystem::path& gguf);
 
-// The path of the conversion in `cache`; converts, atomically, where it is not cached yet. Throws
-// Error as import_gguf does, and where the cache cannot be written.
+// The path of the conversion in `cache`; if it is not cached yet, it is created atomically. Throws
+// Error like import_gguf, and if the cache cannot be written.
 std::filesystem::path convert_in_cache(const std::filesystem::path& gguf,
                                        const std::filesystem::path& cache,
                                        const ConversionEvents& events);
-// Converts into an unnamed in-memory file, which is freed with the returned value.
+// Converts into an unnamed in-memory file, which is freed with the returned object.
 NamelessFile convert_in_memory(const std::filesystem::path& gguf, const ConversionEvents& events);
 
 }  // namespace leq

@@ -76,7 +76,7 @@ void store_in_turns(TensorRule& rule) {
   if (rule.leq == "layers.{}.delta_out") rule.columns = &kValues;
 }
 
-// Early files of Qwen3-Next have the joined tensor of its checkpoints instead of qkv and z.
+// Early GGUF files of Qwen3-Next have its checkpoints' joined tensor instead of qkv and z.
 void store_as_next(Family& family) {
   std::vector<TensorRule> joined;
   for (TensorRule& rule : family.tensors) {

@@ -28,7 +28,7 @@ void unpair_heads(GgufSource& source, const GgufModel& model, std::int64_t layer
   }
 }
 
-// "mostly Q4_K": the type with the most bytes.
+// "mostly Q4_K": the type that has the most bytes.
 std::string main_type(const GgufSource& source) {
   std::map<std::string, std::size_t> bytes;
   for (const SourceTensor& tensor : source.tensors())
@@ -38,7 +38,7 @@ std::string main_type(const GgufSource& source) {
   return most == bytes.end() ? "no tensors" : "mostly " + most->first;
 }
 
-// The common float type of the matrices, else f32; vectors are f32 in every file.
+// The common float type of the matrices, otherwise f32; vectors are f32 in every file.
 DType matrix_dtype(const GgufSource& source) {
   const auto all = [&](DType dtype) {
     return std::ranges::all_of(source.tensors(), [&](const SourceTensor& tensor) {

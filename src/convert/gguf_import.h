@@ -1,4 +1,4 @@
-// Imports a GGUF file of llama.cpp as an ImportedModel: the counterpart of hf_import.h.
+// Imports a GGUF file of llama.cpp as an ImportedModel, like hf_import.h a checkpoint folder.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// Throws Error naming file and key or tensor: not a GGUF file, not a model, an unsupported
+// Throws Error naming the file and the key or tensor: not a GGUF file, not a model, an unsupported
 // architecture, tokenizer or tensor type, a missing or unknown tensor, a wrong shape.
 ImportedModel import_gguf(const std::filesystem::path& path);
 

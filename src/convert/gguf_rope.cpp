@@ -11,11 +11,11 @@
 namespace leq {
 namespace {
 
-constexpr double kLowFrequencyFactor = 1;  // of all Llama 3 models
+constexpr double kLowFrequencyFactor = 1;  // the value in all Llama 3 models
 constexpr double kHighFrequencyFactor = 4;
 constexpr double kDefaultTheta = 10000;
 
-// The divisor of a pair's inverse frequency by Llama 3's scaling rule.
+// The divisor of a pair's inverse frequency in Llama 3's RoPE scaling.
 double llama3_divisor(double wavelength, double factor, double context) {
   if (wavelength < context / kHighFrequencyFactor) return 1;
   if (wavelength > context / kLowFrequencyFactor) return factor;
@@ -26,7 +26,7 @@ double llama3_divisor(double wavelength, double factor, double context) {
 
 bool follows_llama3(const std::vector<float>& divisors, double theta, double factor,
                     double context) {
-  constexpr double kTolerance = 1e-4;  // divisors were computed in f32
+  constexpr double kTolerance = 1e-4;  // because divisors were computed in f32
   const double head_dim = 2 * static_cast<double>(divisors.size());
   for (std::size_t i = 0; i < divisors.size(); ++i) {
     const double wavelength =
@@ -37,7 +37,7 @@ bool follows_llama3(const std::vector<float>& divisors, double theta, double fac
   return true;
 }
 
-// The tensor holds only the divisors: factor and original context are reconstructed from them.
+// The tensor contains only the divisors; factor and original context are reconstructed from them.
 Json scaling_of_divisors(const SourceTensor& tensor, const GgufSource& source, double theta) {
   require(tensor.shape.size() == 1 && tensor.shape[0] <= 4096, tensor.place,
           ": tensor rope_freqs.weight has shape ", shape_text(tensor.shape),
@@ -67,20 +67,20 @@ Json yarn_of(const GgufMetadata& metadata, const std::string& prefix, double fac
   scaling["original_max_position_embeddings"] = *original;
   if (const auto fast = metadata.number(prefix + "yarn_beta_fast")) scaling["beta_fast"] = *fast;
   if (const auto slow = metadata.number(prefix + "yarn_beta_slow")) scaling["beta_slow"] = *slow;
-  // llama.cpp's attention factor, applied on top of yarn's own 1 + 0.1 ln(factor).
+  // llama.cpp's attention factor, which multiplies yarn's own 1 + 0.1 ln(factor).
   const double attention = metadata.number(prefix + "attn_factor")
                                .value_or(metadata.number(prefix + "yarn_attn_factor").value_or(1));
   if (attention != 1) scaling["attention_factor"] = attention * (1 + 0.1 * std::log(factor));
   const double extrapolation = metadata.number(prefix + "yarn_ext_factor").value_or(1);
   require(extrapolation == 1 || extrapolation == -1, metadata.source(), ": key ", prefix,
           "yarn_ext_factor has a value that is not supported");
-  // With this key llama.cpp takes mscale to be 1.
+  // If this key is present, llama.cpp uses an mscale of 1.
   const double multiplier = metadata.number(prefix + "yarn_log_multiplier").value_or(0);
   if (multiplier != 0) scaling["mscale"] = 1.0, scaling["mscale_all_dim"] = multiplier;
   return scaling;
 }
 
-// Ministral 3's query temperature, which grows with the position.
+// Ministral 3's query temperature, which increases with the position.
 void add_temperature(const GgufMetadata& metadata, const std::string& architecture, Json& scaling) {
   const std::string prefix = architecture + "attention.temperature_";
   const double beta = metadata.number(prefix + "scale").value_or(0);
@@ -106,7 +106,7 @@ void read_gguf_rope(const GgufSource& source, const std::string& architecture, J
   const std::string prefix = architecture + "rope.scaling.";
   std::string_view type = metadata.text(prefix + "type").value_or("none");
   double factor = metadata.number(prefix + "factor").value_or(1);
-  // Older files have this one key for linear scaling instead of rope.scaling.*.
+  // Older files have only this key for linear scaling instead of rope.scaling.*.
   if (const auto linear = metadata.number(architecture + "rope.scale_linear")) {
     if (!metadata.has(prefix + "type") && *linear != 1) type = "linear", factor = *linear;
   }

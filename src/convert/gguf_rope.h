@@ -1,4 +1,4 @@
-// The rotary position keys of a GGUF file, translated to those of config.json.
+// Translates a GGUF file's keys for rotary positions to those of config.json.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace leq {
 
 // Sets rope_theta and rope_scaling from the keys that begin with `prefix` ("llama.") and from the
-// tensor rope_freqs.weight, which encodes Llama 3's scaling. Throws Error naming key or tensor
-// where the scaling is not supported.
+// tensor rope_freqs.weight, which encodes Llama 3's scaling. Throws Error naming the key or tensor
+// if the scaling is not supported.
 void read_gguf_rope(const GgufSource& source, const std::string& prefix, Json& config);
 
 }  // namespace leq

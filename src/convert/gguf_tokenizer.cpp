@@ -23,14 +23,14 @@ enum GgufTokenType : std::int64_t {
   kGgufByte = 6
 };
 
-// A value of tokenizer.ggml.pre for byte BPE, and the pre-tokenizer that it names.
+// A value of tokenizer.ggml.pre for byte BPE, and the pre-tokenizer that it denotes.
 struct GgufPreTokenizer {
   std::string_view name;
-  std::string_view like;  // a set_pretokenizer name; empty: `pattern`
+  std::string_view like;  // argument of set_pretokenizer; empty: use `pattern`
   std::string_view pattern = {};
-  bool single_digits = false;  // split before the pattern
+  bool single_digits = false;  // split digits before applying the pattern
   bool ignore_merges = false;
-  bool add_bos = false;  // default if no key is set
+  bool add_bos = false;  // default if the key is absent
 };
 constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
     {"gpt-2", "gpt-2"},
@@ -54,7 +54,7 @@ constexpr std::array<GgufPreTokenizer, 19> kGgufPreTokenizers = {{
     {"tekken", "", kTekkenPattern, false, true, true},
 }};
 
-// Reads one tokenizer; its errors name the key.
+// Reads one tokenizer; its errors name the metadata key.
 class GgufTokenizerReader {
  public:
   explicit GgufTokenizerReader(const GgufMetadata& metadata)
@@ -95,14 +95,14 @@ class GgufTokenizerReader {
 
   std::optional<Token> id_of(std::string_view key) const {
     const auto id = metadata_.integer("tokenizer.ggml." + std::string(key));
-    // Some writers mark an absent id with the largest number.
+    // Some writers store the largest number for an absent id.
     if (!id || *id == -1 || *id == UINT32_MAX) return std::nullopt;
     require(*id >= 0 && *id < std::ssize(tokens_), place(), ": tokenizer.ggml.", key, " is ", *id,
             ", the tokenizer has ", tokens_.size(), " tokens");
     return static_cast<Token>(*id);
   }
 
-  // llama.cpp has a default where the file names no end token; it may be another model's id.
+  // If the file names no end token, llama.cpp uses a default, which may be another model's id.
   void read_ends(bool adds_bos) {
     spec_.bos = id_of("bos_token_id").value_or(kNoToken);
     spec_.eos = id_of("eos_token_id").value_or(kNoToken);
@@ -192,7 +192,7 @@ class GgufTokenizerReader {
                 printable(piece), ", which is no token");
         return found->second;
       };
-      // The left part of a merge may itself begin with a space.
+      // The search starts at 1, because the left part of a merge may begin with a space.
       const std::size_t space = merges[i].find(' ', 1);
       require(space != std::string_view::npos, place(), ": merge ", i,
               " of tokenizer.ggml.merges is ", printable(merges[i]),
@@ -216,7 +216,7 @@ class GgufTokenizerReader {
     const auto scores = metadata_.floats("tokenizer.ggml.scores");
     require(scores.size() == tokens_.size(), place(), ": tokenizer.ggml has ", tokens_.size(),
             " tokens and ", scores.size(), " scores");
-    spec_.scores.assign(1, 0.0f);  // grown with the pieces
+    spec_.scores.assign(1, 0.0f);  // resized with the pieces
     spec_.pieces.resize(1);
     spec_.types.resize(1, TokenType::unused);
     const bool prefix = metadata_.flag("tokenizer.ggml.add_space_prefix").value_or(true);
@@ -248,7 +248,7 @@ class GgufTokenizerReader {
   TokenizerSpec spec_;
 };
 
-// Control tokens that end a turn or a text by their content, independent of the keys.
+// Control tokens that are recognized as end tokens by their text, whatever the keys say.
 constexpr std::array<std::string_view, 9> kEndTexts = {
     "<|im_end|>",
     "<|eot_id|>",

@@ -1,4 +1,4 @@
-// Converts config.json of Hugging Face checkpoints, written by transformers 4 or 5, to ModelConfig.
+// Converts config.json of Hugging Face checkpoints (transformers 4 or 5) to ModelConfig.
 #include <algorithm>
 #include <array>
 
@@ -17,7 +17,7 @@
 namespace leq {
 namespace {
 
-// A key that is present and not null.
+// The value of a key if it is present and not null, otherwise nullptr.
 const Json* present(const Json& json, const char* key) {
   if (key == nullptr) return nullptr;
   const auto found = json.find(key);
@@ -50,7 +50,7 @@ const Family& family_of(const Json& json, std::string_view source) {
   return *family;
 }
 
-// Refuses keys that change the model's function in ways that leq does not compute.
+// Refuses keys that change the model's function in a way that leq does not support.
 void refuse_unsupported(const Json& json, const Family& family, std::string_view source) {
   read_quantization_config(json, source);
   for (const Family::Fixed& fixed : family.fixed) {
@@ -72,7 +72,7 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   RopeScaling scaling;
   std::string type = json_get_or<std::string>(json, "rope_type", "", source);
   if (type.empty()) type = json_get_or<std::string>(json, "type", "default", source);
-  // For text the three position ids of M-RoPE are equal, so that it is plain RoPE.
+  // For text, the three position ids of M-RoPE are equal, so M-RoPE is plain RoPE.
   if (type == "default" || type == "mrope") return scaling;
   bool known = false;
   for (const auto kind : {RopeScalingKind::linear, RopeScalingKind::dynamic,
@@ -97,7 +97,7 @@ RopeScaling scaling_of(const Json& json, std::string_view source) {
   scaling.truncate = json_get_or<bool>(json, "truncate", true, source);
   scaling.original_context =
       json_get_or<std::int64_t>(json, "original_max_position_embeddings", 0, source);
-  // transformers 4 takes the model's context length for dynamic scaling, ignoring other keys.
+  // For dynamic scaling transformers 4 uses the model's context length and ignores other keys.
   if (scaling.kind == RopeScalingKind::dynamic) scaling.original_context = 0;
   return scaling;
 }
@@ -181,7 +181,7 @@ void read_windows(const Json& json, const Family& family, UniformLayers& layers,
   }
 }
 
-// The key in config.json of one of leq's fields.
+// The key in config.json that corresponds to a field of leq.
 std::string config_key(const ConfigKeys& keys, std::string_view name) {
   struct Named {
     std::string_view name;

@@ -17,7 +17,7 @@ bool is_given(const Json& object, std::string_view key) {
 
 namespace {
 
-// Multipliers and caps that change the model's function. `neutral`: the value that has no
+// A multiplier or cap that changes the model's function. `neutral`: the value that has no
 // effect.
 struct ChangingKey {
   std::string_view key;
@@ -53,7 +53,7 @@ constexpr std::array<DefaultContext, 12> kContexts = {{{"llama", 2048},
                                                        {"muse_glimmer_text", 131072},
                                                        {"gpt2", 1024}}};
 
-// Known keys of rope parameters: those that are read, and those with no effect for text.
+// Known keys of rope parameters: those that are read, and those without effect on text models.
 constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
                                                         "type",
                                                         "rope_theta",
@@ -75,7 +75,7 @@ constexpr std::array<std::string_view, 20> kRopeKeys = {"rope_type",
                                                         "llama_4_scaling_beta",
                                                         "name"};
 
-// `read`: the key in this table that the family supports, which is not refused.
+// `read`: the key of this table that the family supports, which is therefore not refused.
 void refuse_changing_keys(const Json& object, std::string_view read, std::string_view source) {
   for (const ChangingKey& key : kChangingKeys) {
     if (!is_given(object, key.key) || key.key == read) continue;
@@ -102,7 +102,7 @@ bool ropes_agree(const Json& a, const Json& b) {
   return true;
 }
 
-// Checks supported types only: another type may have its own keys, and is refused later by its
+// Checks only supported types: other types may have other keys, and are refused later by
 // name.
 void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   const std::string kind = kind_of(rope);
@@ -114,13 +114,13 @@ void refuse_unknown_rope_keys(const Json& rope, std::string_view source) {
   }
 }
 
-// Whether some layer is of kind `kind`; true where the config lists no layer types.
+// Whether any layer has the kind `kind`; true if the config lists no layer types.
 bool is_used(const Json& config, const std::string& kind) {
   if (!is_given(config, "layer_types") || !config["layer_types"].is_array()) return true;
   return std::ranges::any_of(config["layer_types"], [&](const Json& type) { return type == kind; });
 }
 
-// Merges rope parameters given per layer kind into one object if all used kinds agree.
+// Merges rope parameters given per layer kind into one object if all kinds in use agree.
 Json common_rope(const Json& config, std::string_view source) {
   const Json& rope = config["rope_parameters"];
   const bool nested = rope.is_object() && std::ranges::any_of(rope.items(), [](const auto& entry) {
@@ -145,7 +145,7 @@ Json common_rope(const Json& config, std::string_view source) {
   return *first;
 }
 
-// The rope parameters of Ministral 3 where its config has none.
+// The default rope parameters of Ministral 3, used if its config has none.
 Json ministral3_rope() {
   return {
       {"rope_type", "yarn"}, {"rope_theta", 1e6},     {"factor", 16.0},
@@ -174,7 +174,7 @@ Json complete_hf_config(Json config, std::string_view source) {
   if (!config.is_object()) return config;
   const Json* named = config.find("model_type");
   const std::string type = named != config.end() && named->is_string() ? named->text() : "";
-  // Only for known families: others may use these keys in their own function.
+  // Only for known families, because others may use these keys with another meaning.
   const bool known =
       std::ranges::find(kContexts, type, &DefaultContext::model_type) != kContexts.end();
   const std::string_view read = type == "ministral3" ? "llama_4_scaling_beta" : "";

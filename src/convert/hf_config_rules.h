@@ -1,5 +1,5 @@
 // transformers 5's rules for keys of config.json that are absent, null or given twice, and checks
-// for keys that change the model's function in a way that leq does not compute.
+// for keys that change the model's function in a way that leq does not support.
 #pragma once
 
 #include <string_view>
@@ -8,12 +8,12 @@
 
 namespace leq {
 
-// Whether a key is present and not null.
+// Whether a key is present and its value is not null.
 bool is_given(const Json& object, std::string_view key);
 
-// The config completed with the defaults that transformers has for absent and null keys, and the
-// rope settings of all layers in one object, "rope_parameters". Throws Error naming `source` and
-// the refused key, or both keys where two contradict.
+// Completes the config with transformers' defaults for absent and null keys, and merges the rope
+// settings of all layers into one object, "rope_parameters". Throws Error naming `source` and the
+// refused key, or two contradicting keys.
 Json complete_hf_config(Json config, std::string_view source);
 
 }  // namespace leq

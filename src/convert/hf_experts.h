@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Replaces the dense MLP by experts in the layers that have them; no effect where the family has
-// none. Throws Error naming `source` and the key that is missing or out of range.
+// Replaces the dense MLP by experts in the layers that have them; does nothing for families without
+// experts. Throws Error naming `source` and the key that is missing or out of range.
 void read_experts(const Json& json, const Family& family, std::string_view source,
                   ModelConfig& config);
 

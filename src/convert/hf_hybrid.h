@@ -10,13 +10,13 @@
 
 namespace leq {
 
-// AttentionConfig::rotary_dims, by partial_rotary_factor in rope_parameters, else at the top level,
-// else the family's default; 0: RoPE covers the head. Throws Error naming `source` and the factor.
+// AttentionConfig::rotary_dims from partial_rotary_factor, in rope_parameters or at the top level,
+// otherwise the family's default; 0: the whole head. Throws Error naming `source` and the factor.
 std::int32_t rotary_dims_of(const Json& json, const Family& family, std::int64_t head_dim,
                             std::string_view source);
 
-// Sets Gated DeltaNet as the mixer of the layers without attention; no effect where the family has
-// none. Throws Error naming `source` and the key that is missing or out of range.
+// Sets Gated DeltaNet as the mixer of layers without attention; does nothing for families without
+// it. Throws Error naming `source` and the key that is missing or out of range.
 void read_delta_layers(const Json& json, const Family& family, std::string_view source,
                        ModelConfig& config);
 

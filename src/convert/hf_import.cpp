@@ -30,11 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxModelConfigBytes = 16 << 20;
 
-// A name pattern and its numbers: "layers.3.experts.17.up" -> "layers.{}.experts.{}.up", {3, 17}.
+// A name's pattern and numbers: "layers.3.experts.17.up" -> "layers.{}.experts.{}.up", {3, 17}.
 struct NumberedName {
   std::string pattern;
   std::vector<std::string> numbers = {};
-  bool of_mtp = false;  // the name began with "mtp."
+  bool of_mtp = false;  // whether the name began with "mtp."
 
   std::int64_t expert() const { return numbers.size() < 2 ? 0 : std::stoll(numbers[1]); }
 };
@@ -66,13 +66,13 @@ std::string with_numbers(std::string_view pattern, const std::vector<std::string
   return name;
 }
 
-// Some converters drop dimensions of 1 or add them, so shapes are compared without.
+// Some converters remove or add dimensions of 1, so shapes are compared without them.
 Shape without_ones(Shape shape) {
   std::erase(shape, 1);
   return shape;
 }
 
-// Finds the tensors of a checkpoint under leq's names and checks their shapes.
+// Looks up the tensors of a checkpoint by leq's names and checks their shapes.
 class TensorImporter {
  public:
   TensorImporter(const TensorSource& source, const Family& family, const ModelConfig& config,
@@ -106,7 +106,7 @@ class TensorImporter {
     return (name.of_mtp ? names_.mtp : names_.prefix) + with_numbers(rule.source, name.numbers);
   }
 
-  // The first rule whose source tensor exists, else the first rule.
+  // The first rule whose source tensor exists; if none exists, the first rule.
   const TensorRule& rule_for(const NumberedName& name) const {
     const TensorRule* first = nullptr;
     for (const TensorRule& rule : family_.tensors) {
@@ -187,7 +187,7 @@ class TensorImporter {
     return imported;
   }
 
-  // Quantizing tools add a bias to every linear, all zeros where the model has none.
+  // Quantization tools add a bias to every linear; it is all zeros if the model has none.
   bool is_zero_bias(const SourceTensor& tensor) const {
     if (!source_.tells_types() || !tensor.name.ends_with(".bias")) return false;
     std::vector<float> values(tensor.shape.size() == 1 ? static_cast<std::size_t>(tensor.shape[0])
@@ -196,11 +196,11 @@ class TensorImporter {
     return !values.empty() && std::ranges::all_of(values, [](float x) { return x == 0; });
   }
 
-  // An unread tensor suggests another architecture than config.json names: refused by its name.
+  // An unread tensor suggests that the architecture differs from config.json's, so it is refused.
   void refuse_unused() const {
     for (const SourceTensor& tensor : source_.tensors()) {
       if (used_.contains(tensor.name)) continue;
-      if (tensor.name == names_.head && config_.tied) continue;  // settle_tying found it equal
+      if (tensor.name == names_.head && config_.tied) continue;  // a duplicate (settle_tying)
       if (!other_model_of(tensor.name).empty()) continue;
       const bool left_out = std::ranges::any_of(left_out_, [&](const std::string& beginning) {
         return tensor.name.starts_with(beginning);
@@ -220,7 +220,7 @@ class TensorImporter {
   const TensorSource& source_;
   const Family& family_;
   const ModelConfig& config_;
-  std::shared_ptr<const ModelConfig> shared_config_;  // for readers, which outlive `config_`
+  std::shared_ptr<const ModelConfig> shared_config_;  // shared with readers
   std::string place_;
   std::span<const std::string> left_out_;
   TextNames names_;
@@ -247,7 +247,7 @@ std::vector<Token> token_list(const Json& json, const char* key, std::string_vie
   return ids;
 }
 
-// Reads generation_config.json; where it has no end tokens, those of config.json.
+// Reads generation_config.json; if it has no end tokens, uses those of config.json.
 GenerationDefaults read_generation(const std::filesystem::path& folder, const Json& config) {
   GenerationDefaults defaults;
   const auto path = folder / "generation_config.json";
@@ -263,7 +263,7 @@ GenerationDefaults read_generation(const std::filesystem::path& folder, const Js
   return defaults;
 }
 
-// Drops end tokens outside the vocabulary, which the model cannot generate.
+// Drops end tokens outside of the vocabulary, because the model cannot generate them.
 void drop_ends_beyond(ImportedModel& model) {
   std::erase_if(model.generation.end_tokens, [&](Token id) {
     const bool beyond = id < 0 || id >= model.config.vocab;
@@ -282,7 +282,7 @@ std::string read_config(const std::filesystem::path& folder) {
   return read_file(folder / "config.json", kMaxModelConfigBytes);
 }
 
-// The files of a checkpoint folder, except .leq files, which are outputs written there.
+// The files of a checkpoint folder, except .leq files, which are outputs of earlier conversions.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
   for (const std::string& name : file_names(folder)) {
@@ -297,7 +297,7 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder)
   return files;
 }
 
-// The multi-token prediction head has the attention config of the last attention layer, and the MLP
+// The multi-token prediction head gets the attention config of the last attention layer and the MLP
 // config of the last layer.
 void add_mtp(const TensorSource& source, const Family& family, ModelConfig& config) {
   const auto names = find_text_names(source, family);
@@ -352,7 +352,7 @@ ImportedModel import_hf(const std::filesystem::path& folder) {
   require(std::ssize(tokenizer.spec.pieces) <= model.config.vocab, folder.string(),
           ": the tokenizer has ", tokenizer.spec.pieces.size(), " ids, the model only ",
           model.config.vocab);
-  const Json whole = parse_json(config_text, config_path.string());  // with the wrapper's keys
+  const Json whole = parse_json(config_text, config_path.string());  // including the wrapper's keys
   if (std::string note = mistral_pattern_note(whole, tokenizer.spec); !note.empty()) {
     model.notes.push_back(std::move(note));
   }

@@ -1,5 +1,5 @@
 // Imports a Hugging Face checkpoint folder: configuration, tensors under leq's names, tokenizer,
-// generation defaults, chat template.
+// generation defaults and chat template.
 #pragma once
 
 #include <filesystem>
@@ -13,19 +13,19 @@
 
 namespace leq {
 
-// Throws Error naming file and key or tensor: an unsupported architecture, a missing or unknown
-// tensor, a wrong shape.
+// Throws Error naming the file and the key or tensor: an unsupported architecture, a missing or
+// unknown tensor, a wrong shape.
 ImportedModel import_hf(const std::filesystem::path& folder);
 
-// Reads config.json only. The overload for a folder throws Error where it is not a checkpoint.
+// Reads only config.json. The overload for a folder throws Error if it is not a checkpoint.
 ModelConfig import_hf_config(const std::filesystem::path& folder);
 ModelConfig import_hf_config(std::string_view json_text, std::string_view source);
 
-// Whether some weight of a checkpoint folder is stored as integers of a scheme that leq has.
+// Whether any weight of a checkpoint folder is stored as integers in a scheme of leq.
 bool folder_holds_codes(const std::filesystem::path& folder);
 
 // The tensors of a model under leq's names, read from the names in `family`. Throws Error naming
-// `place` and the tensor that is missing, has another shape, or matches no rule; tensors whose
+// `place` and the tensor if it is missing, has another shape or matches no rule. Tensors whose
 // names begin with one of `left_out` are ignored. `source` must outlive the result.
 std::vector<TensorInput> import_tensors(const TensorSource& source, const Family& family,
                                         const ModelConfig& config, std::string place,

@@ -13,7 +13,7 @@ constexpr float kPostNormEps = 1e-8f;
 constexpr double kLogitCap = 20, kLogitScale = 0.19611613513818404;
 constexpr double kQueryGain = 3.87;
 
-// A theta of 0 means no RoPE; all other layers share one table of positions.
+// A theta of 0 means no RoPE in that layer; all other layers share one table of positions.
 void read_rope_layers(const Json& json, std::string_view source, ModelConfig& config) {
   constexpr const char* kThetas = "layer_rope_theta";
   const std::int64_t layers = config.layer_count();

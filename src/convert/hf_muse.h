@@ -1,4 +1,4 @@
-// Reads the keys of config.json that only Muse Glimmer has.
+// Reads the config.json keys that only Muse Glimmer has.
 #pragma once
 
 #include <string_view>
@@ -9,12 +9,12 @@
 
 namespace leq {
 
-// Reads post_norm_eps, output_multiplier, final_logit_softcapping, and from layer_rope_theta the
-// layers with RoPE. `config` has its layers and rope_theta. Does nothing for other families.
+// Reads post_norm_eps, output_multiplier and final_logit_softcapping, and from layer_rope_theta the
+// layers with RoPE. `config` must have its layers and rope_theta. Skips other families.
 void read_muse(const Json& json, const Family& family, std::string_view source,
                ModelConfig& config);
 
-// The family with the checkpoint's query factor (qk_scale_factor) as the gain of its query
+// The family with the checkpoint's query factor (qk_scale_factor) applied as the gain of its query
 // norms.
 Family with_query_gain(const Family& family, const Json& json, std::string_view source);
 

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Keys of a wrapper that apply to the text model; its end tokens, the chat's, take precedence.
+// Keys of a wrapper that apply to the text model; its end tokens, for chats, take precedence.
 constexpr std::array<std::string_view, 7> kCommonKeys = {
     "quantization_config", "eos_token_id", "bos_token_id",       "dtype",
     "torch_dtype",         "pad_token_id", "tie_word_embeddings"};
@@ -91,7 +91,7 @@ Json text_config_of(Json config, std::string_view source) {
     text["model_type"] =
         found == kDefaultTexts.end() ? config["model_type"].text() : std::string(found->text);
   }
-  // `architectures` of a text_config does not describe the checkpoint.
+  // Removed, because `architectures` of a text_config does not describe the checkpoint.
   text["architectures"] = nullptr;
   return text;
 }

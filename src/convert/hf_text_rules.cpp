@@ -26,7 +26,7 @@ std::string type_of(const Json& json, std::string_view source) {
   fail(source, ": ", member, " ", printable(what), " is not supported");
 }
 
-// Calls `visit` for every step of a possibly nested Sequence.
+// Calls `visit` for each step of a Sequence, which may be nested.
 template <class Visit>
 void each_step(const Json& json, const char* list, std::string_view source, Visit&& visit) {
   if (json.is_null()) return;
@@ -42,7 +42,7 @@ const Json& member(const Json& json, const char* key, std::string_view source) {
   return *found;
 }
 
-// {"String": s} or {"Regex": s} as a regular expression.
+// Converts {"String": s} or {"Regex": s} to a regular expression.
 std::string read_pattern(const Json& pattern, std::string_view source) {
   if (pattern.is_string()) return quoted_pattern(pattern.get<std::string>());
   if (pattern.contains("String")) {
@@ -51,7 +51,7 @@ std::string read_pattern(const Json& pattern, std::string_view source) {
   return translated_oniguruma(json_get<std::string>(pattern, "Regex", source), source);
 }
 
-// {"String": s} as a literal; a regular expression is refused.
+// The literal of {"String": s}; a regular expression is refused.
 std::string read_literal(const Json& pattern, std::string_view source, std::string_view where) {
   if (pattern.is_string()) return pattern.get<std::string>();
   if (!pattern.contains("String")) unsupported(source, where, "type Replace with a Regex pattern");

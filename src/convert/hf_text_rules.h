@@ -1,4 +1,4 @@
-// The text rules of a tokenizer.json: normalizer, pre_tokenizer, decoder and post_processor.
+// Reads the text rules of a tokenizer.json: normalizer, pre_tokenizer, decoder and post_processor.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@
 
 namespace leq {
 
-// Each function reads one member of a tokenizer.json into `spec`; null means none. Throws Error
-// naming `source` and the type that is not supported ("normalizer type NFKC").
+// Each function reads one member of a tokenizer.json into `spec`; null means that there is none.
+// Throws Error naming `source` and the unsupported type ("normalizer type NFKC").
 void read_normalizer(const Json& json, std::string_view source, TokenizerSpec& spec);
 
-// Sets spec.kind to byte_bpe where the chain ends in ByteLevel.
+// Sets spec.kind to byte_bpe if the chain ends in ByteLevel.
 void read_pre_tokenizer(const Json& json, std::string_view source, TokenizerSpec& spec);
 
 // Sets strip_leading_space.

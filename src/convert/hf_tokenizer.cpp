@@ -33,7 +33,7 @@ void check_model(const Json& model, std::string_view source) {
           ": model dropout is not supported");
 }
 
-// Maps each piece, as spelled in the vocabulary and in the merges, to its id.
+// Maps each piece, as it is spelled in the vocabulary and the merges, to its id.
 Ids read_vocabulary(const Json& vocabulary, std::string_view source, TokenizerSpec& spec) {
   require(vocabulary.is_object() && !vocabulary.empty(), source,
           ": model vocab must be a non-empty object");
@@ -61,7 +61,7 @@ Token id_of(const Ids& ids, std::string_view piece, std::string_view source, std
   return found->second;
 }
 
-// A merge is "left right" or ["left", "right"].
+// A merge is either "left right" or ["left", "right"].
 void read_merges(const Json& merges, const Ids& ids, std::string_view source, TokenizerSpec& spec) {
   require(merges.is_array(), source, ": model merges must be a list");
   spec.merges.reserve(merges.size());

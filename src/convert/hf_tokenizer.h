@@ -9,12 +9,12 @@
 namespace leq {
 
 struct HfTokenizer {
-  TokenizerSpec spec;  // without bos and eos, which tokenizer_config.json names
-  AroundText around;   // what the post_processor adds
+  TokenizerSpec spec;  // without bos and eos, which are in tokenizer_config.json
+  AroundText around;   // the tokens that the post_processor adds
 };
 
-// `text`: the content of the file; `source` names it in errors. Throws Error on any unsupported
-// setting, by its name in the file.
+// `text`: the content of the file; `source`: its name for errors. Throws Error naming any
+// unsupported setting as it is named in the file.
 HfTokenizer read_hf_tokenizer(std::string_view text, std::string_view source);
 
 }  // namespace leq

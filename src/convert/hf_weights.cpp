@@ -18,7 +18,7 @@ std::unique_ptr<TensorSource> open_weights(const std::filesystem::path& folder, 
   return packed;
 }
 
-// Such weights have sorted columns, unusual group sizes, or are floats of few bits.
+// Inexact weights have sorted columns, unusual group sizes, or are floats of few bits.
 void note_inexact(std::span<const TensorInput> tensors, std::vector<std::string>& notes) {
   const auto count = std::ranges::count_if(tensors, [](const TensorInput& tensor) {
     return tensor.role != TensorRole::vector && !tensor.own_scheme && !tensor.source_type.empty();
@@ -29,7 +29,7 @@ void note_inexact(std::span<const TensorInput> tensors, std::vector<std::string>
                   "floats and quantized again");
 }
 
-// Tensors of other than float types, such as masks, are ignored.
+// Tensors that are not of a float type, such as masks, are ignored.
 DType exact_dtype(const TensorSource& source) {
   const auto holds = [&](DType dtype) {
     return std::ranges::any_of(source.tensors(),

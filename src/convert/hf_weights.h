@@ -1,4 +1,4 @@
-// Opens the tensors of a checkpoint folder, with quantized weights assembled from their parts.
+// Opens the tensors of a checkpoint folder; quantized weights are assembled from their parts.
 #pragma once
 
 #include <filesystem>
@@ -14,16 +14,16 @@
 
 namespace leq {
 
-// `config`: that of the text model. `notes` gets a line for tensors that are left out, and one
-// naming the method of a quantized checkpoint. Throws Error as open_safetensors,
-// read_quantization_config and PackedSource do.
+// `config`: the text model's. `notes` gets a line about tensors that are not imported and one with
+// the method of a quantized checkpoint. Throws Error like open_safetensors,
+// read_quantization_config and PackedSource.
 std::unique_ptr<TensorSource> open_weights(const std::filesystem::path& folder, const Json& config,
                                            std::vector<std::string>& notes);
 
-// Adds a note where quantized weights have no scheme that represents their values exactly.
+// Adds a note if no scheme represents the values of some quantized weights exactly.
 void note_inexact(std::span<const TensorInput> tensors, std::vector<std::string>& notes);
 
-// The type that holds all floats of a source exactly; f32 where some tensors are quantized.
+// The type that represents all floats of a source exactly; f32 if some tensors are quantized.
 DType exact_dtype(const TensorSource& source);
 
 }  // namespace leq

@@ -21,7 +21,7 @@ bool is_matrix(const TensorInput& tensor) {
          tensor.role != TensorRole::exact_linear;
 }
 
-// Linears of one site share their input and need it in one format: "layers.3.q" -> "layers.3.qkv".
+// Maps linears to sites, which share an input in one format: "layers.3.q" -> "layers.3.qkv".
 std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   std::map<std::string, std::string> sites;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
@@ -38,9 +38,9 @@ std::map<std::string, std::string> sites_of(const ModelConfig& config) {
   return sites;
 }
 
-// The types of all linears that share one input, which decide its format.
+// The types of all linears that share one input; together they determine its format.
 struct Readers {
-  bool codes = false;               // some are stored in codes
+  bool codes = false;               // some are stored as codes
   bool offset = false;              // some need signed codes with sums (int4, uint8, k types)
   bool fine = false;                // some keep 8 bits in groups of 32 columns
   bool coarse = false;              // some have groups wider than 32 columns
@@ -48,7 +48,7 @@ struct Readers {
 };
 
 // The stored type of one of the linears. A shared format never requires integers to be rounded
-// again: int8 and uint8, and their groups, hold the same codes.
+// again, because int8 and uint8, and their groups, represent the same codes.
 QuantScheme type_for(const TensorInput& tensor, const Readers& readers) {
   if (!readers.codes) return *readers.type;
   QuantScheme own = tensor.own_scheme.value_or(kNearest);
@@ -97,7 +97,7 @@ InputReaders::InputReaders(const ImportedModel& model) : sites_(sites_of(model.c
   }
 }
 
-// An ECMAScript pattern that matches only this name.
+// An ECMAScript pattern that matches this name only.
 std::string exactly(const std::string& name) {
   std::string pattern = "^";
   for (const char c : name) {
@@ -134,7 +134,7 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
           Setting{"type"}, " or a recipe to quantize it again");
   const InputReaders inputs(model);
   const bool narrow = model.config.width < kNarrowWidth;
-  std::map<std::string, std::int64_t> numbers;  // by scheme
+  std::map<std::string, std::int64_t> numbers;  // count by scheme
   std::vector<TypeOverride> types;
   for (const TensorInput& tensor : model.tensors) {
     if (!is_matrix(tensor)) continue;
@@ -148,7 +148,7 @@ void keep_types(const ImportedModel& model, CheckpointOptions& options) {
       numbers, [](const auto& a, const auto& b) { return a.second < b.second; });
   ensure(most != numbers.end(), model.folder, ": no matrices");
   options.type = most->first;
-  // The user's overrides of single tensors come later and so take precedence.
+  // The user's overrides of single tensors come later in the list, so they take precedence.
   options.overrides.insert(options.overrides.begin(), types.begin(), types.end());
 }
 

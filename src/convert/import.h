@@ -1,5 +1,5 @@
-// Imports a checkpoint of any supported kind: a Hugging Face folder, or a GGUF file. Each kind has
-// a reader that returns an ImportedModel, with a TensorSource that decodes its tensors.
+// Imports a checkpoint of any supported format, a Hugging Face folder or a GGUF file. Each format
+// has a reader that returns an ImportedModel, whose TensorSource decodes the tensors.
 #pragma once
 
 #include <filesystem>
@@ -9,20 +9,20 @@
 
 namespace leq {
 
-// Detects the kind by content. Throws Error as import_hf and import_gguf do.
+// Detects the format by content. Throws Error like import_hf and import_gguf.
 ImportedModel import_checkpoint(const std::filesystem::path& path);
-// Reads the configuration only.
+// Reads only the configuration.
 ModelConfig import_config(const std::filesystem::path& path);
 
-// Whether a checkpoint is quantized already, that is, some matrix is stored in codes. False for
-// paths that are not a checkpoint.
+// Whether a checkpoint is already quantized, that is, some matrix is stored as codes. False if the
+// path is not a checkpoint.
 bool holds_codes(const std::filesystem::path& path);
 
-// Sets type and overrides so that each tensor keeps the checkpoint's type where a scheme holds it
-// exactly, else the nearest (uint8-g32 where own_scheme has none). In models narrower than
-// kNarrowWidth, linears that share an input have it in groups of 32 columns where one of them keeps
-// 8 bits in such groups: coarser inputs would lose more than the codes. Throws Error where
-// `options` name a method, a rewrite or statistics, which would choose other codes.
+// Sets type and overrides so that each tensor keeps the checkpoint's type if a scheme represents it
+// exactly, otherwise gets the nearest (uint8-g32 if own_scheme has none). In models narrower than
+// kNarrowWidth, linears that share an input get it in groups of 32 columns if one of them keeps 8
+// bits in such groups, because coarser inputs would lose more than the codes. Throws Error if
+// `options` name a method, a rewrite or statistics, because these would change the codes.
 void keep_types(const ImportedModel& model, CheckpointOptions& options);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// A checkpoint as input of a conversion, independent of its format.
+// A checkpoint as the input of a conversion, independent of its file format.
 #pragma once
 
 #include <filesystem>
@@ -22,12 +22,12 @@ struct ImportedModel {
   TokenizerSpec tokenizer;
   std::string chat_template;
   GenerationDefaults generation;
-  std::unique_ptr<TensorSource> source;      // source that `tensors` read from
-  DType dtype = DType::f32;                  // holds every number exactly: f32 where tensors differ
+  std::unique_ptr<TensorSource> source;      // must outlive the readers in `tensors`
+  DType dtype = DType::f32;                  // represents every number; f32 if tensors differ
   std::string description;                   // "LlamaForCausalLM, bf16"
-  std::string folder;                        // its name, for provenance
-  std::vector<std::filesystem::path> files;  // input files, which no output may replace
-  std::vector<std::string> notes;            // messages for users: what was left out or corrected
+  std::string folder;                        // the folder's name, for provenance
+  std::vector<std::filesystem::path> files;  // input files, which must not be overwritten
+  std::vector<std::string> notes;            // messages for users: what was ignored or corrected
 };
 
 }  // namespace leq

@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 5> kMistralTypes = {"mistral", "mistral3"
                                                            "ministral", "pixtral"};
 constexpr std::int64_t kRightSinceMajor = 5;
 
-// The first split step with a pattern; end() where there is none, as in sentencepiece tokenizers.
+// The first split step with a pattern; end() if there is none, as in sentencepiece tokenizers.
 auto split_step(TokenizerSpec& spec) {
   return std::ranges::find_if(spec.pre_tokenizers, [](const PreTokenizer& step) {
     return step.kind == PreTokenizer::Kind::split && !step.pattern.empty();

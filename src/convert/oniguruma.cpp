@@ -77,7 +77,7 @@ class Translation {
     }
   }
 
-  // {n}, {n,}, {n,m}, {,m}; else literal. In Ruby a + after them is a repeat, not possessive.
+  // Only {n}, {n,}, {n,m} and {,m} are quantifiers. In Ruby, a + after one is not possessive.
   void braces() {
     const std::size_t end = rest().find('}');
     const std::string_view inner = end == std::string_view::npos ? "" : rest().substr(1, end - 1);
@@ -89,7 +89,7 @@ class Translation {
     put("{" + std::string(comma == 0 ? "0" : "") + std::string(inner) + "}", end + 1);
   }
 
-  // In Ruby's syntax (?m) makes a dot match line ends.
+  // In Ruby's syntax, (?m) makes a dot match line ends.
   void group() const {
     std::size_t at = 2;
     while (at < rest().size() &&

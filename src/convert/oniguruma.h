@@ -1,5 +1,5 @@
-// Patterns of tokenizer.json have Oniguruma's syntax for Ruby; some of them have another meaning in
-// other regex engines, without any error.
+// Patterns of tokenizer.json have Oniguruma's syntax for Ruby. Other regex engines accept some of
+// these patterns but interpret them differently.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace leq {
 
-// The pattern as Pattern (tokenizer/pattern.h) reads it: \h is a hexadecimal digit, {,n} is {0,n},
-// \w has marks, ^, $ match at lines. Throws Error naming `source` and what has no equivalent.
+// The pattern for Pattern (tokenizer/pattern.h): \h becomes a hexadecimal digit, {,n} {0,n}; \w has
+// marks, ^ and $ match at lines. Throws Error naming `source` and what has no equivalent.
 std::string translated_oniguruma(std::string_view pattern, std::string_view source);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// Iterates over the fields of one protobuf message. Total: any bytes give fields or an Error with
-// an offset.
+// Iterates over the fields of one protobuf message. Never crashes: any bytes result in fields or in
+// an Error with an offset.
 #pragma once
 
 #include <bit>

@@ -25,7 +25,7 @@ std::string text_of(const Json& object, std::string_view key, std::string_view p
   return value->text();
 }
 
-// The value of the first of `keys` that is present; 0 where none is.
+// The value of the first of `keys` that is present; 0 if none is.
 std::int64_t number_of(const Json& object, std::initializer_list<std::string_view> keys,
                        std::string_view place) {
   for (const std::string_view key : keys) {
@@ -101,7 +101,7 @@ PackedOptions read_fp8(const Json& config, std::string_view place) {
   return options;
 }
 
-// AutoRound uses the layouts of other methods.
+// AutoRound stores weights in the layouts of other methods.
 PackedOptions read_auto_round(const Json& config, std::string_view place) {
   const std::string packing = text_of(config, "packing_format", place);
   if (packing == "auto_round:auto_awq") return read_awq(config, place);

@@ -1,5 +1,5 @@
-// "quantization_config" of config.json: the method that quantized a checkpoint, and how its tensors
-// are decoded.
+// Reads "quantization_config" of config.json: the method that quantized a checkpoint, and how to
+// decode its tensors.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// nullopt where the config has none. Throws Error naming `source` and the unsupported method,
-// format or setting.
+// nullopt if the config has none. Throws Error naming `source` and the unsupported method, format
+// or setting.
 std::optional<PackedOptions> read_quantization_config(const Json& config, std::string_view source);
 
 }  // namespace leq

@@ -25,7 +25,7 @@
 namespace leq {
 namespace {
 
-// Methods that rewrite weights and then round the codes to nearest.
+// Methods that rewrite weights and then round them to the nearest codes.
 constexpr const char* kSmoothQuant = "smoothquant";
 constexpr const char* kAwq = "awq";
 
@@ -50,7 +50,7 @@ BlockOptions block_options(const CheckpointOptions& options, const ImportedModel
   return blocks;
 }
 
-// Replaces the rotation seed by the best of several.
+// Replaces the rotation seed by the best of several candidates.
 void choose_rotation(const CheckpointOptions& options, const ImportedModel& model,
                      BlockOptions& blocks) {
   const RotationChoice best = search_rotation(model.config, model.tensors,

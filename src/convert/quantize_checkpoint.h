@@ -22,9 +22,9 @@ struct CheckpointOptions : RunOptions {
   std::string method = "absmax";  // one of checkpoint_methods()
   MethodOptions method_options = {};
   std::vector<TypeOverride> overrides = {};
-  // Overrides the plan made from type, act, method and overrides: a search's or a recipe's plan.
+  // If set, replaces the plan made from type, act, method and overrides (search, recipe).
   TensorPlanner plan = {};
-  int rotation_seeds = 1;  // with a rotation: seeds tried from rewrites.rotation_seed, best is used
+  int rotation_seeds = 1;  // number of rotation seeds tried from rewrites.rotation_seed
   CalibrationRequest calibration = {};
   // Without calibration too, finished blocks are kept for a run that resumes this one. Takes the
   // space of the blocks twice.
@@ -32,18 +32,18 @@ struct CheckpointOptions : RunOptions {
 };
 
 struct CheckpointResult {
-  std::string description;  // of the source, shown to users
+  std::string description;  // describes the source, for users
   std::uint64_t file_bytes = 0;
   std::int64_t parameters = 0;
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
-  double worst_error = 0;      // relative squared error of one tensor's weights
+  double worst_error = 0;      // largest relative squared error of a tensor's weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same for its outputs on the calibration text, if there is one
+  double worst_loss = 0;  // the same for outputs on the calibration text, if there is one
   std::string worst_loss_tensor;
 };
 
-// A value of CheckpointOptions::method: the rounding method, and the type that it defaults
-// to.
+// A value of CheckpointOptions::method: the rounding method, and the type that is its
+// default.
 struct CheckpointMethod {
   std::string name;
   std::string summary;
@@ -52,30 +52,30 @@ struct CheckpointMethod {
 std::vector<CheckpointMethod> checkpoint_methods();
 
 // The identity by which an interrupted run with these options is resumed
-// (quantize/pipeline/run_identity.h); it has the calibration request rather than its tokens.
+// (quantize/pipeline/run_identity.h); it includes the calibration request, not its tokens.
 std::string checkpoint_identity(const ImportedModel& model, const CheckpointOptions& options);
 
-// Throws Error where one of these files cannot be written, is named twice, or would replace an
-// input: a file of the checkpoint, or one of `inputs`. Checks before any work is done;
-// quantize_imported calls it for its own outputs. Empty paths are ignored.
+// Throws Error if one of these files cannot be written, is named twice, or would replace an input
+// (a file of the checkpoint, or one of `inputs`). Checks before any work is done; quantize_imported
+// calls it for its own outputs. Empty paths are ignored.
 void check_outputs(const ImportedModel& model, std::span<const std::filesystem::path> outputs,
                    std::span<const std::filesystem::path> inputs);
 
-// The minimum size of all tensors in a file with these options, in bytes, and that of the block
-// linears alone.
+// The minimum size in bytes of all tensors in a file with these options, and that of the linears in
+// blocks alone.
 struct LeastBytes {
   std::uint64_t all = 0;
   std::uint64_t block_linears = 0;
 };
 LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& options);
 
-// Writes `output` atomically; a run with calibration or options.keep_blocks keeps its finished
-// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error as
-// make_planner, quantize_blocks and write_tensors do.
+// Writes `output` atomically; a run with calibration or options.keep_blocks stores its finished
+// blocks in OUTPUT.partial until then. `progress(done, total)` counts steps. Throws Error like
+// make_planner, quantize_blocks and write_tensors.
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);
-// The same for a folder; throws Error as import_hf too.
+// The same for a checkpoint folder; throws Error like import_hf, too.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

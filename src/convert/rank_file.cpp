@@ -20,7 +20,7 @@ int base64_digit(char c) {
   return c == '/' ? 63 : -1;
 }
 
-// The 256 special tokens after Llama-3's ranks, as Llama 3.1 to 3.3 name them.
+// The 256 special tokens that follow Llama-3's ranks, as Llama 3.1 to 3.3 name them.
 std::vector<std::string> llama3_special() {
   constexpr std::array<std::string_view, 11> kNamed = {"<|begin_of_text|>",
                                                        "<|end_of_text|>",
@@ -46,7 +46,7 @@ struct KnownRanks {
   std::size_t ranks;
   std::string_view pretokenizer;
   std::vector<std::string> (*special)();
-  int bos;  // index in `special`, -1: none
+  int bos;  // index in `special`; -1: none
   int eos;
 };
 constexpr std::array<KnownRanks, 2> kKnownRanks = {{

@@ -159,7 +159,7 @@ void apply_rules(const ModelRules& rules, TokenizerSpec& spec) {
   spec.normalizers.push_back({Normalizer::Kind::replace, " ", std::string(kSpaceMark)});
 }
 
-// Control tokens are matched in the raw text, user-defined ones after the normalizer.
+// Control tokens are matched in the raw text, user-defined ones after normalization.
 void add_model_tokens(const ModelRules& rules, TokenizerSpec& spec) {
   for (std::size_t id = 0; id < spec.pieces.size(); ++id) {
     const TokenType type = spec.types[id];

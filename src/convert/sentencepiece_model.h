@@ -1,5 +1,5 @@
-// Reads sentencepiece's tokenizer.model (BPE or unigram) with its own protobuf reader, which is
-// total: any bytes give a TokenizerSpec or an Error.
+// Reads sentencepiece's tokenizer.model (BPE or unigram) with a protobuf reader of its own; any
+// bytes result in a TokenizerSpec or an Error.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// Throws Error naming `source`, the offset of damaged bytes, or what is not supported (a
+// Throws Error naming `source` and the offset of damaged bytes, or the unsupported feature (a
 // precompiled_charsmap, piece type UNUSED, model types WORD and CHAR).
 TokenizerSpec read_sentencepiece_model(std::span<const std::byte> bytes, std::string_view source);
 

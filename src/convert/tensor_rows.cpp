@@ -14,7 +14,7 @@ using Rows = std::shared_ptr<const StoredRows>;
 
 std::int64_t columns_of(const Shape& shape) { return shape.size() == 2 ? shape[1] : 1; }
 
-// The indices in the stored tensor of leq's row `row` and column `column`.
+// The row and column in the stored tensor for leq's row `row` and column `column`.
 std::int64_t stored_row(const StoredRows& rows, std::int64_t row) {
   return rows.rule.order != nullptr ? rows.rule.order->row(*rows.config, row)
                                     : rows.first_row + row;
@@ -26,7 +26,7 @@ std::int64_t stored_column(const StoredRows& rows, std::int64_t column) {
 // Applies the rule's elementwise transformation to a row.
 void finish_row(const StoredRows& rows, std::span<float> row) {
   const TensorRule& rule = rows.rule;
-  // Computed in f32, whatever the stored type: 1 + w may have more bits than the type of w.
+  // Computed in f32 for any stored type, because 1 + w may need more bits than the type of w.
   if (rule.added != 0) {
     for (float& number : row) number = number + rule.added;
   }
@@ -105,7 +105,7 @@ bool moves_columns(const StoredRows& rows) {
 }
 
 // Whether columns are permuted in whole groups of a scheme, so that codes and scales can be
-// permuted with them. Scales of k types span 256 columns, more than the columns of a head.
+// permuted with them. Groups of k types have 256 columns, which is more than a head has.
 bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
   if (rows.rule.columns == nullptr || scheme.is_float()) return true;
   const std::int64_t columns = columns_of(rows.shape);
@@ -118,7 +118,7 @@ bool moves_groups(const StoredRows& rows, const QuantScheme& scheme) {
   return true;
 }
 
-// Permutes a row's values, each of which spans `each` columns, to the order of leq's columns.
+// Permutes a row's values, each of which covers `each` columns, to leq's order of columns.
 template <class T>
 void move_columns(const StoredRows& rows, std::int64_t each, std::vector<T>& row) {
   const std::vector<T> stored = row;

@@ -1,4 +1,4 @@
-// Readers of leq's tensors from stored ones, by their rules (family.h).
+// Readers that produce leq's tensors from stored ones by the rules of family.h.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace leq {
 
-// Source and tensor must outlive the readers made from them.
+// Source and tensor must outlive the readers created from this.
 struct StoredRows {
   const TensorSource& source;
   const SourceTensor& tensor;
   TensorRule rule;
   std::shared_ptr<const ModelConfig> config;  // one for all tensors
-  Shape shape;                                // of leq's tensor
-  std::int64_t first_row = 0;                 // first stored row of the rule
+  Shape shape;                                // shape of leq's tensor
+  std::int64_t first_row = 0;                 // the rule's first stored row
 };
 
 struct RowReaders {
   decltype(TensorInput::read) read;
-  decltype(TensorInput::read_codes) read_codes = {};  // empty where the numbers are computed
+  decltype(TensorInput::read_codes) read_codes = {};  // empty if the values must be computed
   std::optional<QuantScheme> own_scheme = {};
 };
 RowReaders row_readers(StoredRows stored);

@@ -9,9 +9,9 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kCompared = 4096;  // numbers at a time
+constexpr std::size_t kCompared = 4096;  // number of values per comparison
 
-// Compares values, since one tensor may be stored in another type.
+// Compares values, because the tensors may be stored in different types.
 bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTensor& b) {
   if (a.shape != b.shape) return false;
   if (a.file_dtype == b.file_dtype && !a.bytes.empty()) return std::ranges::equal(a.bytes, b.bytes);
@@ -34,7 +34,7 @@ bool are_equal(const TensorSource& source, const SourceTensor& a, const SourceTe
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes) {
   const auto names = find_text_names(source, family);
-  if (!names) return;  // the reader of the tensors reports it
+  if (!names) return;  // reported later by the tensor readers
   const SourceTensor* head = source.find(names->head);
   const SourceTensor* embedding =
       source.find(names->prefix + std::string(family.tensors.front().source));
@@ -57,7 +57,7 @@ void drop_added_beyond(TokenizerSpec& spec, std::int64_t rows, std::vector<std::
   for (const AddedToken& token : spec.added) added.insert(token.id);
   for (auto id = static_cast<Token>(rows); id < static_cast<Token>(spec.pieces.size()); ++id) {
     const bool is_unused = spec.types[static_cast<std::size_t>(id)] == TokenType::unused;
-    if (!is_unused && !added.contains(id)) return;  // refused where the counts are compared
+    if (!is_unused && !added.contains(id)) return;  // the check of the counts refuses it
   }
   std::string names;
   std::erase_if(spec.added, [&](const AddedToken& token) {

@@ -1,5 +1,5 @@
-// Resolves duplicate heads, and token ids that the checkpoint has no weights for, the way
-// transformers 5 loads them.
+// Handles duplicate heads, and token ids without weights in the checkpoint, like transformers
+// 5.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace leq {
 
-// Decides whether head and embedding are tied: a head with other weights is kept in any case, an
-// absent head is the embedding. `notes` gets a line where the config says otherwise.
+// Decides whether head and embedding are tied: a head whose weights differ is always kept, and an
+// absent head is the embedding. `notes` gets a line if the config says otherwise.
 void settle_tying(const TensorSource& source, const Family& family, ModelConfig& config,
                   std::vector<std::string>& notes);
 
-// Leaves out added tokens without a row in the embedding: they are neither encoded nor sampled.
+// Drops added tokens without a row in the embedding, so that they are neither encoded nor sampled.
 // `notes` gets a line.
 void drop_added_beyond(TokenizerSpec& spec, std::int64_t rows, std::vector<std::string>& notes);
 

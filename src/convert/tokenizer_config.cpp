@@ -26,7 +26,7 @@ Json read_object(const std::filesystem::path& path) {
   return json;
 }
 
-// A token is given as its text, or as an object with "content" and flags.
+// A token is given as a string, or as an object with "content" and flags.
 AddedToken read_token(const Json& json, bool special, const std::string& source) {
   AddedToken token;
   token.special = special;
@@ -106,7 +106,7 @@ void read_added_file(const std::filesystem::path& path, TokenizerConfig& config)
             [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
 }
 
-// A template is a text, or a list of {"name", "template"}: "default" (else the first) is used.
+// A template is a string or a list of {"name", "template"}: "default", else the first, is used.
 std::string read_template(const Json& json, const std::string& source) {
   const auto found = json.find("chat_template");
   if (found == json.end() || found->is_null()) return "";
@@ -134,7 +134,7 @@ TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder) {
   if (config.tokenizer_class.ends_with("Fast")) {
     config.tokenizer_class.resize(config.tokenizer_class.size() - 4);
   }
-  // Without this key transformers ignores clean_up_tokenization_spaces for BPE tokenizers.
+  // Without this key, transformers ignores clean_up_tokenization_spaces for BPE tokenizers.
   constexpr const char* kForcedCleanUp =
       "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output";
   require(!read_flag(json, kForcedCleanUp, source).value_or(false), source, ": ", kForcedCleanUp,
@@ -164,7 +164,7 @@ void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) 
   for (const AddedToken& token : config.added) add_token(spec, token, token.content);
   for (AddedToken token : config.special) {
     const auto id = find_token(spec, token.content);
-    if (!id) continue;  // no model has an embedding for it
+    if (!id) continue;  // skipped: no embedding exists for it
     token.id = *id;
     add_token(spec, token, token.content);
   }
@@ -173,7 +173,7 @@ void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec) 
     id = kNoToken;
     const std::string& content = named.token.content;
     if (content.empty()) return;
-    // A named token that is not a piece gets the id after the last one, as in transformers.
+    // A named token that is not a piece gets the id after the last piece, as in transformers.
     id = find_token(spec, content).value_or(static_cast<Token>(spec.pieces.size()));
     AddedToken token = named.token;
     token.id = id;

@@ -1,4 +1,4 @@
-// Reads the files beside a tokenizer: tokenizer_config.json, special_tokens_map.json,
+// Reads the files next to a tokenizer: tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json and the chat template.
 #pragma once
 
@@ -11,29 +11,29 @@
 
 namespace leq {
 
-// A token that a config refers to by its text.
+// A token that a config references by its text.
 struct NamedToken {
-  bool present = false;  // the key is there
+  bool present = false;  // whether the config has the key
   AddedToken token;      // content is the raw text, empty for null; the id may be kNoToken
 };
 
 struct TokenizerConfig {
-  std::string tokenizer_class;  // without "Fast"; empty where unknown
+  std::string tokenizer_class;  // without "Fast"; empty if unknown
   std::optional<bool> add_bos;
   std::optional<bool> add_eos;
   std::optional<bool> add_prefix_space;
   NamedToken bos;
   NamedToken eos;
-  std::vector<AddedToken> added;    // with ids; content is the raw text
-  std::vector<AddedToken> special;  // without ids: further special tokens
+  std::vector<AddedToken> added;    // have ids; content is the raw text
+  std::vector<AddedToken> special;  // further special tokens, without ids
   std::string chat_template;
 };
 
-// Reads the files that exist; an absent file is no error. Throws Error naming the file.
+// Reads those files that exist; a missing file is no error. Throws Error naming the file.
 TokenizerConfig read_tokenizer_config(const std::filesystem::path& folder);
 
-// Adds the config's tokens to `spec`, sets bos and eos, and add_bos and add_eos where the config
-// has the keys.
+// Adds the config's tokens to `spec`; sets bos and eos, and also add_bos and add_eos if the config
+// has these keys.
 void apply_tokenizer_config(const TokenizerConfig& config, TokenizerSpec& spec);
 
 }  // namespace leq

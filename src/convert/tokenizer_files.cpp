@@ -21,14 +21,14 @@ constexpr std::size_t kProbedBytes = 65536;
 
 struct KeyProbe {
   std::string_view key;
-  char value = '\0';  // first character of its value
+  char value = '\0';  // first character of the value
 };
 
 std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(" \t\r\n", at), text.size());
 }
 
-// The offset after the string that begins at text[at] == '"'; nullopt if it is not terminated.
+// The offset after the string that begins at text[at] == '"'; nullopt if it is unterminated.
 std::optional<std::size_t> skip_string(std::string_view text, std::size_t at) {
   for (std::size_t i = at + 1; i < text.size(); ++i) {
     if (text[i] == '\\')
@@ -58,7 +58,7 @@ std::optional<std::size_t> skip_value(std::string_view text, std::size_t at) {
   return std::nullopt;
 }
 
-// The first keys of a JSON object; empty for any other text.
+// The first few keys of a JSON object; empty for any other text.
 std::vector<KeyProbe> top_level_keys(std::string_view text) {
   std::vector<KeyProbe> keys;
   std::size_t at = skip_space(text, 0);
@@ -103,7 +103,7 @@ bool is_base64(std::string_view word) {
              std::string_view::npos;
 }
 
-// Lines of two words: ranks (base64 and a number) or merges.
+// For lines of two words: either ranks (base64 and a number) or merges.
 TokenizerFormat line_format(std::string_view content) {
   if (content.starts_with("#version")) return TokenizerFormat::merges;
   content = content.substr(0, kProbedBytes);
@@ -124,7 +124,7 @@ TokenizerFormat line_format(std::string_view content) {
   return ranks == lines ? TokenizerFormat::ranks : TokenizerFormat::merges;
 }
 
-// A sentencepiece model begins with a piece: field 1 of the model, in it field 1 of the piece.
+// A sentencepiece model begins with field 1, a piece, which begins with its own field 1.
 bool is_sentencepiece(std::string_view content) {
   if (content.size() < 4 || content[0] != '\x0a') return false;
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(content[i]); };
@@ -132,7 +132,7 @@ bool is_sentencepiece(std::string_view content) {
   return content[2] == '\x0a' && (byte(3) >= 0x80 || byte(3) + 2 <= byte(1));
 }
 
-// Names that take precedence where a folder holds several files of one format.
+// File names that take precedence if a folder contains several files of one format.
 struct UsualNames {
   TokenizerFormat format;
   std::array<std::string_view, 3> names;
@@ -153,7 +153,7 @@ std::vector<TokenizerFile> scan_folder(const std::filesystem::path& folder) {
   for (const std::string& name : names) {
     const std::filesystem::path path = folder / name;
     std::error_code unknown;
-    // added_tokens.json looks like a vocabulary, but only adds to one.
+    // added_tokens.json is skipped: it looks like a vocabulary but only extends one.
     if (!std::filesystem::is_regular_file(path, unknown) || name == "added_tokens.json") continue;
     const MappedFile file(path);
     const auto format = tokenizer_format(as_text(file.bytes()));
@@ -193,8 +193,8 @@ TokenizerFiles with_merges(const TokenizerFile& vocabulary, const std::vector<To
 
 TokenizerFiles find_in_folder(const std::filesystem::path& folder) {
   const auto all = scan_folder(folder);
-  // A tokenizer.json is always used, even if it does not look like one: its reader reports the
-  // error.
+  // A tokenizer.json is always used, even if it does not look like one, so that its reader reports
+  // the error.
   if (const auto json = folder / "tokenizer.json"; file_exists(json)) {
     return {{json, TokenizerFormat::tokenizer_json}, {}};
   }

@@ -1,4 +1,4 @@
-// Finds tokenizer files in a folder and detects their formats by content.
+// Finds the tokenizer files of a folder and detects their formats by content.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@ namespace leq {
 
 enum class TokenizerFormat { none, tokenizer_json, sentencepiece, ranks, vocabulary, merges };
 
-// The format of a file's content; `none` for anything else. Total: never throws on bad content.
+// The format of a file's content; `none` if it is unknown. Never throws on invalid content.
 TokenizerFormat tokenizer_format(std::string_view content);
 
 struct TokenizerFile {
@@ -19,11 +19,11 @@ struct TokenizerFile {
 
 struct TokenizerFiles {
   TokenizerFile main;            // tokenizer_json, sentencepiece, ranks or vocabulary
-  std::filesystem::path merges;  // beside a vocabulary
+  std::filesystem::path merges;  // the merges of a vocabulary
 };
 
-// The tokenizer files to read for a folder or a file. Throws Error where there are none, where half
-// of a pair is missing, or where a folder holds several of one kind without the usual name.
+// The tokenizer files to read for a folder or a file. Throws Error if there are none, if half of a
+// pair is missing, or if a folder has several of one kind without the usual name.
 TokenizerFiles find_tokenizer_files(const std::filesystem::path& path);
 
 }  // namespace leq

@@ -20,11 +20,11 @@
 namespace leq {
 namespace {
 
-// The defaults of a Hugging Face tokenizer class where its files do not set them.
+// The defaults of a Hugging Face tokenizer class for settings that the files do not specify.
 struct TokenizerClass {
   std::string_view name;
   bool add_bos;
-  std::string_view pretokenizer;  // of vocab.json + merges.txt; empty: not such a class
+  std::string_view pretokenizer;  // for vocab.json + merges.txt; empty: no such class
 };
 constexpr std::array<TokenizerClass, 9> kClasses = {{
     {"GPT2Tokenizer", false, "gpt-2"},
@@ -78,8 +78,8 @@ TokenizerSpec import_ranks(const TokenizerFile& file, const TokenizerImportOptio
   return read_rank_file(text, file.path.string(), options.pretokenizer);
 }
 
-// The default token of GPT-2's and Qwen's classes, where no file names one; it gets the id after
-// the last piece if the vocabulary lacks it.
+// The default token of GPT-2's and Qwen's classes, used if no file names one; if the vocabulary
+// lacks it, it gets the id after the last piece.
 void name_end_of_text(const std::string& tokenizer_class, TokenizerConfig& config) {
   const auto name = [](NamedToken& named) {
     if (named.present) return;
@@ -142,7 +142,7 @@ ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
   apply_tokenizer_config(config, imported.spec);
   if (imported.spec.bos == kNoToken) imported.spec.add_bos = false;
   if (imported.spec.eos == kNoToken) imported.spec.add_eos = false;
-  // Compiles the patterns now, so that an error names the tokenizer's file.
+  // Compiles the patterns immediately, so that errors name the tokenizer's file.
   const PreTokenizerChain checked(imported.spec.pre_tokenizers, files.main.path.string());
   imported.spec.source = files.main.path.filename().string();
   imported.chat_template = config.chat_template;

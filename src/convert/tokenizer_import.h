@@ -1,5 +1,5 @@
-// Reads the tokenizer of a model folder, or one tokenizer file: tokenizer.json, sentencepiece's
-// tokenizer.model, tiktoken rank files, vocab.json + merges.txt. Formats are detected by content.
+// Reads the tokenizer of a model folder or a single file: tokenizer.json, sentencepiece's
+// tokenizer.model, tiktoken rank files, vocab.json + merges.txt. Detects formats by content.
 #pragma once
 
 #include <filesystem>
@@ -10,20 +10,20 @@
 namespace leq {
 
 struct TokenizerImportOptions {
-  // Name of a pre-tokenizer ("gpt-2", "llama-3", "qwen2") for files that do not specify one; empty:
-  // as the files specify.
+  // The pre-tokenizer ("gpt-2", "llama-3", "qwen2") for files that do not specify one; empty: use
+  // the one in the files.
   std::string pretokenizer;
 };
 
 struct ImportedTokenizer {
   TokenizerSpec spec;
-  std::string chat_template;   // the default one; empty where the folder has none
-  std::filesystem::path file;  // what the pieces came from
+  std::string chat_template;   // the default one; empty if there is none
+  std::filesystem::path file;  // the file that contains the pieces
 };
 
-// `path`: a folder (tokenizer.json wins over tokenizer.model or ranks over vocabulary and merges)
-// or a file, whose folder then gives tokenizer_config.json. Throws Error naming the file and, where
-// something is not supported, its name in the file ("pre_tokenizer type BertPreTokenizer").
+// `path`: a folder (tokenizer.json takes precedence over tokenizer.model or ranks, these over a
+// vocabulary with merges) or a file, whose folder then provides tokenizer_config.json. Throws Error
+// naming the file and an unsupported setting's name in it ("pre_tokenizer type BertPreTokenizer").
 ImportedTokenizer import_tokenizer(const std::filesystem::path& path,
                                    const TokenizerImportOptions& options = {});
 

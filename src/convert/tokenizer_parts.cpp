@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// Maps characters to bytes: printable Latin-1 to itself, U+0100 and up to the other bytes.
+// Maps characters to bytes: printable Latin-1 to itself, U+0100 and up to all other bytes.
 std::map<char32_t, char> make_printable_alphabet() {
   std::map<char32_t, char> alphabet;
   char32_t next = 0x100;
@@ -39,7 +39,7 @@ constexpr std::array<NamedPreTokenizer, 4> kPreTokenizers = {{
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"
      " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      true},
-    // Letters include their combining marks.
+    // In this pattern, letters include their combining marks.
     {"qwen35",
      "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}|"
      " ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
@@ -105,7 +105,7 @@ void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content) 
           " added tokens");
   const auto index = static_cast<std::size_t>(token.id);
   if (index < spec.pieces.size() && spec.pieces[index] == bytes_of_printable(content)) {
-    spec.pieces[index] = content;  // the vocabulary spells it in printable characters
+    spec.pieces[index] = content;  // the vocabulary writes it in GPT-2's alphabet
   }
   TokenType type = token.special ? TokenType::control : TokenType::user_defined;
   if (token.id == spec.unknown) type = TokenType::unknown;

@@ -13,8 +13,8 @@ namespace leq {
 
 inline constexpr std::uint64_t kMaxTokenizerFileBytes = 256ull << 20;
 
-// Decodes GPT-2's alphabet, which writes each byte as a printable character, to bytes; nullopt
-// where the text has another character.
+// Decodes GPT-2's alphabet, in which each byte is a printable character; nullopt if the text
+// contains another character.
 std::optional<std::string> bytes_of_printable(std::string_view text);
 
 inline constexpr std::string_view kGpt2Pattern =
@@ -29,14 +29,14 @@ inline constexpr std::string_view kTekkenPattern =
 // Sets the normalizers and pre-tokenizers with a known name. Throws Error listing the names.
 void set_pretokenizer(TokenizerSpec& spec, std::string_view name);
 
-// Sets the piece of an id, growing the spec; ids in between are unused. Throws Error where the id
-// has another piece already.
+// Sets the piece of an id, growing the spec; ids in between are unused. Throws Error if the id
+// already has another piece.
 void place_piece(TokenizerSpec& spec, Token id, std::string_view piece, TokenType type);
 
-// Adds `token` as an added token with its raw text `content`, unless that text is one already.
+// Adds `token` as an added token with the raw text `content`, unless there is one with that text.
 void add_token(TokenizerSpec& spec, AddedToken token, std::string_view content);
 
-// The id of a token by its raw text: added tokens first, then pieces.
+// The id of the token with this raw text: added tokens are searched first, then pieces.
 std::optional<Token> find_token(const TokenizerSpec& spec, std::string_view content);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// Reads GPT-2's pair of files: a vocabulary (vocab.json, encoder.json) and its merges (merges.txt,
-// vocab.bpe).
+// Reads GPT-2's two tokenizer files: a vocabulary (vocab.json, encoder.json) and its merges
+// (merges.txt, vocab.bpe).
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace leq {
 
-// Contents of the two files, and their names for errors. The spec has no text rules yet. Throws
-// Error naming the file and the line.
+// Takes the contents of the two files and their names for errors. The spec has no text rules yet.
+// Throws Error naming the file and the line.
 TokenizerSpec read_vocab_merges(std::string_view vocabulary, std::string_view vocabulary_name,
                                 std::string_view merges, std::string_view merges_name);
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
-// Drops the white space at the start of a reply: many models write a space there, which belongs to
-// the conversation but not on the screen.
+// Drops the white space that many models write at the start of a reply. The conversation keeps it,
+// but the screen should not show it.
 TextSink without_first_space(const TextSink& on_text) {
   return [&on_text, started = false](std::string_view text) mutable {
     if (!started) {
@@ -40,7 +40,7 @@ std::vector<Token> ChatSession::prompt_for(std::span<const ChatMessage> messages
   return tokenizer_.encode_parts(parts);
 }
 
-// Runs one turn: generates the reply to these messages and stores both in the state.
+// Runs one turn: generates the reply to `messages`; stores the messages and the reply in the state.
 FinishedReply ChatSession::write(std::vector<ChatMessage> messages, const TextSink& on_text,
                                  const std::atomic<bool>& interrupted) {
   const std::vector<Token> prompt = prompt_for(messages);
@@ -99,7 +99,7 @@ std::string_view ChatSession::system() const {
 }
 
 void ChatSession::restore(ChatState state) {
-  // A template without system prompts throws when it renders the next turn.
+  // Renders a next turn, since a template that does not support system prompts throws only then.
   std::vector<ChatMessage> probe = state.messages;
   if (probe.empty() || probe.back().role != "user") probe.push_back({"user", "?"});
   (void)format_.render(probe, options_.rendering);

@@ -17,34 +17,34 @@ namespace leq {
 
 struct ChatSessionOptions {
   ChatOptions rendering;
-  StopRules stop;                                    // the template's end-of-reply rule is added
-  std::shared_ptr<const Grammar> grammar = nullptr;  // constrains each reply
-  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
+  StopRules stop;                                            // the template's end of reply is added
+  std::shared_ptr<const Grammar> grammar = nullptr;          // constrains each reply
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
 };
 
 class ChatSession {
  public:
-  // All four must outlive the session.
+  // The four referenced objects must outlive the session.
   ChatSession(Generator& generator, const Tokenizer& tokenizer, const ChatTemplate& format,
               const ChatSessionOptions& options);
 
-  // One turn: adds the message and the reply to it. Where the reply cannot be written (the context
-  // is too small), or is interrupted before its first token, the conversation is as it was before.
-  // The text handed to `on_text` begins without white space.
+  // Runs one turn: adds the message and the reply to the conversation. If the reply cannot be
+  // written (the context is too small) or is interrupted before its first token, the conversation
+  // stays as it was before the call. The text passed to `on_text` begins without white space.
   FinishedReply say(std::string_view message, const TextSink& on_text,
                     const std::atomic<bool>& interrupted);
-  // Writes the last reply again, with its own random numbers. Throws Error where there is none.
+  // Generates the last reply again with new random numbers. Throws Error if there is no reply yet.
   FinishedReply regenerate(const TextSink& on_text, const std::atomic<bool>& interrupted);
 
-  // Forgets the messages and counts replies from 0 again; the system prompt stays.
+  // Removes all messages and restarts the count of replies at 0; keeps the system prompt.
   void reset();
-  // Changes the system prompt of the conversation, empty = none. Throws Error where the template
-  // knows no system prompts.
+  // Changes the system prompt of the conversation; an empty text removes it. Throws Error if the
+  // template does not support system prompts.
   void set_system(std::string_view text);
   std::string_view system() const;  // empty if none
 
   const ChatState& state() const { return state_; }
-  // Throws Error where the template refuses these messages.
+  // Replaces the conversation. Throws Error if the template cannot render its messages.
   void restore(ChatState state);
 
  private:

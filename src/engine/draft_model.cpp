@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMostUnread = 64;  // unread hidden states of a sequence that does not draft
+constexpr std::int64_t kMostUnread = 64;  // unread hidden states per sequence without drafts
 
 std::string piece_of(const Tokenizer& tokenizer, Token id) {
   return static_cast<std::size_t>(id) < tokenizer.size() ? tokenizer.decode({{id}}, true)
@@ -63,7 +63,7 @@ DraftModel::DraftModel(Session& session, std::int64_t vocabulary)
           " row");
 }
 
-// An MTP head reads each token with the hidden state of the token before it: the first has none.
+// An MTP head never reads the first token, since it needs the hidden state of the token before.
 std::span<const Token> DraftModel::text_of(std::span<const Token> tokens) const {
   return reads_hidden_ && !tokens.empty() ? tokens.subspan(1) : tokens;
 }
@@ -72,12 +72,12 @@ void DraftModel::saw(std::int32_t sequence, std::int64_t position, std::span<con
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
   if (count == 0 || position > known.first + count) known = {position, {}};
-  // Rows that are known already are skipped: tokens may be fed again.
+  // Skips the rows that are stored already, because the large model may be fed a token twice.
   const auto seen = static_cast<std::size_t>(
       known.first + static_cast<std::int64_t>(known.rows.size() / width_) - position);
   const auto next = rows.subspan(std::min(rows.size(), seen * width_));
   known.rows.insert(known.rows.end(), next.begin(), next.end());
-  // Bounds the unread rows where the head cannot follow.
+  // Limits the number of unread rows, because the head may be unable to read them for a long time.
   const auto most = session_.limits().batch_tokens + kMostUnread;
   forget_first(known, static_cast<std::int64_t>(known.rows.size() / width_) - most);
 }
@@ -94,8 +94,8 @@ void DraftModel::forget_first(HiddenRows& known, std::int64_t rows) const {
   known.first += rows;
 }
 
-// Hidden states that the head reads with the part's tokens, from text position `from` on: zeros
-// where the large model's states are unknown because its prompt came from the prefix cache.
+// Appends the hidden states that the head reads with the part's tokens, from text position `from`
+// on. They are zeros where the prompt came from the prefix cache, so that the states are unknown.
 void DraftModel::add_hidden(const Part& part, std::int64_t from) {
   const std::size_t at = batch_hidden_.size();
   batch_hidden_.resize(at + static_cast<std::size_t>(part.feed) * width_);
@@ -114,7 +114,7 @@ void DraftModel::add_hidden(const Part& part, std::int64_t from) {
   }
 }
 
-// Drops the rows of cached tokens, except that of the last one, which may be fed again.
+// Drops the rows of cached tokens, except the row of the last one, which may be fed again.
 void DraftModel::forget_read(std::int32_t sequence) {
   HiddenRows& known = hidden_[static_cast<std::size_t>(sequence)];
   const auto count = static_cast<std::int64_t>(known.rows.size() / width_);
@@ -124,7 +124,7 @@ void DraftModel::forget_read(std::int32_t sequence) {
 }
 
 // Sets the sequence's cache to the longest cached prefix of `tokens` that leaves at least one token
-// to feed.
+// to feed, because a step is needed for logits.
 void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
   std::vector<Token>& held = fed(sequence);
   const std::span<const Token> all = tokens.first(tokens.size() - 1);
@@ -137,8 +137,8 @@ void DraftModel::begin(std::int32_t sequence, std::span<const Token> tokens) {
   held.assign(all.begin(), all.begin() + found.tokens);
 }
 
-// nullopt where the sequence cannot be fed: no page is free, a token is not in this model's
-// vocabulary, or the text exceeds its context.
+// Returns nullopt if the sequence cannot be fed, because no page is free, a token is not in this
+// model's vocabulary, or the text exceeds its context.
 std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
                                                     std::span<const Token> tokens,
                                                     std::int64_t more, std::int64_t left) {
@@ -163,7 +163,7 @@ std::optional<DraftModel::Part> DraftModel::part_of(std::int32_t sequence,
   return Part{sequence, next, feed, feed == missing};
 }
 
-// Feeds the parts; each part that is whole gets rows of logits as `want` says.
+// Feeds the parts. `want` selects the rows of logits; a part that leaves tokens unfed gets none.
 bool DraftModel::forward(std::span<const Part> parts, Batch::Want want) {
   batch_.clear();
   batch_hidden_.clear();
@@ -212,7 +212,7 @@ void DraftModel::draft(std::span<Writer> writers) {
   if (reads_hidden_ && !error_) drop_drafts();
 }
 
-// Rolls the cache back to the replies: the large model's hidden states replace the head's own.
+// Removes draft tokens from the cache: for them an MTP head has read its own hidden states.
 void DraftModel::drop_drafts() {
   for (const auto& [sequence, tokens] : drafting_) {
     (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));
@@ -224,12 +224,12 @@ void DraftModel::write(std::span<Writer> writers) {
   std::vector<Writer*> drafting;
   std::vector<Part> parts = first_parts(writers, drafting);
   if (parts.empty()) return;
-  std::int64_t others = -std::ssize(drafting);  // fed tokens without a draft after them
+  std::int64_t others = -std::ssize(drafting);  // rows beyond one per drafting writer
   for (const Part& part : parts) others += part.feed;
   while (!parts.empty()) {
     const Stopwatch watch;
     if (!forward(parts, Batch::Want::last)) return;
-    // Checkpoint at the end of the reply: the draft tokens after it may be wrong.
+    // Takes a checkpoint at the end of each reply, because the draft tokens after it may be wrong.
     if (drafting_.empty()) {
       for (const Part& part : parts) {
         session_.state().only_checkpoint(part.sequence);
@@ -243,7 +243,7 @@ void DraftModel::write(std::span<Writer> writers) {
   }
 }
 
-// Parts with the writers' missing tokens; `drafting` gets the writers that can draft after them.
+// Parts with each writer's missing tokens. Adds the writers that can draft now to `drafting`.
 std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
                                                       std::vector<Writer*>& drafting) {
   pages_ = 0;
@@ -260,7 +260,7 @@ std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
   return parts;
 }
 
-// Appends the drawn tokens to the drafts, drops finished writers; returns the others' output rows.
+// Stores the drawn tokens and drops finished writers; returns the output rows of the others.
 std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) {
   std::size_t row = 0;
   std::vector<std::size_t> rows;
@@ -278,7 +278,7 @@ std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) 
   return rows;
 }
 
-// Parts with each writer's last draft token, and the hidden state that an MTP head reads with it.
+// Parts with each writer's last draft token and, for an MTP head, the hidden state before it.
 std::vector<DraftModel::Part> DraftModel::next_parts(std::span<Writer* const> drafting,
                                                      std::span<const std::size_t> rows) {
   std::vector<Part> parts;
@@ -303,7 +303,7 @@ bool DraftModel::fetch_own_hidden() {
   return true;
 }
 
-// Draws one token for each row of logits by the reply's own sampling rule.
+// Draws one token from each row of logits with the sampling settings of its writer's reply.
 bool DraftModel::draw(std::span<Writer* const> writers) {
   const std::int64_t own = session_.transformer().config().vocab;
   requests_.clear();

@@ -1,8 +1,8 @@
-// A draft model for speculative decoding: one of its steps drafts a token for every reply in the
-// batch. It is a small model, or the large model's own head of multi-token prediction (MTP), which
+// A draft model for speculative decoding. One of its steps drafts one token for every reply in the
+// batch. It is a small model, or the large model's own multi-token prediction (MTP) head, which
 // reads the large model's hidden states (ModelConfig::reads_hidden). It samples with each request's
-// own rule and random number, so both models draw the same token where their logits agree, at any
-// temperature.
+// settings and random number, so that at any temperature both models draw the same token where
+// their logits agree.
 #pragma once
 
 #include <cstdint>
@@ -20,70 +20,70 @@
 
 namespace leq {
 
-// Throws Error naming both sources and the first id whose pieces differ: draft tokens are ids, so
-// the two models must mean the same by them. `draft` and `model` name the sources.
+// Throws Error unless every token id has the same piece in both tokenizers, because draft tokens
+// are passed as ids. The error names both models (`draft`, `model`) and the first id that differs.
 void require_same_vocabulary(const Tokenizer& tokenizer, std::string_view model,
                              const Tokenizer& draft_tokenizer, std::string_view draft);
 
-// Limits of a draft model's session beside a session with `limits`: the same number of sequences
-// and positions, as far as the context of `draft` allows.
+// Limits of a draft model's session that runs beside a session with `limits`: as many sequences and
+// positions, unless the draft model's context is shorter.
 RunLimits draft_limits(const RunLimits& limits, const ModelConfig& draft);
 
-// Memory that make_mtp_session takes beside a session with these limits.
+// Memory that a session of make_mtp_session needs beside a session with these limits.
 MemoryPlan plan_mtp(const Model& model, const RunLimits& limits, const Layout& layout);
 
 class DraftModel {
  public:
-  // `session` must outlive the object, have the limits of draft_limits, and no other object may use
-  // its cache. `vocabulary`: logits of the large model, which may have other padding. Throws Error
-  // where the draft model has act online.
+  // `session` must have the limits of draft_limits and outlive the object, and no other object may
+  // use its cache. `vocabulary`: the large model's number of logits, which may be padded
+  // differently. Throws Error if the draft model has act online.
   DraftModel(Session& session, std::int64_t vocabulary);
 
-  // Whether saw() must be called.
+  // Whether the engine must pass hidden states to saw().
   bool reads_hidden() const { return reads_hidden_; }
-  // Takes the large model's hidden states after the final norm [n][W] for n tokens of a sequence
-  // from `position` on; to be called after each step that fed some.
+  // Stores the large model's hidden states after the final norm, [n][W], for n tokens of a sequence
+  // from `position` on. To be called after each step that fed tokens of the sequence.
   void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
-  // Whether so many states are unread that follow() must read them though nothing is drafted.
+  // Whether so many states are unread that follow() must read them even if no tokens are drafted.
   bool lags(std::int32_t sequence) const;
 
   struct Reader {
     std::int32_t sequence = 0;
-    std::span<const Token> tokens;  // from the start
+    std::span<const Token> tokens;  // the whole text from its start
   };
-  // Feeds the tokens that the draft model's cache lacks, at most one step of them, so that a later
-  // draft need not wait for it.
+  // Feeds the tokens that are missing in the draft model's cache, at most one step of them, so that
+  // the next draft starts without this delay.
   void follow(std::span<const Reader> readers);
 
   struct Writer {
     std::int32_t sequence = 0;
     Reply* reply = nullptr;
-    std::int64_t most = 0;           // draft tokens
-    std::vector<Token> script = {};  // replace the first draws, for measurements
-    std::vector<Token> drafts = {};  // the result; fewer, or none, where it cannot follow
+    std::int64_t most = 0;           // max. number of draft tokens
+    std::vector<Token> script = {};  // replaces the first draws, for measurements
+    std::vector<Token> drafts = {};  // result; may be shorter than `most`, or empty
   };
   void draft(std::span<Writer> writers);
 
-  // The sequence is released. Its pages stay in the prefix cache for later requests.
+  // Called when the sequence is released. Its pages stay in the prefix cache for later requests.
   void leave(std::int32_t sequence);
 
-  // Costs of the draft model's steps.
+  // Measured costs of the draft model's steps.
   const StepCosts& costs() const { return costs_; }
-  // The error that ended drafting; no draft tokens are made after it.
+  // The error that ended drafting; no draft tokens are made after this error.
   const std::optional<Error>& error() const { return error_; }
 
  private:
-  // Tokens to feed to one sequence: `feed` of `tokens` after those that its cache holds.
+  // Tokens to feed to one sequence: the first `feed` of `tokens` that its cache does not hold yet.
   struct Part {
     std::int32_t sequence = 0;
     std::span<const Token> tokens;
     std::int64_t feed = 0;
-    bool whole = false;                  // no token is missing after it
-    std::span<const float> hidden = {};  // [W] of a draft token: the head's, from the one before
+    bool whole = false;                  // all missing tokens are fed
+    std::span<const float> hidden = {};  // [W] state read with a draft token: the head's own
   };
-  // Hidden states that the head has not read yet.
+  // Hidden states of the large model that the head has not read yet.
   struct HiddenRows {
-    std::int64_t first = 0;  // position of the first
+    std::int64_t first = 0;  // position of the first row
     std::vector<float> rows;
   };
   std::optional<Part> part_of(std::int32_t sequence, std::span<const Token> tokens,
@@ -113,14 +113,14 @@ class DraftModel {
   PrefixCache prefixes_;
   StepCosts costs_;
   std::optional<Error> error_;
-  std::vector<std::vector<Token>> fed_;  // by sequence: the tokens in the cache
+  std::vector<std::vector<Token>> fed_;  // by sequence: tokens in its cache
   bool reads_hidden_ = false;
   std::size_t width_ = 0;
-  std::vector<HiddenRows> hidden_;  // by sequence
+  std::vector<HiddenRows> hidden_;  // by sequence: unread rows
   std::vector<float> batch_hidden_, own_hidden_;
-  // Sequences that draft, and their length in tokens without the drafts.
+  // The sequences that draft in this step, with their length in tokens before the draft tokens.
   std::vector<std::pair<std::int32_t, std::size_t>> drafting_;
-  std::int64_t pages_ = 0;  // that the current step will take
+  std::int64_t pages_ = 0;  // number that the current step takes
   Batch batch_;
   const Rows* logits_ = nullptr;
   std::vector<std::vector<LogitChange>> changes_;

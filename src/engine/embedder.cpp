@@ -14,7 +14,7 @@ Embedder::Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequen
 void Embedder::advance(EmbeddedText& text, bool others_run) {
   const bool has_sequence =
       text.sequence >= 0 && texts_[static_cast<std::size_t>(text.sequence)] == text.id;
-  if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // evicted: waits
+  if (!has_sequence && text.id != 0 && !sequences_.has_idle()) return;  // was evicted and waits
   if (!has_sequence) begin(text);
   try {
     feed_chunk(text, others_run);
@@ -33,7 +33,7 @@ void Embedder::advance(EmbeddedText& text, bool others_run) {
 void Embedder::begin(EmbeddedText& text) {
   Transformer& transformer = session_.transformer();
   check_prompt(text.tokens, static_cast<std::size_t>(transformer.config().vocab),
-               transformer.limits().context + 1);  // a reply needs no space
+               transformer.limits().context + 1);  // reserves no position for a reply
   require(
       transformer.online().empty(), ErrorKind::bad_input,
       "embeddings: this model's activations remember earlier steps, which a text must not change;"
@@ -75,7 +75,7 @@ void Embedder::feed_chunk(EmbeddedText& text, bool others_run) {
   const std::int64_t pages = state.pages().pages_to_append(text.sequence, std::ssize(part));
   prefixes_.make_free(pages);
   prefixes_.make_states_free(1);
-  if (state.pages().free_pages() < pages && others_run) return;  // they end one day
+  if (state.pages().free_pages() < pages && others_run) return;  // replies end and free pages
   batch_.clear();
   batch_.add(text.sequence, part.data(), std::ssize(part), Batch::Want::all);
   if (text.top) {
@@ -95,7 +95,7 @@ void Embedder::add_hidden(EmbeddedText& text, std::span<const Token> part) {
   for (std::size_t i = 0; i < rows.size(); ++i) text.sums[i % width] += double{rows[i]};
 }
 
-// Row i of the logits gives the probability of token i + 1.
+// Row i of the logits holds the probabilities of token i + 1.
 void Embedder::add_logprobs(EmbeddedText& text, std::span<const Token> part) {
   const auto vocabulary = static_cast<std::size_t>(session_.transformer().config().vocab);
   const Rows& logits = session_.transformer().forward(batch_, session_.state());

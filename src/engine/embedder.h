@@ -1,6 +1,6 @@
 // Embeds a text as one vector, the mean over its tokens of the normed last hidden states, or
-// computes the probabilities of its tokens: by forward passes of the session on an idle sequence, a
-// chunk at a time.
+// computes the probabilities of its tokens. It feeds the text to the session on an idle sequence,
+// one chunk per call.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@
 
 namespace leq {
 
-// The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the rest is the embedder's.
+// The caller sets `tokens` and `top` and reads `mean` or `logprobs`; the embedder uses the rest.
 struct EmbeddedText {
   std::vector<Token> tokens;
-  // Where set: log probabilities of the tokens are computed, each with so many top alternatives.
+  // If set, log probabilities of the tokens are computed, each with `*top` alternatives.
   std::optional<int> top = {};
   std::vector<float> mean = {};              // [W]
-  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1], from the second token on
+  std::vector<TokenLogprobs> logprobs = {};  // [tokens - 1] of the tokens after the first
   std::vector<double> sums = {};
   std::size_t fed = 0;
-  std::int32_t sequence = -1;  // -1: not assigned, or released
+  std::int32_t sequence = -1;  // -1: not assigned yet, or released
   std::uint64_t id = 0;
 
   bool done() const { return !tokens.empty() && sequence < 0 && fed == tokens.size(); }
@@ -33,14 +33,14 @@ struct EmbeddedText {
 
 class Embedder {
  public:
-  // All three must outlive the embedder.
+  // The three referenced objects must outlive the embedder.
   Embedder(Session& session, PrefixCache& prefixes, SequencePool& sequences);
 
-  // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. Where no
-  // pages are free, the call does nothing while `others_run`.
+  // Feeds one chunk. The text keeps its sequence until it is done or an error is thrown. If too few
+  // pages are free, the call does nothing while `others_run`, because replies will free pages.
   void advance(EmbeddedText& text, bool others_run);
-  // Evicts the texts in work; each starts over at its next chunk. False where there are
-  // none.
+  // Evicts all texts that are being fed; each of them starts again with its next chunk. Returns
+  // false if no text is being fed.
   bool give_up();
 
  private:
@@ -53,7 +53,7 @@ class Embedder {
   Session& session_;
   PrefixCache& prefixes_;
   SequencePool& sequences_;
-  std::vector<std::uint64_t> texts_;  // by sequence: the text that is fed there, or 0
+  std::vector<std::uint64_t> texts_;  // by sequence: id of the text that uses it, or 0
   std::uint64_t last_text_ = 0;
   Batch batch_;
 };

@@ -12,7 +12,7 @@ namespace leq {
 
 namespace {
 
-// Models with act online get no prefix reuse or speculation: their scales depend on earlier steps.
+// With act online, prefix reuse and speculation are off: the scales depend on earlier steps.
 EngineOptions usable(EngineOptions options, Session& session) {
   if (session.transformer().online().empty()) return options;
   options.reuse_prefixes = options.speculate = false;
@@ -93,7 +93,7 @@ bool Engine::step() {
   StepPlan plan;
   try {
     plan = plan_step(all, step_budget(all));
-  } catch (const Error&) {  // no job fits beside the texts being embedded
+  } catch (const Error&) {  // no request fits while texts are being embedded
     if (!embedder_.give_up()) throw;
     return step();
   }
@@ -121,7 +121,7 @@ bool Engine::step() {
 StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   const RunLimits& limits = session_.limits();
   StepBudget budget;
-  // Sequences of texts that are being embedded belong to no request.
+  // Sequences that hold texts being embedded are not available to requests.
   const auto of_texts = sequences_.taken() - static_cast<std::int64_t>(running());
   budget.sequences = limits.sequences - static_cast<int>(of_texts);
   budget.tokens = limits.batch_tokens;
@@ -134,7 +134,7 @@ StepBudget Engine::step_budget(const std::vector<Job>& all) const {
   return budget;
 }
 
-// Ends replies that timed out or were cancelled, and those that stopped with their prompt.
+// Ends replies that timed out, were cancelled, or are complete before their first token.
 void Engine::end_overdue() {
   std::vector<Active*> ending;
   for (const auto& [id, active] : active_) {
@@ -169,7 +169,7 @@ Job Engine::job_of(Active& active, bool may_join) {
   const KvCache& cache = session_.cache();
   job.most_pages = cache.most_pages(job.known + 1);
   if (!job.running) {
-    if (!may_join) return job;  // avoids a cache look-up for each queued job in each step
+    if (!may_join) return job;  // saves a cache look-up per queued job and step
     const PrefixCache::Found found = known_prefix(active, false);
     const bool misses =
         session_.state().fixed() != nullptr && found.alike - found.tokens >= kPageTokens;
@@ -191,12 +191,12 @@ Job Engine::job_of(Active& active, bool may_join) {
   return job;
 }
 
-// At least the last token is fed, since its logits are needed.
+// Leaves at least the last token to be fed, because its logits are needed.
 PrefixCache::Found Engine::known_prefix(const Active& active, bool use) {
   if (!options_.reuse_prefixes) return {};
   const auto tokens = active.reply.context().first(static_cast<std::size_t>(active.known() - 1));
   PrefixCache::Found found = prefixes_.find(tokens, use);
-  // A partially used page is copied, which takes one more page.
+  // A partially used page is copied before it is written, which takes one more page.
   const KvCache& cache = session_.cache();
   if (cache.most_pages(active.known()) == cache.page_count() && found.tokens % kPageTokens != 0) {
     prefixes_.cut(found, found.tokens - found.tokens % kPageTokens);
@@ -255,7 +255,7 @@ void Engine::evict(Active& active) {
   ++counts_.evictions;
 }
 
-// Frees pages and states for the parts by evicting the oldest entries of the prefix cache.
+// Evicts old entries of the prefix cache until enough pages and states for the parts are free.
 void Engine::make_room(const std::vector<Feed>& parts) {
   const KvCache& cache = session_.cache();
   std::int64_t needed = 0;

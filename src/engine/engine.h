@@ -35,8 +35,8 @@ namespace leq {
 struct EngineCounts {
   std::int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, reply_tokens = 0;
   std::int64_t draft_tokens = 0, accepted_tokens = 0, evictions = 0;
-  std::int64_t drafted_tokens = 0, right_drafts = 0;  // of the draft tokens, those of a draft model
-  std::int64_t steps_ahead = 0;  // begun before the host had the token that they feed
+  std::int64_t drafted_tokens = 0, right_drafts = 0;  // draft tokens made by a draft model
+  std::int64_t steps_ahead = 0;                       // launched before the host had their token
 };
 
 class GrammarCache;
@@ -44,50 +44,50 @@ class GrammarCache;
 class Engine {
  public:
   // `session` and `tokenizer` must outlive the engine, and no other object may use the session's
-  // cache. Where the model has act online, whose scales depend on earlier steps, speculation and
-  // prefix reuse are off.
+  // cache. If the model has act online, speculation and prefix reuse are off, because the scales of
+  // such a model depend on earlier steps.
   Engine(Session& session, const Tokenizer& tokenizer, const EngineOptions& options);
   ~Engine();
 
-  // Positions that a prompt and its reply may take together.
+  // Number of positions that a prompt and its reply may take together.
   std::int64_t context() const { return session_.transformer().limits().context; }
-  // Pages of the KV cache that all requests share.
+  // Number of pages of the KV cache, which all requests share.
   std::int64_t pages() const { return session_.cache().page_count(); }
 
-  // Throws Error where the model's tokens cannot write any text of the grammar. Null is allowed.
+  // Throws Error if the model's tokens cannot write any text of the grammar. Accepts null.
   void check_grammar(const std::shared_ptr<const Grammar>& grammar);
-  // Throws Error as check_grammar does, where the prompt is empty, holds an id outside the
-  // vocabulary or fills the context, and where settings are out of range.
+  // Queues a request. Throws Error as check_grammar does, if the prompt is empty, holds an id
+  // outside the vocabulary or fills the context, and if a setting is out of range.
   RequestId submit(EngineRequest request);
-  // Ends the reply before its next token, as interrupted. No effect after its end.
+  // Ends the reply as interrupted before its next token. No effect if the reply has ended.
   void cancel(RequestId id);
 
-  // Runs one step over a batch; false where there is nothing to do. Calls the requests' callbacks
-  // for text and end, which may submit and cancel. A device error that no single request caused
-  // ends all requests of the step.
+  // Runs one step over a batch; returns false if there is nothing to do. Calls the callbacks of the
+  // requests, which may submit and cancel requests. A device error that was not caused by a single
+  // request ends all requests of the step.
   bool step();
 
-  // Keys and values of the longest cached prefix of `tokens`, for load_prompt of an engine of the
-  // same model elsewhere: after a request's end, its prompt and reply without the last token, which
-  // was not fed. The caller sets `owner`. Throws Error where all sequences are in use, and where
-  // the device fails.
+  // Copies keys and values of the longest cached prefix of `tokens`, for load_prompt of another
+  // engine of the same model. After a request has ended, this is all but the last token of prompt
+  // and reply. The caller sets `owner`. Throws Error if all sequences are in use or the device
+  // fails.
   SavedPrompt save_prompt(std::span<const Token> tokens);
-  // Adds the pages to the prefix cache, which changes only the time of later requests. False where
-  // they do not fit beside the requests in work. Throws Error naming `source` where tokens or
-  // numbers are not this model's, and as save_prompt does.
+  // Adds the pages to the prefix cache, which changes only the speed of later requests. Returns
+  // false if the pages do not fit beside the running requests. Throws Error naming `source` if
+  // tokens or sizes do not match this model, and as save_prompt does.
   bool load_prompt(const SavedPrompt& prompt, std::string_view source);
 
-  // As PrefixCache::forget: frees the pages that only this text uses. Returns their tokens.
+  // As PrefixCache::forget: frees the pages that only this text uses; returns their tokens.
   std::int64_t forget_prompt(std::span<const Token> tokens) { return prefixes_.forget(tokens); }
-  // Whether save_prompt, load_prompt and embed would find a free sequence.
+  // Whether a sequence is free, which save_prompt, load_prompt and embed need.
   bool has_idle_sequence() const { return sequences_.has_idle(); }
 
-  // The mean over the tokens of the normed last hidden states [W]; requests in work wait meanwhile.
-  // Throws Error as submit and save_prompt do.
+  // The mean over the tokens of the normed last hidden states [W]. Running requests wait until this
+  // call returns. Throws Error as submit and save_prompt do.
   std::vector<float> embed(std::span<const Token> tokens);
-  // The same one chunk at a time, with steps between the calls, until `text.done()`. The text keeps
-  // a sequence until then, or until an error is thrown. Replies have priority: where pages run out
-  // the text waits or starts over.
+  // Does the same one chunk per call until `text.done()`; step() may be called in between. The text
+  // keeps a sequence until it is done or an error is thrown. Replies have priority: if no page is
+  // free, the text waits or starts again.
   void embed_chunk(EmbeddedText& text);
 
   std::size_t waiting() const;
@@ -95,7 +95,7 @@ class Engine {
   const EngineCounts& counts() const { return counts_; }
   const StepCosts& costs() const { return costs_; }
   const PrefixCache& prefixes() const { return prefixes_; }
-  // The error that ended drafting by a draft model; null where there was none.
+  // The error that ended drafting by a draft model; null if there was none.
   const Error* draft_error() const { return speculator_.draft_error(); }
 
  private:
@@ -103,12 +103,12 @@ class Engine {
   // Next token of the only reply, sampled asynchronously on the device while the host continues.
   struct Ahead {
     RequestId id = 0;
-    std::unique_ptr<PendingSample> drawing;  // null: finished;
-    Token drawn = 0;                         // its result: a token, or negative: none
+    std::unique_ptr<PendingSample> drawing;  // null: sampling is finished
+    Token drawn = 0;                         // sampled token; negative: none
     const Rows* logits = nullptr;
   };
 
-  // Selection of the requests of a step (engine.cpp).
+  // Select the requests of a step (engine.cpp).
   std::vector<Job> jobs();
   Job job_of(Active& active, bool may_join);
   StepBudget step_budget(const std::vector<Job>& all) const;
@@ -123,7 +123,7 @@ class Engine {
   void end(Active& active);
   void leave(Active& active);
 
-  // The step itself (engine_step.cpp).
+  // Runs the step (engine_step.cpp).
   void run(std::vector<Feed> parts);
   void fail(const std::vector<Feed>& parts, const Error& error);
   void draw(const std::vector<Feed>& parts, const Rows& logits);
@@ -136,7 +136,7 @@ class Engine {
   void show_hidden(const Active& active, const Feed& part, std::int64_t first, std::int64_t right);
   void count_drafts(Active& active, std::int64_t checked, std::int64_t right);
 
-  // Steps begun before the host has the token that they feed (engine_ahead.cpp).
+  // Steps launched before the host has the token that they feed (engine_ahead.cpp).
   bool may_run_ahead(const Active& active) const;
   bool drafts_next(Active& active);
   bool begin_ahead(const Feed& part, const Rows& logits);
@@ -161,16 +161,16 @@ class Engine {
   RequestId next_id_ = 0;
   std::map<RequestId, std::unique_ptr<Active>> active_;
   std::size_t vocabulary_;
-  std::vector<Token> without_text_;  // ids that are never drawn
+  std::vector<Token> without_text_;  // ids that are never drawn because they stand for no text
   std::unique_ptr<GrammarCache> grammars_;
   std::optional<Ahead> ahead_;
-  // State of the current step:
+  // Buffers of the current step:
   Batch batch_;
   std::vector<std::vector<LogitChange>> changes_;
   std::vector<std::vector<std::uint64_t>> masks_;
   std::vector<SampleRequest> requests_;
   std::vector<Token> drawn_;
-  std::vector<float> raw_logits_;  // [outputs][V] on the host, where a request reads them
+  std::vector<float> raw_logits_;  // [outputs][V] on the host, if a request reads them
   std::vector<float> hidden_;      // [rows][W] for the draft model
 };
 

@@ -18,14 +18,14 @@ struct Engine::Active {
   EngineRequest request;
   Reply reply;
   Drafts drafts = {};
-  std::int32_t sequence = -1;   // in the cache; -1: waiting
-  std::int64_t waited = 0;      // steps
+  std::int32_t sequence = -1;   // sequence of the KV cache; -1: the request waits
+  std::int64_t waited = 0;      // number of steps without a sequence
   std::int64_t kept_pages = 0;  // whole pages that the prefix cache holds
   // Ascending prompt positions whose fixed state is kept for later texts (state_marks.h).
   std::vector<std::int64_t> marks = {};
-  std::int64_t branch = 0;  // one more, where an earlier text diverged; 0: none
+  std::int64_t branch = 0;  // one more position: where an earlier text diverged; 0: none
   bool cancelled = false;
-  bool one_by_one = false;  // its steps never run ahead of the host
+  bool one_by_one = false;  // its steps are never launched ahead of the host
   EngineReply report;
   Stopwatch since_submission, since_prompt;
 

@@ -1,6 +1,6 @@
-// Steps that run ahead of the host: where a single reply is generated, its next step is launched
-// before the host has the token that it feeds, which the device reads where it drew it. The host's
-// work on a token (text, stop rules, callbacks) then costs no device time.
+// Steps ahead of the host: if a single reply is generated, its next step is launched before the
+// host has the token that this step feeds, because the device can read the token from its own
+// memory. The host's work on a token (text, stop rules, callbacks) then costs no device time.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Requires draws that depend on the text's length alone, and no caller that reads the step's
-// logits. With moving scales a discarded step could not be undone.
+// Requires draws that depend on the text's length alone, and that no caller reads the step's
+// logits. Models with moving scales are excluded because a discarded step has changed these scales.
 bool Engine::may_run_ahead(const Active& active) const {
   const EngineRequest& request = active.request;
   return options_.run_ahead && active_.size() == 1 && session_.ranks() == 1 &&
@@ -19,7 +19,7 @@ bool Engine::may_run_ahead(const Active& active) const {
          !active.reply.reads_text() && !request.on_logits && request.replay.tokens.empty();
 }
 
-// Whether there are draft tokens worth verifying after the tokens that the host has.
+// Whether draft tokens after the host's last token are worth verifying in the next step.
 bool Engine::drafts_next(Active& active) {
   if (!options_.speculate) return false;
   Job job;
@@ -29,7 +29,7 @@ bool Engine::drafts_next(Active& active) {
   return job.drafts > 0;
 }
 
-// Starts an asynchronous draw after a step of one token; false where the step must be synchronous.
+// Starts an asynchronous draw after a step of one token; false if the draw must be synchronous.
 bool Engine::begin_ahead(const Feed& part, const Rows& logits) {
   Active& active = *active_.at(part.id);
   if (part.tokens != 1 || !part.draws || part.drafts > 0 || active.reply.tokens_left() < 2 ||
@@ -40,7 +40,7 @@ bool Engine::begin_ahead(const Feed& part, const Rows& logits) {
   return ahead_.has_value();
 }
 
-// `fed_since`: tokens fed after those that the host has; the draw does not depend on their values.
+// `fed_since`: fed tokens that the host does not have yet. The draw does not read their values.
 std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logits,
                                                 std::span<const Token> fed_since) {
   requests_.assign(1, active.reply.request(fed_since));
@@ -49,9 +49,9 @@ std::optional<Engine::Ahead> Engine::draw_ahead(Active& active, const Rows& logi
   return Ahead{active.id, std::move(drawing), 0, &logits};
 }
 
-// Launches the step after the one being drawn from. nullopt where the reply certainly ends with
-// that token, where draft tokens may follow, where pages must be evicted, and where the step fails:
-// a synchronous step then reports the error.
+// Launches the step that feeds the token being drawn. Returns nullopt if the reply must end with
+// that token, if draft tokens may follow, if pages must be evicted, or if the step fails: then a
+// synchronous step reports the error.
 std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   const bool is_there = ahead_->drawing != nullptr && ahead_->drawing->is_last();
   if (!is_there || !may_run_ahead(active) || active.reply.tokens_left() < 2 ||
@@ -79,8 +79,8 @@ std::optional<Engine::Ahead> Engine::begin_next(Active& active) {
   return next;
 }
 
-// Launches the next step, then takes the token being drawn. A token whose draw failed is drawn
-// again by a synchronous step, which reports the error of the row that failed.
+// Launches the next step, then waits for the token being drawn. If the draw failed, a synchronous
+// step draws the token again and reports the error of that row.
 void Engine::step_ahead() {
   Active& active = *active_.at(ahead_->id);
   std::optional<Ahead> next = begin_next(active);
@@ -94,7 +94,7 @@ void Engine::step_ahead() {
   active.one_by_one = true;
 }
 
-// Waits for the pending draw, so that other users of the session do not get its error.
+// Waits for the pending draw, so that its error is not reported to another user of the session.
 void Engine::land_ahead() {
   if (!ahead_ || ahead_->drawing == nullptr) return;
   try {
@@ -105,7 +105,7 @@ void Engine::land_ahead() {
   ahead_->drawing.reset();
 }
 
-// Rolls back the step ahead where its token is not part of the reply or the reply was cancelled.
+// Rolls back the step ahead if its token is not part of the reply or the reply was cancelled.
 void Engine::drop_ahead() {
   if (!ahead_) return;
   land_ahead();
@@ -120,7 +120,7 @@ void Engine::forget_last(const Active& active) {
   (void)state.restore(active.sequence, state.length(active.sequence) - 1);
 }
 
-// Number of cached positions whose tokens the host has.
+// Number of cached positions whose tokens have reached the host.
 std::int64_t Engine::settled_length(const Active& active) const {
   return session_.cache().length(active.sequence) - (ahead_ ? 1 : 0);
 }

@@ -1,5 +1,5 @@
-// Operations beside replies: saving and loading the prefix cache's texts as prompt files, and
-// embedding texts.
+// Engine operations other than replies: saving and loading the texts of the prefix cache as prompt
+// files, and embedding texts.
 #include "base/error.h"
 #include "engine/engine.h"
 

@@ -1,4 +1,4 @@
-// One step over a batch: feeds its parts, draws tokens and hands the valid ones to the replies.
+// One step over a batch: feeds tokens, draws the next ones and adds the valid ones to the replies.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// Feeds the parts and draws. Where a batch fails, its parts are fed one by one, so that only the
-// parts at fault fail.
+// Feeds the parts and draws tokens. If the whole batch fails, its parts are fed one by one, so that
+// only the replies whose own part fails are ended.
 void Engine::run(std::vector<Feed> parts) {
   batch_.clear();
   std::vector<Token> tokens;
@@ -42,10 +42,10 @@ void Engine::run(std::vector<Feed> parts) {
     fetch_logits(parts, *logits);
     fetch_hidden();
     if (batch_.outputs.empty()) transformer.backend().synchronize();
-  } catch (const Error& error) {  // a device error
+  } catch (const Error& error) {  // an error of the device, not of a request
     return fail(parts, error);
   }
-  std::int64_t row = 0, first = 0;  // indices into the logits and into the batch
+  std::int64_t row = 0, first = 0;  // first row of the part in the logits, in the batch
   for (const Feed& part : parts) {
     const std::int64_t rows = part.draws ? 1 + part.drafts : 0;
     take(*active_.at(part.id), part, {drawn_.begin() + row, drawn_.begin() + row + rows}, *logits,
@@ -64,12 +64,12 @@ void Engine::fail(const std::vector<Feed>& parts, const Error& error) {
   }
 }
 
-// Draws a token for each row of logits; those after draft tokens are valid only if these are right.
+// Draws a token per row of logits. Draws after a wrong draft token are not valid (see take).
 void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   requests_.clear();
   changes_.clear();
   masks_.clear();
-  changes_.reserve(batch_.outputs.size());  // requests point into them
+  changes_.reserve(batch_.outputs.size());  // reserved because requests point to the elements
   masks_.reserve(batch_.outputs.size());
   for (const Feed& part : parts) {
     if (!part.draws) continue;
@@ -88,7 +88,7 @@ void Engine::draw(const std::vector<Feed>& parts, const Rows& logits) {
   if (!requests_.empty()) session_.transformer().backend().sample(logits, requests_, drawn_);
 }
 
-// Downloads the step's logits to the host, where a request reads them.
+// Downloads the step's logits to the host if a request reads them.
 void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
   const bool wanted = std::ranges::any_of(parts, [&](const Feed& part) {
     return part.draws && active_.at(part.id)->request.on_logits;
@@ -98,7 +98,7 @@ void Engine::fetch_logits(const std::vector<Feed>& parts, const Rows& logits) {
   session_.transformer().backend().download(logits, std::ssize(batch_.outputs), raw_logits_);
 }
 
-// Downloads the hidden states of the step's rows, where a draft model reads them.
+// Downloads the hidden states of all rows of the step if a draft model reads them.
 void Engine::fetch_hidden() {
   if (!speculator_.reads_hidden()) return;
   const ModelConfig& config = session_.transformer().config();
@@ -108,7 +108,7 @@ void Engine::fetch_hidden() {
   session_.transformer().normed_hidden(rows, hidden_);
 }
 
-// Passes on the rows of the part's tokens and right drafts, from row `first` of the batch on.
+// Passes hidden states of the part's tokens and its `right` accepted drafts to the draft model.
 void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t first,
                          std::int64_t right) {
   if (!speculator_.reads_hidden()) return;
@@ -120,7 +120,7 @@ void Engine::show_hidden(const Active& active, const Feed& part, std::int64_t fi
                                  static_cast<std::size_t>((part.tokens + right) * width)));
 }
 
-// Row i of the part's logits is the one by which the i-th of the taken tokens was drawn.
+// Row i of the part's logits is the one from which taken[i] was drawn.
 void Engine::report_logits(const Active& active, std::span<const Token> taken,
                            std::int64_t first_row) {
   if (!active.request.on_logits) return;
@@ -129,13 +129,13 @@ void Engine::report_logits(const Active& active, std::span<const Token> taken,
                            std::span(raw_logits_).subspan(first, taken.size() * vocabulary_));
 }
 
-// `fed`: cached positions of tokens that the host knew before the step.
+// Reports prompt progress. `fed`: cached positions whose tokens were known before the step.
 void Engine::count_prompt(Active& active, const Feed& part, std::int64_t fed) {
   const std::int64_t in_prompt = std::ssize(active.request.prompt);
   if (fed <= in_prompt) {
     active.report.fed_tokens += part.tokens;
     const std::int64_t all = in_prompt - active.report.cached_tokens;
-    // After an eviction cached tokens may be fed again: the difference is negative then.
+    // After an eviction, cached tokens are fed again, so that this difference can be negative.
     active.request.on_prompt(std::max<std::int64_t>(0, all - (in_prompt - fed)), all);
   }
   counts_.prompt_tokens += part.tokens - (part.draws && fed > in_prompt ? 1 : 0);
@@ -159,7 +159,7 @@ void Engine::count_drafts(Active& active, std::int64_t checked, std::int64_t rig
   }
 }
 
-// The reply takes draws up to and including the first one that differs from its draft token.
+// Adds to the reply the draws up to and including the first one that differs from its draft token.
 void Engine::take(Active& active, const Feed& part, std::span<const Token> drawn,
                   const Rows& logits, std::int64_t first_row, std::int64_t first_in_batch) {
   const std::int64_t fed = settled_length(active) - part.drafts;

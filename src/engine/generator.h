@@ -1,5 +1,5 @@
-// Generates one reply at a time, for chats and programs that need no concurrency: an engine with a
-// single request.
+// Generates one reply at a time, for chats and programs without concurrent requests: an engine that
+// holds a single request.
 #pragma once
 
 #include <atomic>
@@ -15,15 +15,15 @@ namespace leq {
 struct ReplyRequest {
   std::span<const Token> prompt;  // everything before the reply, from the text's start
   StopRules stop;
-  std::uint32_t reply = 0;                                   // its number (ReplyRules)
-  bool at_text_start = false;                                // see ReplyRules
-  std::shared_ptr<const Grammar> grammar = nullptr;          // as in EngineRequest
-  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // as that of EngineRequest
+  std::uint32_t reply = 0;                                   // number of the reply (ReplyRules)
+  bool at_text_start = false;                                // see ReplyRules::at_text_start
+  std::shared_ptr<const Grammar> grammar = nullptr;          // see EngineRequest::grammar
+  PromptSink on_prompt = [](std::int64_t, std::int64_t) {};  // called as EngineRequest::on_prompt
   TextSink on_text = [](std::string_view) {};
-  // As that of EngineRequest.
+  // Receives tokens and logits as EngineRequest::on_logits does.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
-  // May be set at any time by any thread or a signal handler: the reply stops before its next
-  // token, or before the next chunk of the prompt. Must outlive the call.
+  // A flag that any thread or signal handler may set at any time: the reply then stops before its
+  // next token, or before the next chunk of its prompt. Must outlive the call.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
@@ -36,27 +36,27 @@ struct GeneratorOptions {
 class Generator {
  public:
   // `session` and `tokenizer` must outlive the generator, and no other object may use the session's
-  // cache. Throws Error on settings out of range.
+  // cache. Throws Error if a setting is out of range.
   Generator(Session& session, const Tokenizer& tokenizer, const GeneratorOptions& options);
 
-  // Positions that a prompt and its reply may take together.
+  // Number of positions that a prompt and its reply may take together.
   std::int64_t context() const { return engine_.context(); }
 
-  void check_prompt(std::span<const Token> prompt) const;  // as that of generate/reply.h
-  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as that of Engine
+  void check_prompt(std::span<const Token> prompt) const;  // calls check_prompt of generate/reply.h
+  void check_grammar(const std::shared_ptr<const Grammar>& grammar) {  // as Engine::check_grammar
     engine_.check_grammar(grammar);
   }
 
-  // Generates one reply. The longest prefix of the prompt that the KV cache holds is not fed again;
-  // the reply is the same with and without it. Throws Error as check_prompt and check_grammar do,
-  // where logits are not finite, and where the device fails.
+  // Generates one reply. The longest prefix of the prompt that is in the KV cache is not fed again,
+  // which does not change the reply. Throws Error as check_prompt and check_grammar do, if logits
+  // are not finite, and if the device fails.
   FinishedReply generate(const ReplyRequest& request);
 
   const SamplingSettings& sampling() const { return options_.sampling; }
-  // Sampling settings of later replies.
+  // Sets the sampling settings of later replies.
   void set_sampling(const SamplingSettings& sampling);
   const EngineCounts& counts() const { return engine_.counts(); }
-  // As Engine::save_prompt and Engine::load_prompt.
+  // The same as Engine::save_prompt and Engine::load_prompt.
   SavedPrompt save_prompt(std::span<const Token> tokens) { return engine_.save_prompt(tokens); }
   bool load_prompt(const SavedPrompt& prompt, std::string_view source) {
     return engine_.load_prompt(prompt, source);

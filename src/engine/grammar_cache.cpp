@@ -6,7 +6,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kKept = 4;  // each may hold some hundred megabytes
+constexpr std::size_t kKept = 4;  // each entry may take some hundred megabytes
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// Grammar matchers of an engine's requests: requests with the same grammar share its compiled
-// tables for the vocabulary, and the most recent grammars are kept for later requests.
+// Creates the grammar matchers of an engine's requests. Requests with the same grammar share its
+// compiled tables, and the most recent grammars are kept for later requests.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ class GrammarCache {
   GrammarCache(const Tokenizer& tokenizer, std::size_t vocabulary)
       : tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
-  // Null for null; `shown` as in EngineRequest. Throws Error as GrammarMatcher does.
+  // Returns null for null; `shown` is as in EngineRequest. Throws Error as GrammarMatcher does.
   std::shared_ptr<GrammarMatcher> matcher_of(const std::shared_ptr<const Grammar>& grammar,
                                              std::span<const Token> shown);
 
  private:
   const Tokenizer& tokenizer_;
   std::size_t vocabulary_;
-  std::shared_ptr<const TokenTrie> tokens_;  // built for the first grammar
+  std::shared_ptr<const TokenTrie> tokens_;  // built when the first grammar is used
   struct Known {
     std::shared_ptr<const Grammar> grammar;
     std::vector<ShownToken> shown;

@@ -1,5 +1,5 @@
-// Log probabilities of a drawn token and of the most probable alternatives: from the raw logits of
-// its row, before biases, penalties, temperature and truncation.
+// Log probabilities of a drawn token and of the most probable alternatives, computed from the raw
+// logits before biases, penalties, temperature and truncation.
 #pragma once
 
 #include <span>
@@ -15,12 +15,12 @@ struct TokenLogprob {
 };
 
 struct TokenLogprobs : TokenLogprob {
-  std::vector<TokenLogprob> top;  // the most probable ones, best first, lowest id on ties
+  std::vector<TokenLogprob> top;  // most probable tokens, best first; on ties lowest id first
 };
 
-// logits [V], `id` below V, `top` in [0, V].
+// `logits` has V values, `id` is below V, and `top` is in [0, V].
 TokenLogprobs token_logprobs(std::span<const float> logits, Token id, int top);
-// The same from the arguments of EngineRequest::on_logits: `logits` [tokens][V].
+// Does the same for the arguments of EngineRequest::on_logits; `logits` is [tokens][V].
 std::vector<TokenLogprobs> token_logprobs(std::span<const Token> tokens,
                                           std::span<const float> logits, int top);
 

@@ -37,7 +37,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
     const bool whole = count == std::ssize(nodes_[child].tokens);
     if (whole && found.state != FixedStates::kZeros) with_state = found;
   };
-  // Considers a state inside the next page, whose remaining tokens may differ from the text's.
+  // Considers a state inside the next page, because the text may differ after the state's position.
   const auto branch = [&](std::size_t parent) {
     const std::size_t child = partial_with_state(parent, tokens);
     if (child == 0) return;
@@ -72,7 +72,7 @@ PrefixCache::Found PrefixCache::find(std::span<const Token> tokens, bool use) {
   return found;
 }
 
-// The longest partial page of the node with a kept state whose tokens `tokens` begin with; 0: none.
+// The node's longest partial page that has a state and holds a prefix of `tokens`; 0: none.
 std::size_t PrefixCache::partial_with_state(std::size_t node, std::span<const Token> tokens) const {
   std::size_t best = 0;
   for (const std::size_t child : nodes_[node].children) {
@@ -121,18 +121,18 @@ void PrefixCache::keep(std::int32_t sequence, std::span<const Token> tokens, boo
   if (node != 0 && state_too) give_state(node, sequence, std::ssize(tokens));
 }
 
-// Adds a partial page. Without states, of pages that share a prefix only the longest is kept; 0
-// where a kept one begins with these tokens and has more.
+// Adds a partial page. In models without fixed states a page that is a prefix of another one is not
+// kept: returns 0 if a kept page has these tokens and more.
 std::size_t PrefixCache::keep_partial(std::size_t parent, std::span<const Token> tokens,
                                       std::int32_t page) {
   for (const std::size_t child : nodes_[parent].children) {
     const Node& known = nodes_[child];
     const std::int64_t common = common_prefix(known.tokens, tokens);
     if (common == std::ssize(tokens) && common == std::ssize(known.tokens)) return child;
-    // Nodes are not merged where layers have states: each state needs its own node.
+    // If layers have fixed states, nodes are not merged, because each state needs its own node.
     if (state_.fixed() != nullptr) continue;
     if (common == std::ssize(tokens)) return 0;
-    if (common == std::ssize(known.tokens)) {  // below a page: it has no children
+    if (common == std::ssize(known.tokens)) {  // a partial page: it has no children
       drop(child);
       break;
     }
@@ -154,7 +154,7 @@ std::vector<Token> PrefixCache::text_of(std::size_t leaf) const {
 }
 
 std::vector<std::vector<Token>> PrefixCache::texts() const {
-  // A partial page is kept beside the whole page that its text became later.
+  // A partial page may be kept beside the whole page that the same text filled later.
   const auto is_beginning = [&](std::size_t leaf) {
     return std::ranges::any_of(nodes_[nodes_[leaf].parent].children, [&](std::size_t other) {
       const std::vector<Token>& own = nodes_[leaf].tokens;
@@ -208,7 +208,7 @@ std::int64_t PrefixCache::idle_pages() const {
 
 void PrefixCache::make_free(std::int64_t pages) {
   while (cache_.free_pages() < pages) {
-    std::size_t oldest = 0;  // prefers leaves
+    std::size_t oldest = 0;  // leaves are evicted first
     for (std::size_t i = 1; i < nodes_.size(); ++i) {
       const Node &node = nodes_[i], &best = nodes_[oldest];
       if (!is_idle(node)) continue;
@@ -246,7 +246,7 @@ void PrefixCache::take_page(std::size_t node) {
   nodes_[node].page = KvCache::kNoPage;
 }
 
-// Keeps the sequence's state at this node, unless a state is kept there already.
+// Stores a copy of the sequence's state at this node, unless the node has a state already.
 void PrefixCache::give_state(std::size_t node, std::int32_t sequence, std::int64_t position) {
   FixedStates* fixed = state_.fixed();
   if (fixed == nullptr || nodes_[node].state != FixedStates::kZeros) return;

@@ -1,6 +1,6 @@
-// Prefix cache: a tree of pages of keys and values, with states of recurrent layers at some nodes,
-// kept after the requests that computed them. Texts with the same first tokens share them: both are
-// functions of the tokens alone, so reuse equals recomputation.
+// Prefix cache: a tree of pages of keys and values that outlive the requests that computed them,
+// with states of recurrent layers at some nodes. Texts with the same first tokens share pages and
+// states: both depend on these tokens alone, so that reuse equals recomputation.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace leq {
 
 class PrefixCache {
  public:
-  // The caches that `state` refers to must outlive the object.
+  // The caches that `state` refers to must outlive this object.
   explicit PrefixCache(const SequenceState& state) : state_(state), cache_(state.pages()) {}
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
@@ -23,58 +23,58 @@ class PrefixCache {
 
   struct Found {
     std::vector<std::int32_t> pages;              // kNoPage for pages outside every layer's window
-    std::int64_t tokens = 0;                      // the last page may be used in part
-    FixedStates::Id state = FixedStates::kZeros;  // after the tokens, where layers have one
-    // Length of the matching prefix, whether or not a sequence can begin after it.
+    std::int64_t tokens = 0;                      // the last page may be partially used
+    FixedStates::Id state = FixedStates::kZeros;  // state after the tokens, if layers have states
+    // Length of the matching prefix, including tokens after which no sequence can begin.
     std::int64_t alike = 0;
 
     SequenceState::Prefix prefix() const { return {pages, tokens, state}; }
   };
-  // The longest cached prefix of `tokens` after which a sequence can begin. `use` marks its nodes
-  // as used now.
+  // Finds the longest cached prefix of `tokens` after which a sequence can begin. `use` marks the
+  // prefix as used now (LRU).
   Found find(std::span<const Token> tokens, bool use);
 
-  // Shortens a result to at most `tokens`, to a length after which a sequence can begin: where
-  // layers have states, to 0 unless that is the full length, since only its state was found.
+  // Shortens a result to at most `tokens` tokens. If layers have fixed states, a shortened result
+  // is cut to 0, because only the state at the end of the full length was found.
   void cut(Found& found, std::int64_t tokens) const;
 
-  // Keeps the pages of a sequence whose first tokens are `tokens`: whole pages, and with `last_too`
-  // the partial one at the end, which must be copied before it grows. Where a page is kept already,
-  // the sequence's own copy is replaced with that one. `state_too`: keeps the sequence's state too,
-  // if its position is the end of the last kept page.
+  // Keeps the pages of a sequence whose first tokens are `tokens`: whole pages and, with
+  // `last_too`, the partial last page, which is then copied before a sequence writes to it. If the
+  // cache holds a page already, the sequence's copy is replaced with it. `state_too`: also keeps
+  // the sequence's state, if the sequence ends where the last kept page ends.
   void keep(std::int32_t sequence, std::span<const Token> tokens, bool last_too,
             bool state_too = true);
 
-  // All kept texts that are not prefixes of other kept texts; the most recently used one first.
+  // All kept texts that are not prefixes of other kept texts, the most recently used text first.
   std::vector<std::vector<Token>> texts() const;
-  // Frees the pages of a text, from its end on, that no sequence holds and no other kept text
-  // shares. Returns the number of tokens freed.
+  // Frees a text's pages from its last page on, as far as neither a sequence nor another kept text
+  // uses them. Returns the number of tokens freed.
   std::int64_t forget(std::span<const Token> tokens);
 
   bool holds(std::int32_t page) const;
-  // Pages that only this cache holds.
+  // Number of pages that are held by this cache alone.
   std::int64_t idle_pages() const;
   // Evicts idle pages, least recently used first, until `pages` are free or no idle page is left.
-  // Leaves of the tree are evicted first; pages of inner nodes, which lie outside a window, last:
-  // these nodes keep their tokens.
+  // Leaves of the tree are evicted first. Inner nodes whose pages are outside all windows come
+  // last; they keep their tokens without a page.
   void make_free(std::int64_t pages);
-  // The same for states; pages are not evicted.
+  // Evicts states in the same way, but no pages.
   void make_states_free(std::int64_t states);
 
  private:
-  // One page of the tree; a text is the tokens along a path from the root, which is node 0 and has
-  // no page. Other nodes lack one where it lies outside every window.
+  // One page of the tree. A text is the tokens on a path from the root, which is node 0 and has no
+  // page. Other nodes have no page if it was outside every window.
   struct Node {
     std::size_t parent = 0;
     std::int32_t page = -1;
     std::vector<Token> tokens;  // at most kPageTokens; fewer only without children
-    std::uint64_t hash = 0;     // of the tokens
+    std::uint64_t hash = 0;     // of `tokens`
     std::uint64_t used = 0;     // time of the last use
     std::vector<std::size_t> children;
-    FixedStates::Id state = FixedStates::kZeros;  // after its tokens; kZeros: none is kept
+    FixedStates::Id state = FixedStates::kZeros;  // state after its tokens; kZeros: none is kept
   };
 
-  // The child with exactly these tokens; 0: none.
+  // The child with exactly these tokens; 0 if there is none.
   std::size_t child_of(std::size_t parent, std::span<const Token> tokens) const;
   std::vector<Token> text_of(std::size_t leaf) const;
   std::size_t add(std::size_t parent, std::span<const Token> tokens, std::int32_t page);
@@ -91,7 +91,7 @@ class PrefixCache {
   KvCache& cache_;  // pages of `state_`
   std::vector<Node> nodes_ = std::vector<Node>(1);
   std::vector<std::size_t> free_nodes_;
-  std::vector<bool> held_;  // by page
+  std::vector<bool> held_;  // by page: whether this cache holds it
   std::uint64_t clock_ = 0;
 };
 

@@ -28,13 +28,13 @@ KeptTexts write_kept_texts(const fs::path& path, Engine& engine, const PromptOwn
   if (kept.texts > 0) {
     file.commit();
   } else {
-    std::error_code error;  // the file need not exist
+    std::error_code error;  // ignored: the file need not exist
     fs::remove(path, error);
   }
   return kept;
 }
 
-// Loads the least recently used text first, so that it is also the first to be evicted.
+// Loads the least recently used text first, so that this text is also evicted first.
 KeptTexts read_kept_texts(const fs::path& path, Engine& engine, const PromptOwner& owner) {
   KeptTexts kept;
   if (!file_exists(path)) return kept;

@@ -24,7 +24,7 @@ struct Header {
   std::uint64_t kv_bytes = 0;
 };
 static_assert(sizeof(Header) == 48);
-constexpr std::size_t kUnchecked = offsetof(Header, model);  // bytes that the sum leaves out
+constexpr std::size_t kUnchecked = offsetof(Header, model);  // bytes not covered by the checksum
 
 KvType kv_type_of(std::uint32_t number, std::string_view source) {
   require(number < kKvSchemes.size(), source, ": KV type ", number, ", expected less than ",

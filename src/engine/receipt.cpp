@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
 constexpr std::int64_t kMostRecent = 1 << 20;
-// Above this number of rows a step's time is proportional to them.
+// With more rows than this, the time of a step is proportional to the number of its rows.
 constexpr std::int64_t kCheckedTokens = 256;
 
 std::string hex_text(std::uint64_t value) {
@@ -66,7 +66,7 @@ Json layers_json(std::span<const KvLayerTypes> layers) {
   return all;
 }
 
-// Receipts of older versions lack this member.
+// Receipts of older versions do not have the member 'kv_layers'.
 std::vector<KvLayerTypes> layers_of(const Json& json, const std::string& source) {
   std::vector<KvLayerTypes> layers;
   if (!json.contains("kv_layers")) return layers;
@@ -193,7 +193,7 @@ void check_ids(std::span<const Token> ids, const char* key, std::int64_t vocabul
           ", the model has ", vocabulary);
 }
 
-// The first index at which the two lists differ or one of them ends.
+// The first index at which the two lists have different tokens or one of them ends.
 std::optional<ReceiptDifference> token_difference(const Receipt& receipt,
                                                   const EngineReply& reply) {
   const std::vector<Token>& written = reply.tokens;
@@ -222,7 +222,7 @@ std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer
   request.sampling = receipt.sampling;
   request.banned = receipt.banned;
   request.stop.end_tokens = receipt.end_tokens;
-  // One more token shows whether the reply ends there.
+  // Allows one more token than the receipt has, which shows whether the reply ends there.
   request.stop.max_tokens = std::ssize(receipt.tokens) + (receipt.ended ? 1 : 0);
   request.expected = receipt.tokens;
   std::int64_t done = 0;
@@ -232,7 +232,7 @@ std::optional<ReceiptDifference> check_receipt(Session& session, const Tokenizer
     progress(done += std::ssize(taken));
   };
   request.on_end = [&](const EngineReply& reply) { ended = reply; };
-  if (receipt.tokens.empty() && !receipt.ended) return std::nullopt;  // nothing was drawn
+  if (receipt.tokens.empty() && !receipt.ended) return std::nullopt;  // no token was drawn
   engine.submit(std::move(request));
   while (!ended) engine.step();
   if (ended->error) throw *ended->error;

@@ -18,75 +18,75 @@
 
 namespace leq {
 
-// Per reply and step. Each draft token needs a row of logits: RunLimits::output_tokens counts it
-// beside the one row that every sequence needs.
+// Limit per reply and step. Each draft token needs a row of logits, which RunLimits::output_tokens
+// counts in addition to the one row that every sequence needs.
 inline constexpr std::int64_t kMaxDraftTokens = 16;
 
 struct EngineOptions {
   bool reuse_prefixes = true;
   bool speculate = true;
-  bool find_drafts = true;  // n-grams of the text
+  bool find_drafts = true;  // uses n-grams of the text
   // A small model with the same vocabulary (require_same_vocabulary) that drafts too, or the
-  // model's own head of multi-token prediction (make_mtp_session). It has the limits of
-  // draft_limits and must outlive the engine; nothing else may use its cache.
+  // model's own multi-token prediction head (make_mtp_session). The session has the limits of
+  // draft_limits and must outlive the engine; no other object may use its cache.
   Session* draft = nullptr;
-  std::int64_t max_draft_tokens = kMaxDraftTokens;  // per reply and step
-  DraftPlanner plan_drafts = plan_draft_tokens;     // per reply: the number that pays
-  // Where a single reply is generated on a device that samples asynchronously, its next step is
+  std::int64_t max_draft_tokens = kMaxDraftTokens;  // limit per reply and step
+  DraftPlanner plan_drafts = plan_draft_tokens;     // chooses each reply's number
+  // If a single reply is generated on a device that samples asynchronously, its next step is
   // launched before the host has its last token (docs/engine.md, One step ahead).
   bool run_ahead = true;
-  // Limit on a step that feeds prompts while other requests draw a token: at most this many times
-  // as long as the same step without prompts, times crowd_of_readers() (scheduler.h).
+  // Limits a step that feeds prompts while other requests draw tokens to at most this many times
+  // the duration of the same step without prompts, times crowd_of_readers() (scheduler.h).
   double prompt_patience = 1.5;
 };
 
 struct EngineReply : FinishedReply {
   RequestId id = 0;
-  std::optional<Error> error;      // set where it failed
-  double waiting_seconds = 0;      // until it had a sequence
-  double first_token_seconds = 0;  // from its submission; 0: no token
+  std::optional<Error> error;      // set if the request failed
+  double waiting_seconds = 0;      // time until it had a sequence
+  double first_token_seconds = 0;  // from submission; 0: there was no token
   std::int64_t draft_tokens = 0, accepted_tokens = 0;
-  std::int32_t sequence = -1;  // its last one; -1: it never had one
-  int evictions = 0;           // times that its pages were evicted and computed again
+  std::int32_t sequence = -1;  // the last one it used; -1: it never had one
+  int evictions = 0;           // number of times that its pages were evicted and recomputed
 };
 
 // A known reply, for measurements. The model is fed and samples as usual, but these tokens replace
-// the drawn ones until they are used up.
+// the drawn ones as long as there are any.
 struct Replay {
   std::vector<Token> tokens;
-  // Replaces the draft model's draft tokens: this share of them is right.
+  // The draft model's tokens are replaced so that this share of them is right.
   double draft_share = 0;
 };
 
-// Receives the number of fed prompt tokens, and of all that were not in the prefix cache.
+// Receives the number of prompt tokens fed so far and of all that were not in the prefix cache.
 using PromptSink = std::function<void(std::int64_t fed, std::int64_t all)>;
 
 struct EngineRequest {
   std::vector<Token> prompt;  // everything before the reply, from the text's start
   SamplingSettings sampling = {};
-  std::vector<Token> banned = {};  // never drawn, beside the ids that stand for no text
+  std::vector<Token> banned = {};  // ids never drawn, beside those that stand for no text
   StopRules stop = {};
-  std::uint32_t reply = 0;   // its number and,
-  std::uint32_t choice = 0;  // among several of one request, its index: draws depend on both
+  std::uint32_t reply = 0;   // number of the reply and, if a request has
+  std::uint32_t choice = 0;  // several replies, its index: both affect the random draws
   bool at_text_start = false;
-  // Constrains the reply; null: any text. Where no token can follow, the reply ends as with an end
-  // token.
+  // Constrains the reply; null allows any text. If the grammar allows no further token, the reply
+  // ends as with an end token.
   std::shared_ptr<const Grammar> grammar = nullptr;
-  std::vector<Token> shown = {};  // special tokens that are part of the text (tool_calls.h)
-  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;  // how long thoughts may be (thoughts.h)
-  int priority = 0;                                         // higher is served first
-  std::optional<double> seconds = {};                       // time limit from now
+  std::vector<Token> shown = {};  // special tokens whose text is shown (tool_calls.h)
+  std::shared_ptr<const ThoughtBudget> thoughts = nullptr;  // limit on reasoning (thoughts.h)
+  int priority = 0;                                         // higher priorities are served first
+  std::optional<double> seconds = {};                       // time limit after submission
   Replay replay = {};
-  // The probable text of the reply: used as draft tokens before all others, as many as a step can
-  // hold. Like all draft tokens it does not change the reply.
+  // The probable text of the reply, which is used as draft tokens before all other drafts, as many
+  // per step as fit. Like all draft tokens these do not change the reply.
   std::vector<Token> expected = {};
-  // Called when the request has a sequence, and after each step that fed some of its prompt.
+  // Called when the request gets a sequence, and after each step that fed some of its prompt.
   PromptSink on_prompt = [](std::int64_t, std::int64_t) {};
   TextSink on_text = [](std::string_view) {};
   // Receives the tokens that a step added to the reply, before their text.
   std::function<void(std::span<const Token>)> on_tokens = [](std::span<const Token>) {};
-  // If set, receives the same tokens and the raw logits [tokens][V] by which they were drawn,
-  // before settings are applied (logprobs.h, receipt.h). Called before on_tokens.
+  // If set, receives the same tokens and the raw logits [tokens][V] from which they were drawn,
+  // before sampling settings are applied (logprobs.h, receipt.h). Called before on_tokens.
   std::function<void(std::span<const Token>, std::span<const float>)> on_logits = {};
   std::function<void(const EngineReply&)> on_end = [](const EngineReply&) {};
 };

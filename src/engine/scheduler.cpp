@@ -56,11 +56,11 @@ class Planner {
     }
   }
 
-  // Strictly in order, each with pages for all its known tokens and the next: no smaller request
-  // overtakes the first in the queue.
+  // Admits jobs strictly in order, each with enough pages for all its known tokens and the next
+  // one. No smaller request overtakes the first request in the queue.
   void admit() {
     if (pages_ran_out_) return;
-    std::int64_t reserved = 0;  // pages that running jobs will still need
+    std::int64_t reserved = 0;  // free pages that running jobs will still need
     for (const Job* job : running_) {
       reserved += std::max<std::int64_t>(0, job->most_pages - pages_with(*job, tokens_of(*job)));
     }
@@ -80,7 +80,7 @@ class Planner {
     }
   }
 
-  // Draft tokens use the rows that are left and displace nothing.
+  // Draft tokens use the rows that the other tokens leave free and displace nothing.
   void add_drafts() {
     if (pages_ran_out_) return;
     for (const Job* job : running_) {
@@ -95,14 +95,14 @@ class Planner {
     }
   }
 
-  // With fixed states a GPU computes positions 64 p to 64 p + 63 in one pass if a step has all of
-  // them: chunks end at page boundaries so that results do not depend on the rest of the batch.
+  // In models with fixed states, a GPU computes positions 64 p to 64 p + 63 in one pass if a step
+  // has all of them. Chunks end at page boundaries, so that results do not depend on the batch.
   static std::int64_t whole_pages(std::int64_t fed, std::int64_t tokens) {
     const std::int64_t aligned = (fed + tokens) / kPageTokens * kPageTokens - fed;
     return aligned > 0 ? aligned : tokens;
   }
 
-  // Where no row of logits is left, the last token is left for the next step.
+  // If no row of logits is left, a job does not feed its last token in this step.
   std::int64_t chunk_of(const Job& job) const {
     const std::int64_t rest = job.known - job.fed;
     const std::int64_t to_mark = job.mark > job.fed ? job.mark - job.fed : rest;
@@ -111,7 +111,7 @@ class Planner {
     return chunk == rest && outputs_ == 0 ? chunk - 1 : chunk;
   }
 
-  // Pages for the job's fed tokens and `tokens` more.
+  // Number of pages for the job's fed tokens and `tokens` more.
   static std::int64_t pages_with(const Job& job, std::int64_t tokens) {
     return job.pages + pages_for(job.fed + tokens) - pages_for(job.fed);
   }
@@ -129,8 +129,8 @@ class Planner {
     return feed == nullptr ? 0 : feed->tokens;
   }
 
-  // Takes pages for running_[i], if necessary by evicting jobs after it, last first, that have no
-  // feed in this step. False where that is not enough: the job keeps its pages and gets no feed.
+  // Reserves pages for running_[i]. If too few are free, evicts later jobs that have no feed in
+  // this step, the last one first. Returns false if this is not enough: the job then gets no feed.
   bool make_room(std::size_t i, std::int64_t pages) {
     for (std::size_t last = running_.size(); pages > pages_ && --last > i;) {
       const Job& victim = *running_[last];
@@ -155,12 +155,12 @@ class Planner {
     if (draws) --outputs_;
   }
 
-  std::int64_t tokens_, outputs_, pages_;  // remaining
+  std::int64_t tokens_, outputs_, pages_;  // left in this step
   std::int64_t prompt_tokens_ = 0;
   bool someone_writes_ = false;
   bool pages_ran_out_ = false;
   const StepBudget& budget_;
-  std::vector<const Job*> running_, waiting_;  // in order
+  std::vector<const Job*> running_, waiting_;  // in scheduling order
   StepPlan plan_;
 };
 

@@ -1,4 +1,4 @@
-// Which sequences of a session are in use.
+// Tracks which sequences of a session are in use.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class SequencePool {
   bool is_taken(std::int32_t sequence) const { return taken_[static_cast<std::size_t>(sequence)]; }
   bool has_idle() const { return std::ranges::find(taken_, false) != taken_.end(); }
 
-  // The first idle sequence, without taking it. Throws Error where there is none.
+  // The first idle sequence, which stays idle. Throws Error if all sequences are in use.
   std::int32_t idle() const {
     const auto free = std::ranges::find(taken_, false);
     require(free != taken_.end(), "saved prompts: all ", taken_.size(),

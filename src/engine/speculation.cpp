@@ -10,7 +10,7 @@ namespace leq {
 namespace {
 
 constexpr double kNewShare = 0.08;  // weight of the last draft in the moving mean
-// Step of a share back to its initial value for each token sampled without a draft: where draft
+// How far a share moves back to its initial value with each token sampled without a draft. If draft
 // tokens fail, about one token in 40 gets a new try.
 constexpr double kForgets = 0.0025;
 constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are used
@@ -18,8 +18,8 @@ constexpr double kLeastGain = 1.02;  // least speedup for which draft tokens are
 }  // namespace
 
 NgramProposer::Proposal NgramProposer::propose(std::span<const Token> context, std::int64_t most) {
-  // A run's entry is the position after its last occurrence; the run at the end of the context is
-  // entered only once another token follows it.
+  // Stores for each n-gram the position after its last occurrence. The n-gram at the end of the
+  // context is stored once another token follows it.
   for (; seen_ < context.size(); ++seen_) {
     for (std::size_t i = 0; i < kLengths.size(); ++i) {
       if (seen_ < kLengths[i]) continue;
@@ -51,13 +51,13 @@ void DraftRecord::saw_none() {
 
 namespace {
 
-// A possible draft token: the n-th one of a writer is right with probability share^n.
+// A possible draft token of a writer: the n-th one is right with probability share^n.
 struct Candidate {
   double likely = 0;
   std::size_t writer = 0;
 };
 
-// Expected number of right ones among `most` draft tokens.
+// Expected number of right tokens among `most` draft tokens.
 double expected_tokens(double share, std::int64_t most) {
   double likely = 1, tokens = 0;
   for (std::int64_t i = 0; i < most; ++i) tokens += likely *= share;
@@ -69,9 +69,9 @@ struct RatedPlan {
   std::vector<DraftCount> counts;
 };
 
-// The best plan in which a draft model makes up to `drafts` tokens for each writer that gains more
-// from it than from the draft tokens found in the text. A step's time depends on its rows alone:
-// the most probable draft tokens of all writers are taken, as many as raise the token rate.
+// The best plan in which a draft model makes up to `drafts` tokens for each writer for which they
+// are worth more than drafts found in the text. A step's time depends on its rows alone, so the
+// most probable draft tokens of all writers are chosen, as many as raise the token rate.
 RatedPlan plan_with(std::span<const DraftOffer> offers, const StepCosts& costs,
                     const StepCosts& draft, std::int64_t drafts) {
   RatedPlan plan;
@@ -114,7 +114,7 @@ std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
   RatedPlan best;
   best.counts.resize(offers.size());
   const double alone = costs.seconds(std::ssize(offers));
-  if (alone <= 0) return best.counts;  // nothing is known yet
+  if (alone <= 0) return best.counts;  // no step was measured yet
   best.rate = kLeastGain * static_cast<double>(offers.size()) / alone;
   std::int64_t most = 0;
   for (const DraftOffer& offer : offers) most = std::max(most, offer.draft);

@@ -1,7 +1,7 @@
 // Speculative decoding: draft tokens are guesses at the next tokens. The model verifies several of
-// them in one step, which costs little more than one token; it accepts those that equal its own
-// draws, so they change a reply's speed and nothing else. They are found earlier in the text
-// (n-grams) or made by a draft model (draft_model.h).
+// them in one step, which takes little longer than one token, and accepts those that equal its own
+// draws, so that drafts change only a reply's speed. Drafts are found earlier in the text (n-grams)
+// or made by a draft model (draft_model.h).
 #pragma once
 
 #include <array>
@@ -18,16 +18,16 @@
 namespace leq {
 
 // Finds an earlier occurrence of the last few tokens in prompt and reply, and proposes the tokens
-// that followed it.
+// that followed this occurrence.
 class NgramProposer {
  public:
-  // Lengths of n-grams, longest first: the first one with a match is used.
+  // Lengths of n-grams, longest first. The first length with a match is used.
   static constexpr std::array<std::size_t, 4> kLengths = {8, 5, 3, 2};
   struct Proposal {
-    std::span<const Token> tokens;  // in `context`
+    std::span<const Token> tokens;  // a part of `context`
     std::size_t kind = 0;           // index into kLengths
   };
-  // Draft tokens after `context`, at most `most`; it must begin with the contexts of earlier calls.
+  // At most `most` draft tokens after `context`, which begins with the contexts of earlier calls.
   Proposal propose(std::span<const Token> context, std::int64_t most);
 
  private:
@@ -42,13 +42,13 @@ inline constexpr DraftKind kDrafted = NgramProposer::kLengths.size();
 inline constexpr DraftKind kExpectedReply = kDrafted + 1;
 inline constexpr std::size_t kDraftKinds = kExpectedReply + 1;
 
-// Estimates how often the draft tokens of one reply are right, from earlier ones.
+// Estimates the share of right draft tokens of one reply from its earlier draft tokens.
 class DraftRecord {
  public:
   double right_share(DraftKind kind) const { return right_share_[kind]; }
-  // Of the last draft tokens `checked` were verified, of which `right` were right.
+  // Records that `checked` draft tokens of the last step were verified and `right` were right.
   void saw(DraftKind kind, std::int64_t checked, std::int64_t right);
-  // A token was sampled without a draft: shares return slowly to their initial value.
+  // Records a token sampled without a draft: shares return slowly to their initial values.
   void saw_none();
 
  private:
@@ -57,11 +57,11 @@ class DraftRecord {
                                                   kFirstShare, kFirstShare, kFirstShare};
 };
 
-// Draft tokens available for one reply. All zero: none.
+// Draft tokens available for one reply; all members are zero if there are none.
 struct DraftOffer {
-  std::int64_t found = 0;  // found in the text
-  double found_share = 0;  // probability that one is right if those before it were
-  std::int64_t draft = 0;  // most that a draft model may make
+  std::int64_t found = 0;  // number of draft tokens found in the text
+  double found_share = 0;  // probability that one is right if those before are
+  std::int64_t draft = 0;  // limit on tokens from a draft model
   double draft_share = 0;
 };
 
@@ -72,16 +72,16 @@ struct DraftCount {
   bool operator==(const DraftCount&) const = default;
 };
 
-// The number of draft tokens for each of `offers` that gives the highest token rate of all
-// together. `draft`: costs of a draft model's own steps, with a row for each writer that it drafts
+// Chooses the numbers of draft tokens that give the highest total token rate of all `offers`.
+// `draft`: costs of the draft model's steps, which have one row for each writer that it drafts
 // for.
 std::vector<DraftCount> plan_draft_tokens(std::span<const DraftOffer> offers,
                                           const StepCosts& costs, const StepCosts& draft);
 
 using DraftPlanner = std::function<std::vector<DraftCount>(
     std::span<const DraftOffer>, const StepCosts& costs, const StepCosts& draft)>;
-// The same number for each reply, whatever it costs, as far as there are so many; from a draft
-// model where it makes any.
+// Uses `count` draft tokens for each reply, or as many as there are, whatever they cost. They come
+// from a draft model if there is one.
 DraftPlanner fixed_drafts(std::int64_t count);
 
 }  // namespace leq

@@ -34,7 +34,7 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
   std::vector<DraftModel::Writer> drafting;
   for (std::size_t i = 0; i < writers.size(); ++i) {
     Drafts& own = *writers[i].drafts;
-    if (!own.tokens.empty()) continue;  // from take_expected
+    if (!own.tokens.empty()) continue;  // set by take_expected
     own.kind = counts[i].drafted ? kDrafted : found[i].kind;
     if (counts[i].drafted) {
       drafting.push_back(
@@ -52,14 +52,14 @@ void Speculator::propose(std::span<const Writer> writers, const StepCosts& costs
   }
 }
 
-// Mirostat's draws depend on each other: no drafts. The last token of a reply is never drafted.
+// No drafts with Mirostat, whose draws depend on each other. A reply's last token is never drafted.
 std::int64_t Speculator::most_found(const Writer& writer) const {
   if (writer.request->sampling.mirostat != 0) return 0;
   const std::int64_t most = std::clamp<std::int64_t>(options_.max_draft_tokens, 0, kMaxDraftTokens);
   return std::clamp<std::int64_t>(writer.reply->tokens_left() - 1, 0, most);
 }
 
-// Drafts from EngineRequest::expected, as long as the reply has followed it.
+// Takes draft tokens from EngineRequest::expected, as long as the reply equals that text.
 bool Speculator::take_expected(const Writer& writer) const {
   const std::vector<Token>& expected = writer.request->expected;
   const std::span<const Token> written = writer.reply->tokens();
@@ -78,8 +78,8 @@ bool Speculator::take_expected(const Writer& writer) const {
   return !writer.drafts->tokens.empty();
 }
 
-// Draft tokens for a replayed reply: its own tokens, with a random part of them replaced by wrong
-// ones so that `draft_share` of them is right.
+// Draft tokens for a replayed reply: the reply's own tokens, of which a random part is replaced by
+// wrong ones so that a share of `draft_share` is right.
 std::vector<Token> Speculator::script_of(const Writer& writer) const {
   const Replay& replay = writer.request->replay;
   const std::size_t known = writer.reply->tokens().size();

@@ -1,6 +1,6 @@
-// Chooses the draft tokens of the replies in one step, which the model verifies beside the token
-// that each reply draws (speculation.h): from the request's expected reply, the text, or a draft
-// model, as many as raise the token rate.
+// Chooses the draft tokens that the model verifies in one step beside the next token of each reply
+// (speculation.h). They come from the request's expected reply, the text, or a draft model, as many
+// as raise the token rate.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +17,39 @@
 
 namespace leq {
 
-// Draft tokens of one reply in a step, and the estimates from earlier ones.
+// Draft tokens of one reply in a step, and what earlier draft tokens say about their success.
 struct Drafts {
   NgramProposer proposer = {};
   DraftRecord record = {};
   std::vector<Token> tokens = {};
-  DraftKind kind = 0;  // of the tokens
+  DraftKind kind = 0;  // source of `tokens`
 };
 
 class Speculator {
  public:
-  // Both must outlive it. Throws Error as DraftModel does.
+  // Both arguments must outlive the object. Throws Error as the constructor of DraftModel does.
   Speculator(Session& session, const EngineOptions& options);
 
-  // One reply that draws in the step.
+  // One reply that draws a token in the step.
   struct Writer {
     std::int32_t sequence = 0;
     const EngineRequest* request = nullptr;
     Reply* reply = nullptr;
-    Drafts* drafts = nullptr;  // receives the tokens, possibly none
+    Drafts* drafts = nullptr;  // receives the draft tokens, if there are any
   };
-  // Sets the writers' draft tokens. `costs`: of the session's steps.
+  // Sets the draft tokens of all writers. `costs`: costs of the large model's steps.
   void propose(std::span<const Writer> writers, const StepCosts& costs);
 
-  // Feeds prompts to the draft model as they are fed to the model, so that the first draft is fast.
+  // Feeds prompts to the draft model while the model reads them, so that the first draft is fast.
   void follow(std::span<const DraftModel::Reader> prompts);
   bool follows() const { return draft_.has_value(); }
-  // DraftModel::saw, where reads_hidden().
+  // Passes hidden states to DraftModel::saw if reads_hidden().
   bool reads_hidden() const { return drafts() && draft_->reads_hidden(); }
   void saw(std::int32_t sequence, std::int64_t position, std::span<const float> rows);
   bool lags(std::int32_t sequence) const { return draft_ && draft_->lags(sequence); }
-  // The sequence is released.
+  // Called when the sequence is released.
   void leave(std::int32_t sequence);
-  // Whether a draft model drafts; draft_error: why it stopped.
+  // Whether a draft model drafts. draft_error() says why a draft model stopped.
   bool drafts() const { return draft_ && !draft_->error(); }
   const Error* draft_error() const;
 

@@ -6,14 +6,14 @@ namespace leq {
 
 namespace {
 
-// Position of the prompt's last special token; 0 where there is none after the first token.
+// Position of the prompt's last special token; 0 if no special token follows the first token.
 std::int64_t last_special(std::span<const Token> prompt, const Tokenizer& tokenizer) {
   std::int64_t last = std::ssize(prompt) - 1;
   while (last > 0 && !tokenizer.token_bytes(prompt[static_cast<std::size_t>(last)]).empty()) --last;
   return last;
 }
 
-// Earlier positions of the token at `last`, without the first one, which begins the first message.
+// Earlier positions of the token at `last`, except the first one, which begins the first message.
 std::vector<std::int64_t> message_ends(std::span<const Token> prompt, std::int64_t last) {
   std::vector<std::int64_t> ends;
   const Token begins = prompt[static_cast<std::size_t>(last)];

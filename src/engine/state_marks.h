@@ -1,5 +1,5 @@
-// Positions of a prompt at which the fixed state of a model (Gated DeltaNet) is kept. Pages can be
-// shared up to any position, states only at positions at which one was kept.
+// Positions of a prompt at which the fixed state of a model (Gated DeltaNet) is kept. Texts can
+// share pages up to any position, but states only at positions where a state was kept.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace leq {
 
 inline constexpr std::int64_t kStateInterval = 4096;
-// Least distance in tokens between kept ends of messages after the first: each of them ends a step.
+// Least distance in tokens between kept ends of later messages, because each of them ends a step.
 inline constexpr std::int64_t kMessageInterval = 512;
 
-// Ascending positions, at most max(most, 2):
+// Ascending positions of a prompt, at most max(most, 2) of them:
 // - before the prompt's last special token, which begins the reply of a chat (in the next turn's
 //   prompt the text after it may differ, without its thoughts); without special tokens before the
 //   last token, for the same prompt again;
@@ -24,7 +24,7 @@ inline constexpr std::int64_t kMessageInterval = 512;
 std::vector<std::int64_t> state_marks(std::span<const Token> prompt, const Tokenizer& tokenizer,
                                       std::int64_t most);
 
-// The first mark after `fed`; 0 where there is none.
+// The first mark after `fed`; 0 if there is none.
 std::int64_t next_mark(std::span<const std::int64_t> marks, std::int64_t fed);
 
 }  // namespace leq

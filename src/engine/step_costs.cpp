@@ -7,17 +7,17 @@
 namespace leq {
 namespace {
 
-// Weights of the last value in a moving mean. Other load makes steps slower, never faster, so lower
-// values have more weight.
+// Weights of a new value in the moving mean. Lower values have more weight, because other load on
+// the machine makes steps slower and never faster.
 constexpr double kLessShare = 0.3;
 constexpr double kMoreShare = 0.05;
-constexpr double kOutlier = 4;  // slower because of other load
-// Factor on the belief in a cost for each step of another size: the believed cost falls until steps
-// of that size are tried and measured again.
+constexpr double kOutlier = 4;  // longer times are clipped: they show other load
+// Factor on a size's belief for each step of another size: the expected cost falls until steps of
+// that size are tried and measured again.
 constexpr double kFades = 0.999;
-constexpr double kForgotten = 0.5;  // below this the measurements start anew
+constexpr double kForgotten = 0.5;  // with less belief the mean starts anew
 constexpr std::int64_t kSure = 3;   // measurements before outliers are clipped
-// The same for the cost of a prompt token beside draws: too high and too low are equally bad.
+// Weight of a new value in the mean cost of a prompt token; the same for lower and higher values.
 constexpr double kMixedShare = 0.25;
 
 }  // namespace
@@ -27,7 +27,7 @@ void StepCosts::Seen::add(double value) {
   belief = 1;
   if (times >= kSure && value > kOutlier * seconds) value = kOutlier * seconds;
   ++times;
-  // The first steps of a size include page faults: a faster one replaces the mean.
+  // The first steps of a size include page faults, so that a faster step replaces the mean.
   const double usual = value < seconds ? kLessShare : kMoreShare;
   const double share = times <= kSure && value < seconds ? 1 : usual;
   if (times == 1) seconds = value;
@@ -54,7 +54,7 @@ void StepCosts::saw(std::int64_t outputs, std::int64_t prompt_tokens, double sec
     }
     return;
   }
-  // Few prompt tokens cost less than the measurement noise of a step.
+  // Skipped: the cost of few prompt tokens is below the measurement noise of a step.
   if (outputs == 0 || prompt_tokens < kFewest / 2) return;
   const double each = std::max(0.0, seconds - seconds_without_prompts(outputs)) /
                       static_cast<double>(prompt_tokens);
@@ -71,7 +71,7 @@ double StepCosts::seconds_without_prompts(std::int64_t outputs) const {
 double StepCosts::seconds(std::int64_t outputs) const {
   const std::size_t size = std::min(size_of(outputs), kSizes - 1);
   if (of_size_[size].times > 0) {
-    // A step takes at most the time of one with more rows.
+    // The estimate is limited to the time of every step that has more rows.
     double least = of_size_[size].believed();
     for (std::size_t above = size + 1; above < kSizes; ++above) {
       if (of_size_[above].times > 0) least = std::min(least, of_size_[above].believed());

@@ -11,8 +11,8 @@
 namespace leq {
 namespace {
 
-// Bytes of keys and values in all layers that the query at position `depth` reads: codes, and f16
-// copies where it reads those instead.
+// Bytes of keys and values in all layers that the query at position `depth` reads: codes, or f16
+// copies for positions whose copies are read instead of codes.
 std::uint64_t cache_bytes(Session& session, std::int64_t depth) {
   const ModelConfig& config = session.transformer().config();
   const KvResidual& residual = session.cache().residual();
@@ -40,7 +40,7 @@ MachineLimits better(const MachineLimits& a, const MachineLimits& b) {
           a.compute_kind, std::max(a.head_gops, b.head_gops)};
 }
 
-// A prompt reads the weights once for each batch, generation once for each token.
+// A prompt reads the weights once per batch, generation reads them once per token.
 double bytes_read(const BenchTest& test, const BenchWork& work) {
   const std::int64_t batches = (test.prompt + work.batch_tokens - 1) / work.batch_tokens;
   const auto prompt =
@@ -49,7 +49,7 @@ double bytes_read(const BenchTest& test, const BenchWork& work) {
          static_cast<double>(test.generated) * static_cast<double>(work.bytes_per_token());
 }
 
-// Lower bound on the seconds of a run: each of its parts at its limit, one after the other.
+// Lower bound on the seconds of a run: its parts run one after the other, each at its limit.
 double seconds_at(const MachineLimits& limits, const BenchTest& test, const BenchWork& work) {
   double seconds = 0;
   const auto multiply = [&](std::int64_t tokens, double operations, double gops) {
@@ -68,7 +68,7 @@ double seconds_at(const MachineLimits& limits, const BenchTest& test, const Benc
   return seconds;
 }
 
-// Smallest code width, in bits, of a linear whose codes are multiplied as integers; else 0.
+// Smallest code width, in bits, among linears whose codes are multiplied as integers; 0 if none.
 int code_bits(const Linear& linear) {
   if (!is_coded(linear.act)) return 0;
   int bits = 8;
@@ -112,7 +112,7 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
                                       const std::function<MachineLimits()>& limits_now,
                                       const std::function<void(int)>& after_run) {
   require(runs > 0, ErrorKind::bad_setting, "bench: nothing to run");
-  constexpr int kWarmSteps = 5;  // a prompt, and enough steps of the generation path
+  constexpr int kWarmSteps = 5;  // a prompt and several generation steps
   BenchSteps steps(session, test, false);
   const auto warm = [&](int count) {
     for (int step = 0; step < count && steps.next(); ++step) {
@@ -123,7 +123,7 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
   std::vector<BenchRun> all;
   MachineLimits before = limits_now();
   for (int run = 0; run < runs; ++run) {
-    // The limit loops evict the model from the caches: an untimed step refills them.
+    // Measuring the limits evicts the model from the CPU caches, so an untimed step reloads it.
     if (test.prompt == 0) warm(1);
     const Stopwatch watch;
     while (steps.next()) {

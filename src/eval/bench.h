@@ -1,5 +1,5 @@
-// Speed of a model: tokens per second of prompt and generation tests, the bytes read and operations
-// executed, and their share of the machine's limits.
+// Speed of a model: tokens per second in prompt and generation tests, bytes read and operations
+// computed, and their share of the machine's limits.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace leq {
 
-// One test, named as llama-bench does: prompt tokens in one step, then tokens one by one; or tokens
-// of several sequences, one of each sequence per step.
+// One test, named as in llama-bench: prompt tokens in one step, then tokens one by one; or
+// generation for several sequences, one token of each per step.
 struct BenchTest {
   std::int64_t prompt = 0;
-  std::int64_t generated = 0;  // per sequence
-  std::int64_t depth = 0;      // positions in each sequence's cache before the test
-  int sequences = 1;           // more than one: generation only, no prompt
+  std::int64_t generated = 0;  // tokens per sequence
+  std::int64_t depth = 0;      // positions in each sequence's cache before the test starts
+  int sequences = 1;           // if more than one: generation only, no prompt
 
-  std::int64_t positions() const { return depth + prompt + generated; }  // per sequence
+  std::int64_t positions() const { return depth + prompt + generated; }  // of each sequence
   std::int64_t tokens() const { return prompt + generated * sequences; }
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"
 
-// Measured peak rates of the machine during a run; 0 = not needed, not measured.
+// Peak rates of the machine, measured during a run; 0 = not needed and therefore not measured.
 struct MachineLimits {
-  double read_gbps = 0;      // memory reads, all threads, at the working set of a test
+  double read_gbps = 0;      // memory reads by all threads of as many bytes as the test reads
   double compute_gops = 0;   // int8 dot products, or f32 multiply-adds for float types
   std::string compute_kind;  // "vpdpbusd"
-  double head_gops = 0;      // the head's products, where of another kind; else 0
+  double head_gops = 0;      // rate for the head if its products are of another kind, or 0
 };
 
-// One run of a test. Memory and clock rates of shared machines vary from second to second, so each
-// run has its own limits: the better of those measured right before and right after it.
+// One run of a test. Memory and clock rates of shared machines vary from second to second, so that
+// each run has its own limits: the better of those measured right before and right after the run.
 struct BenchRun {
   double seconds = 0;
   MachineLimits limits;
@@ -42,21 +42,21 @@ struct BenchRun {
 
 // Lower bounds of the bytes that a test reads and the operations that it computes.
 struct BenchWork {
-  std::uint64_t weight_bytes = 0;   // codes, scales, sums of linears and head that a step reads
-  std::uint64_t kv_bytes = 0;       // keys, values of `depth` positions and states of all sequences
-  double block_operations = 0;      // per token: 2 x active parameters of the blocks
+  std::uint64_t weight_bytes = 0;   // codes, scales, sums of linears and head read by a step
+  std::uint64_t kv_bytes = 0;       // keys and values of `depth` positions, and states
+  double block_operations = 0;      // per token: 2 x parameters of blocks that a token uses
   std::int64_t batch_tokens = 512;  // prompt tokens that share one read of the weights
   double head_operations = 0;       // per token: 2 x parameters of the head
-  int block_bits = 0;               // fewest bits of the block linears' codes; 0: f32 products
+  int block_bits = 0;               // fewest bits of block linears' codes; 0: f32 products
   int head_bits = 0;
-  std::uint64_t prompt_bytes = 0;  // like weight_bytes, for a prompt batch, where that is larger
+  std::uint64_t prompt_bytes = 0;  // weight_bytes for a prompt batch, if that is larger
 
   std::uint64_t bytes_per_token() const { return weight_bytes + kv_bytes; }
 };
 BenchWork bench_work(Session& session, const BenchTest& test);
 
-// Each sequence has `depth` positions in its cache before each run: random text, its first 512
-// positions repeated. Starts with some untimed steps; `after_run(runs done)` reports progress.
+// Before each run every sequence gets `depth` cached positions: 512 positions of random text,
+// repeated. Starts with some untimed steps; `after_run(runs done)` reports progress.
 std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, int runs,
                                       const std::function<MachineLimits()>& limits_now,
                                       const std::function<void(int)>& after_run);
@@ -64,11 +64,11 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
 // The numbers of one row of the result table.
 struct BenchNumbers {
   double tps = 0, tps_min = 0, tps_max = 0;  // tokens per second: median, slowest, fastest
-  double gbps = 0;                           // bytes that must be read, per second
+  double gbps = 0;                           // bytes that a run has to read, per second
   double gops = 0;                           // block_operations x tps
-  std::string limit_kind;                    // the bounding resource: "read", or compute_kind
+  std::string limit_kind;                    // what bounds the speed: "read", or compute_kind
   double limit = 0;  // median, in GB/s or GOPS; for mixed tests in t/s; 0: unknown
-  double share = 0;  // median of the runs' shares of their limits, 0..1
+  double share = 0;  // median over the runs of the share of their limits, 0..1
 };
 // `runs` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,

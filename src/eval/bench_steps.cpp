@@ -10,9 +10,9 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kTextPositions = 512;  // of random cache content; deeper positions repeat it
+constexpr std::int64_t kTextPositions = 512;  // random cache content; repeated beyond
 
-// The sampling defaults of leq-run.
+// The default sampling settings of leq-run.
 SampleRule usual_rule() {
   SampleRule rule = sample_rule(SamplingSettings{});
   rule.random = 1u << 31;
@@ -28,7 +28,7 @@ std::vector<Token> random_tokens(std::int64_t count, std::int64_t vocab, std::ui
   return tokens;
 }
 
-// Fills positions [0, depth) of a sequence.
+// Fills positions 0 ... depth - 1 of a sequence.
 void fill_cache(Session& session, const BenchTest& test, std::int32_t sequence) {
   const std::int64_t vocab = session.transformer().config().vocab;
   session.state().drop(sequence);
@@ -81,7 +81,7 @@ bool BenchSteps::next() {
 
 std::int64_t BenchSteps::count() const { return (test_.prompt > 0 ? 1 : 0) + test_.generated; }
 
-// Feeds tokens of one sequence, or one token of each sequence.
+// Feeds several tokens of one sequence, or one token of each sequence.
 const Rows& BenchSteps::feed(std::span<const Token> tokens) {
   if (test_.sequences == 1) return session_.advance(0, tokens);
   batch_.clear();

@@ -44,7 +44,7 @@ Breakdown break_down(Session& session, const BenchTest& test, int runs,
           ": expected a prompt or generation, found ", bench_test_name(test), "; leave out ",
           Setting{"prompt_and_generation"});
   BenchSteps steps(session, test, true);
-  run_once(steps, false);  // warm
+  run_once(steps, false);  // warm-up
   std::vector<Run> plain, parts;
   for (int run = 0; run < runs; ++run) {
     plain.push_back(run_once(steps, false));

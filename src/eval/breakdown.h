@@ -1,5 +1,5 @@
-// Time of a step by class of operation: the classes of the paper's latency table, and attention and
-// sampling beside them.
+// Time of a step by class of operation: the classes of the paper's latency table, and also
+// attention and sampling.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// Means over the steps of a test. A step is a prompt, or one generated token per sequence.
+// Means over the steps of a test. A step is a prompt, or one generated token of each sequence.
 struct Breakdown {
   std::int64_t steps = 0;
   StepTimes times;           // of one step, including operations and bytes
@@ -17,9 +17,9 @@ struct Breakdown {
   double plain_seconds = 0;  // wall time of a step without instrumentation
 };
 
-// Half of the `runs` (at least one) run without instrumentation, alternating with runs that time
-// the parts; the median run of each kind is used. Generated tokens are sampled from the logits, as
-// in normal use. `test`: either prompt or generation.
+// Half of the `runs` (at least one) run without instrumentation and alternate with runs that time
+// the parts. The median run of each kind is used. Generated tokens are sampled from the logits as
+// in normal use. `test` must be either prompt or generation.
 Breakdown break_down(Session& session, const BenchTest& test, int runs,
                      const std::function<void(int)>& after_run);
 

@@ -26,7 +26,7 @@ std::string without_brackets(std::string_view text) {
   }
 }
 
-// Removes HellaSwag's WikiHow artefacts, as lm-evaluation-harness does.
+// Removes artefacts of WikiHow from a HellaSwag text, as lm-evaluation-harness does.
 std::string cleaned(std::string_view text) {
   std::string out = replace_all(trim(text), " [title]", ". ");
   return replace_all(without_brackets(out), "  ", " ");
@@ -51,7 +51,7 @@ std::vector<std::string> texts_of(const Json& list, std::string_view source, con
   return texts;
 }
 
-// Index of a label as files store it: 2, "2", "C".
+// Index of a label, which files write as 2, "2" or "C".
 std::size_t answer_index(const Json& line, const char* key, std::size_t choices,
                          std::string_view source) {
   const Json* found = line.find(key);
@@ -91,8 +91,8 @@ ChoiceQuestion piqa(const Json& line, std::string_view source) {
   return question;
 }
 
-// Two file formats of the data set: {"text": [...], "label": [...]}, or [{"text", "label"}, ...] in
-// the question.
+// The data set has two file formats: {"text": [...], "label": [...]} beside the question, or a list
+// [{"text", "label"}, ...] in the question.
 ChoiceQuestion arc(const Json& line, std::string_view source) {
   const bool nested = line["question"].is_object();
   const std::string stem = nested ? json_get<std::string>(line["question"], "stem", source)
@@ -149,7 +149,7 @@ ChoiceQuestion plain(const Json& line, std::string_view source) {
 
 struct ChoiceForm {
   std::string_view name;
-  std::vector<std::string_view> keys;  // that identify the form
+  std::vector<std::string_view> keys;  // keys that identify the form
   ChoiceQuestion (*read)(const Json& line, std::string_view source);
 };
 

@@ -19,8 +19,8 @@ double log_sum_exp(std::span<const float> logits) {
   return std::log(sum) + largest;
 }
 
-// Standard error of the mean of `values` that are grouped by window: over the groups, or over the
-// values themselves where there is one window.
+// Standard error of the mean of `values`. Errors are computed over the sums of windows or, if there
+// is only one window, over single values.
 template <class Value>
 Estimate clustered_mean(const Windows& windows, Value value_of) {
   double total = 0, count = 0;
@@ -45,7 +45,7 @@ Estimate clustered_mean(const Windows& windows, Value value_of) {
   return mean;
 }
 
-// Value at index `at` in [0, n-1] of sorted values, interpolated linearly between neighbours.
+// Value at the fractional index `at` in [0, n-1] of sorted values, by linear interpolation.
 double interpolate(std::span<const double> sorted, double at) {
   const double clamped = std::clamp(at, 0.0, static_cast<double>(sorted.size() - 1));
   const auto below = static_cast<std::size_t>(clamped);
@@ -96,7 +96,7 @@ RowDivergence compare(const BaseDistribution& base, std::span<const float> logit
     kl += std::exp(log_p) * (log_p - (static_cast<double>(logits[i]) - normalizer));
   }
   RowDivergence row;
-  row.kl = std::max(kl, 0.0);  // it cannot be negative; rounding can make it -1e-17
+  row.kl = std::max(kl, 0.0);  // never negative, but rounding can give -1e-17
   row.nll_base = base.nll;
   row.nll = normalizer - static_cast<double>(logits[static_cast<std::size_t>(target)]);
   row.same_top = std::ranges::max_element(logits) - logits.begin() == base.top;

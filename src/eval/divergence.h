@@ -1,5 +1,5 @@
-// Difference of a model's distributions from those of its base model on the same text: KL
-// divergence, agreement of the most likely token, and the change in the true token's probability.
+// Compares a model's distributions with those of its base model on the same text: KL divergence,
+// agreement of the most likely token, and the change of the true token's probability.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace leq {
 
-// The base model's distribution of one position.
+// The base model's distribution at one position.
 struct BaseDistribution {
-  std::vector<double> log_probs;  // [V], exp sums to 1
-  double nll = 0;                 // of the true token
-  std::int64_t top = 0;           // the most likely token, the first of several
+  std::vector<double> log_probs;  // [V]; probabilities sum to 1
+  double nll = 0;                 // -log probability of the true token
+  std::int64_t top = 0;           // most likely token, lowest id on ties
 };
 
 // The measurements at one position.
 struct RowDivergence {
-  double kl = 0;        // sum p (log p - log q) in nats; p the base model's, q the other's
+  double kl = 0;        // sum p (log p - log q) in nats; p: base model, q: other model
   double nll_base = 0;  // -log p(true token)
   double nll = 0;       // -log q(true token)
   bool same_top = false;
@@ -28,10 +28,10 @@ struct RowDivergence {
   double delta_p() const;  // q - p of the true token
 };
 
-// log softmax of `logits` [V] in double. The nll is NaN where a logit is not finite.
+// Computes log softmax of `logits` [V] in double. The nll is NaN if a logit is not finite.
 void fill_base(std::span<const float> logits, std::int64_t target, BaseDistribution& out);
 
-// Both have the same vocabulary. The nll is NaN where a logit is not finite.
+// Both models must have the same vocabulary. The nll is NaN if a logit is not finite.
 RowDivergence compare(const BaseDistribution& base, std::span<const float> logits,
                       std::int64_t target);
 
@@ -44,33 +44,33 @@ struct Estimate {
 struct DivergenceResult {
   Estimate kl_mean, kl_median, kl_p99, kl_p999;  // nats
   Estimate same_top1;                            // share of positions, 0 to 1
-  Estimate delta_p_mean, delta_p_rms;            // of probabilities, -1 to 1
-  Estimate ppl, ppl_base, ppl_ratio;             // by the run's protocol
+  Estimate delta_p_mean, delta_p_rms;            // of the true token's probability, -1 to 1
+  Estimate ppl, ppl_base, ppl_ratio;             // according to the run's protocol
   std::int64_t windows = 0;
   std::int64_t scored = 0;
-  std::vector<double> window_kl = {};  // mean of each window, nats
+  std::vector<double> window_kl = {};  // mean KL of each window, nats
 };
 
-// Collects positions window by window.
+// Collects the measurements of positions, window by window.
 class Divergence {
  public:
-  // Adds the rows of one window, at least one, in order.
+  // Adds the rows of one window in order; there must be at least one.
   void add_window(std::vector<RowDivergence> rows);
-  // Adds one position to the current window: the logits of both models [V].
+  // Adds one position to the current window, given the logits of both models [V].
   void add(std::span<const float> base_logits, std::span<const float> logits, std::int64_t target);
-  void end_window();  // no effect on a window without positions
+  void end_window();  // no effect if the window has no positions
 
   const std::vector<std::vector<RowDivergence>>& windows() const { return windows_; }
-  std::vector<double> window_kl() const;  // mean of each window, nats
+  std::vector<double> window_kl() const;  // mean KL of each window, nats
 
-  // Means run over positions; their errors are those of sums over windows (positions of one window
-  // are not independent): with window sums S_w of n_w positions and the mean m over N,
-  //   error^2 = W/(W-1) sum_w (S_w - m n_w)^2 / N^2,
-  // and over positions where there is one window. Quantiles are interpolated between neighbours;
-  // their error is half of the distance between the quantiles one binomial standard error of the
-  // rank below and above (Woodruff 1952). Throws Error where nothing was added.
+  // Means are over positions. Their errors are computed over windows, because positions of one
+  // window are not independent: with window sums S_w of n_w positions and the mean m over N,
+  // error^2 = W/(W-1) sum_w (S_w - m n_w)^2 / N^2; with only one window, over positions. Quantiles
+  // are interpolated between neighbours. Their error is half of the distance between the quantiles
+  // one binomial standard error of the rank below and above (Woodruff 1952). Throws Error if there
+  // are no positions.
   DivergenceResult summarize(Protocol protocol) const;
-  // The perplexity of the compared model.
+  // The perplexity of the model that is compared with the base.
   PerplexityResult perplexity(Protocol protocol) const;
 
  private:
@@ -78,8 +78,8 @@ class Divergence {
   std::vector<RowDivergence> open_;
 };
 
-// The mean of first - second over paired windows and its standard error: whether two candidates
-// measured on the same windows differ. Throws Error where the numbers of windows differ.
+// The mean of first - second over paired windows and its standard error, which tells whether two
+// models measured on the same windows differ. Throws Error if the numbers of windows differ.
 Estimate paired_difference(std::span<const double> first, std::span<const double> second);
 
 }  // namespace leq

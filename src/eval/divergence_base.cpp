@@ -34,7 +34,7 @@ struct Preamble {
 static_assert(sizeof(Preamble) == 64);
 
 struct RowHead {
-  std::uint64_t xxh3;  // of the rest of the row
+  std::uint64_t xxh3;  // of the row's bytes after this field
   double nll;
   float step;
   std::uint32_t top;
@@ -50,7 +50,7 @@ std::uint64_t bytes_of_row(std::int64_t vocab) {
   return sizeof(RowHead) + static_cast<std::uint64_t>(round_up(2 * vocab, 8));
 }
 
-// A field that must be equal in file and run, with its name.
+// A named field that must be equal in the file and in the run.
 struct TextField {
   const char* name;
   std::string DivergenceKey::*value;
@@ -152,7 +152,7 @@ DivergenceBaseWriter::DivergenceBaseWriter(const std::filesystem::path& path,
   preamble.rows_offset = static_cast<std::uint64_t>(round_up(used, 64));
   preamble.row_bytes = bytes_of_row(key.vocab);
   json.resize(preamble.rows_offset - sizeof(Preamble), ' ');
-  state_->file.append(std::as_bytes(std::span(&preamble, 1)));  // completed by finish()
+  state_->file.append(std::as_bytes(std::span(&preamble, 1)));  // rewritten by finish()
   state_->file.append(as_bytes(json));
 }
 

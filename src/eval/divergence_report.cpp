@@ -17,7 +17,7 @@ struct NumberRow {
   const char* key;
   const char* label;
   Estimate DivergenceResult::*value;
-  double scale;  // of the printed value
+  double scale;  // factor for printing
   int decimals;
   const char* unit;
 };
@@ -33,7 +33,7 @@ constexpr std::array<NumberRow, 9> kNumbers = {{
     {"ppl_ratio", "PPL / base", &DivergenceResult::ppl_ratio, 1, 6, ""},
 }};
 
-// Shortest decimals that parse to the same doubles, separated by spaces.
+// The shortest decimals from which the same doubles can be parsed, separated by spaces.
 std::string numbers_text(std::span<const double> numbers) {
   std::vector<std::string> texts;
   for (const double number : numbers) {

@@ -14,9 +14,9 @@
 namespace leq {
 namespace {
 
-constexpr std::uint64_t kTextRoom = 64 << 10;  // bound of a search's metadata in a file's header
+constexpr std::uint64_t kTextRoom = 64 << 10;  // maximum size of a search's metadata in a file
 
-// By falling precision. Keys need more bits than values.
+// In order of falling precision. Keys come first in this, because they need more bits than values.
 constexpr std::array<std::pair<KvType, KvType>, 5> kCaches = {{{KvType::f16, KvType::f16},
                                                                {KvType::int8, KvType::int8},
                                                                {KvType::int8, KvType::simq4},
@@ -77,16 +77,16 @@ FitSearch::Fitting FitSearch::with_cache(const SearchProblem& problem, const Sea
       search};
 }
 
-// Scratch depends on the weights: units with few and with many bits need separate input buffers, so
-// it is known only after a search. Where the sum is too large, the next search has less memory for
-// weights. Uniform weights need the fewest buffers.
+// Scratch depends on the weights, because units with few and with many bits need separate input
+// buffers, so that its size is known only after a search. If the total is too large, the search is
+// repeated with less memory for weights. Uniform weights need the fewest buffers.
 std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& problem,
                                                      SearchOptions& options, KvType keys,
                                                      KvType values) const {
   const auto least = static_cast<std::int64_t>(bytes_of(problem, uniform(problem, 0)));
   const std::uint64_t all = bytes_of(problem, uniform(problem, kEightBits));
   std::optional<Fitting> best;
-  // Returns the bytes above the limit; 0 where it fits.
+  // Returns the number of bytes above the limit, or 0 if the weights fit.
   const auto consider = [&](const SearchResult& search) -> std::uint64_t {
     Fitting found = with_cache(problem, search, keys, values);
     const std::uint64_t total = found.choice.plan.total(), most = result_.request.bytes;
@@ -97,7 +97,7 @@ std::optional<FitSearch::Fitting> FitSearch::fitting(const SearchProblem& proble
   for (std::int64_t bytes = available(problem, keys, values); bytes >= least;) {
     options.target_bytes = std::min(static_cast<std::uint64_t>(bytes), all);
     SearchResult search = run_search(problem, options);
-    options.log.clear();  // its measurements are in memory
+    options.log.clear();  // the measurements are in memory from now on
     const std::uint64_t excess = consider(search);
     for (const SearchPoint& point : search.uniform) {
       search.chosen = point;
@@ -125,8 +125,8 @@ SearchResult FitSearch::run(const SearchProblem& problem, const SearchOptions& o
   std::uint64_t smallest = std::numeric_limits<std::uint64_t>::max();
   int with_all_bits = 0;
   for (const auto& [keys, values] : kCaches) {
-    // Skips a cache no smaller than a finer one, and all caches after two beside which the weights
-    // fit at 8 bits (the second one is for comparison).
+    // Skips a cache that is no smaller than one of higher precision. Stops after two caches with
+    // which the weights fit at 8 bits (the second one is for comparison).
     const std::uint64_t cache = plan(eight, keys, values).kv_bytes;
     if (cache >= smallest || with_all_bits == 2) continue;
     smallest = cache;

@@ -1,5 +1,5 @@
-// Searches bit widths of the weights and type of the KV cache together for the least loss within a
-// memory limit: for each cache type the best weights that fit beside it, measured with that cache.
+// Searches for the bit widths of the weights and the type of the KV cache with the least loss
+// within a memory limit: for each cache type, the best weights that fit, measured with that cache.
 #pragma once
 
 #include <map>
@@ -16,18 +16,18 @@ class FitSearch {
   FitSearch(const FitRequest& request, const MixedModel& mixed, const KlReference& reference,
             Backend& backend);
 
-  // Searches under a limit for each type of cache; returns the search whose weights were chosen.
-  // Repeats no measurement. Throws Error where nothing fits, and where nothing that fits keeps
-  // max_kl.
+  // Runs a search for each cache type, each with its own limit for weights. Returns the search
+  // whose weights were chosen. No measurement is repeated. Throws Error if nothing fits, or if
+  // nothing that fits has a loss of at most max_kl.
   SearchResult run(const SearchProblem& problem, const SearchOptions& options);
   const FitResult& result() const { return result_; }
 
  private:
   RunLimits limits_of(KvType keys, KvType values) const;
   MemoryPlan plan(const Assignment& assignment, KvType keys, KvType values) const;
-  // Bytes left for the units beside a cache and everything else.
+  // Bytes that remain for the units after the cache and everything else.
   std::int64_t available(const SearchProblem& problem, KvType keys, KvType values) const;
-  // The best weights beside a cache, not yet measured with that cache; nullopt where none fit.
+  // The best weights for one cache type, before measuring with it; nullopt if none fit.
   struct Fitting {
     FitChoice choice;
     SearchResult search;
@@ -40,16 +40,16 @@ class FitSearch {
   const MixedModel& mixed_;
   const KlReference& reference_;
   Backend& backend_;
-  std::uint64_t overhead_ = 0;  // file bytes beside the tensors
+  std::uint64_t overhead_ = 0;  // bytes of a file other than tensors
   FitResult result_;
 };
 
-// Bytes of the smallest cache that a search may choose, for the given limits.
+// Bytes of the smallest cache that a search may choose under the given limits.
 std::uint64_t smallest_cache_bytes(const ModelConfig& config, const Layout& layout,
                                    const RunLimits& limits);
 
 Json fit_to_json(const FitResult& fit);
-// Report for users: a line for each choice.
+// Report for users: one line per choice.
 std::string fit_report(const FitResult& fit);
 
 }  // namespace leq

@@ -38,7 +38,7 @@ KlReference::KlReference(const MixedSearch& request, const Model& model, Workers
   write_divergence_base(session, workers_.pool, run(), request.base_file, key_);
   base_ = std::make_unique<DivergenceBaseReader>(request.base_file);
   std::error_code ignored;
-  std::filesystem::remove(request.base_file, ignored);  // stays readable until it is closed
+  std::filesystem::remove(request.base_file, ignored);  // readable as long as it is open
 }
 
 std::string KlReference::identity() const {

@@ -1,4 +1,4 @@
-// A text cut into windows, with the distributions of a search's base model on it.
+// A text divided into windows, with the distributions of a search's base model for it.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace leq {
 
 class KlReference {
  public:
-  // Runs `model`, the base, on the text. `workers` must outlive the object.
+  // Runs the base model `model` on the text. `workers` must outlive the object.
   KlReference(const MixedSearch& request, const Model& model, Workers& workers);
 
-  // Identity of the measurement apart from the models: tokens and windows.
+  // Identity of the measurement other than the models: tokens and windows.
   std::string identity() const;
 
-  // The divergence of a mixed model with a KV cache of the given types.
+  // Divergence of a mixed model that uses a KV cache of the given types.
   Divergence measure(const MixedModel& mixed, const Assignment& assignment, KvType keys,
                      KvType values) const;
 

@@ -11,7 +11,7 @@ namespace {
 
 std::size_t index(std::int64_t value) { return static_cast<std::size_t>(value); }
 
-// Fills the base distribution of a scored row of the current window; callable from any thread.
+// Fills in the base distribution of a scored row of the current window; called from any thread.
 using BaseRow = std::function<void(std::int64_t scored_row, Token target, BaseDistribution& out)>;
 
 std::vector<RowDivergence> compare_window(WindowLogits& logits, ThreadPool& pool,
@@ -30,7 +30,7 @@ std::vector<RowDivergence> compare_window(WindowLogits& logits, ThreadPool& pool
   return result;
 }
 
-// Collects the rows of windows and reports progress.
+// Collects the rows of all windows and reports progress.
 class Collector {
  public:
   explicit Collector(const PerplexityRun& run) : run_(run) {}

@@ -40,7 +40,7 @@ struct UnitName {
 };
 
 // The unit of "layers.3.q", "layers.3.q.bias", ...: a linear with its biases and vectors. All
-// experts of a layer form one unit: their inputs share a block and a format.
+// experts of a layer are one unit, because their inputs share a block and a format.
 std::optional<UnitName> unit_name(std::string_view tensor) {
   const auto words = split(tensor, ".");
   if (words.size() < 3 || words[0] != "layers") return std::nullopt;
@@ -61,8 +61,8 @@ std::string plane_text(const StoredTensor& tensor) {
   return text + '\n';
 }
 
-// A linear's input scales are folded into a preceding linear, which may be in another unit: o into
-// v, down into up. Returns the checksum of those scales in the file, "" where there are none.
+// Input scales of o and down are folded into v and up, which may be in another unit. Returns the
+// checksum of these scales in the file; empty if there are none.
 std::string fold_of(const LeqReader& file, const std::string& tensor) {
   return file.entry(tensor).value("fold", "");
 }
@@ -72,9 +72,9 @@ std::string attention_biases_of(const LeqReader& file) {
   return provenance.value("attention_biases", "");
 }
 
-// Accumulated statistics of the weights of one unit.
+// Sums over the weights of one unit, for its statistics.
 struct WeightSums {
-  std::array<double, 256> codes = {};  // counts of 8-bit codes, symmetric, one scale per row
+  std::array<double, 256> codes = {};  // counts of 8-bit codes: symmetric, with one scale per row
   double count = 0, squares = 0, fourths = 0, outliers = 0;
 };
 
@@ -116,7 +116,7 @@ MixedModel::MixedModel(const std::array<std::filesystem::path, kChoices>& candid
   add_units();
 }
 
-// Requires equal configurations and equal tensors outside the units: bit for bit for vectors.
+// Requires equal configurations and tensors outside the units; vectors bit for bit equal.
 void MixedModel::require_alike() const {
   const LeqReader& last = reader(files_.back());
   const Json config = config_to_json(files_.back()->config());

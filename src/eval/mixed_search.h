@@ -1,5 +1,5 @@
-// The bit search on a real model: KL of mixed models against an unquantized one on a text, and the
-// file of the chosen plan.
+// The bit search on a real model: measures the KL of mixed models against an unquantized one on a
+// text, and writes the file of the chosen plan.
 #pragma once
 
 #include <array>
@@ -13,20 +13,20 @@
 
 namespace leq {
 
-// Limits for choosing weights and cache together within a memory size.
+// Limits for a joint choice of weights and KV cache within a memory size.
 struct FitRequest {
   std::uint64_t bytes = 0;  // limit for weights, KV cache and scratch together
-  RunLimits limits = {};    // of the planned run, complete except for the cache types
-  double max_kl = 0;        // limit in nats, where > 0
+  RunLimits limits = {};    // of the planned run, without the cache types
+  double max_kl = 0;        // limit in nats, if > 0
 };
 
-// One type of cache, and the best weights that fit beside it.
+// One cache type, and the best weights that fit beside it.
 struct FitChoice {
   KvType key_type = kUsualKv, value_type = kUsualKv;
   Assignment assignment;
-  double bits_per_weight = 0;  // of the units
+  double bits_per_weight = 0;  // bits of the units
   MemoryPlan plan = {};
-  double kl = 0;  // with these weights and this cache, nats
+  double kl = 0;  // nats, with these weights and this cache
 };
 
 struct FitResult {
@@ -40,15 +40,15 @@ struct FitResult {
 struct MixedSearch {
   std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
   std::filesystem::path base;                              // the model in f32 (or f16, bf16)
-  std::filesystem::path base_file;  // its distributions, a temporary file; empty: beside the base
+  std::filesystem::path base_file;  // file of its distributions, temporary; empty: beside the base
   std::string text;                 // the search text; must differ from the evaluation text
   std::int64_t window = 512;
-  std::int64_t windows = 16;           // of the text, from its start
+  std::int64_t windows = 16;           // number of windows, from the text's start
   int threads = 0;                     // 0 = one for each usable core
   SearchOptions options;               // target_bytes: limit for the units
-  double target_bpw = 0;               // of the units, where > 0; sets options.target_bytes
-  std::uint64_t target_size = 0;       // bytes of all tensors, where > 0; sets options.target_bytes
-  std::optional<FitRequest> fit = {};  // in place of targets
+  double target_bpw = 0;               // of the units, if > 0; sets options.target_bytes
+  std::uint64_t target_size = 0;       // bytes of all tensors, if > 0; sets options.target_bytes
+  std::optional<FitRequest> fit = {};  // used instead of targets
 };
 
 struct MixedSearchResult {

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Length in characters, not bytes.
+// Length in Unicode characters, not bytes.
 double length_of(std::string_view text) {
   std::int64_t length = 0;
   while (!text.empty()) {

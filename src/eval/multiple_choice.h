@@ -1,5 +1,5 @@
-// Multiple choice by log-likelihood, as lm-evaluation-harness scores it: each choice is appended to
-// the context, and the choice with the highest log probability is the model's answer.
+// Multiple choice by log-likelihood, scored as in lm-evaluation-harness: each choice is appended to
+// the context, and the model's answer is the choice with the highest log probability.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,19 @@ namespace leq {
 
 // A context and one choice as tokens.
 struct ChoiceTokens {
-  std::vector<Token> tokens;     // of context and choice
+  std::vector<Token> tokens;     // tokens of context and choice
   std::int64_t scored_from = 0;  // index of the choice's first token
 };
 
 // Context and choice are separated by a space; white space at the end of the context is moved to
-// the choice. The choice's tokens are those of the whole text after as many as the context alone
-// has. A context without tokens becomes the tokenizer's BOS, or EOS where it has none. More than
-// `most` tokens are truncated at the start. Throws Error where the choice has no token of its own.
+// the choice. The choice's tokens are those of the whole text after the number of tokens of the
+// context alone. An empty context becomes the tokenizer's BOS (or EOS if it has no BOS). More than
+// `most` tokens are truncated at the start. Throws Error if the choice has no token of its own.
 ChoiceTokens choice_tokens(const Tokenizer& tokenizer, const std::string& context,
                            const std::string& choice, std::int64_t most);
 
-// acc: the index of the largest log-likelihood, the first of equal ones; acc_norm: that of the
-// largest one divided by the choice's length in (Unicode) characters.
+// acc: index of the largest log-likelihood, the first on ties. acc_norm: index of the largest
+// quotient of log-likelihood and the choice's length in Unicode characters.
 std::size_t most_likely(std::span<const double> log_likelihoods);
 std::size_t most_likely_by_length(std::span<const double> log_likelihoods,
                                   std::span<const std::string> choices);
@@ -54,11 +54,11 @@ struct ChoiceResult {
 
 struct ChoiceRun {
   const Tokenizer& tokenizer;
-  std::int64_t context = 0;  // most tokens of context and choice, at most the session's
+  std::int64_t context = 0;  // limit on context and choice; at most the session's
   std::function<void(std::int64_t done, double acc)> progress = {};
 };
 
-// Throws Error naming the question where a choice cannot be scored.
+// Throws Error naming the question if a choice cannot be scored.
 ChoiceResult measure_choices(Session& session, ThreadPool& pool, const ChoiceTask& task,
                              const ChoiceRun& run);
 

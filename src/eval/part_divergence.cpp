@@ -13,9 +13,9 @@ namespace leq {
 namespace {
 
 constexpr float kLargestCode = 127;
-// Mean squared cosine between columns of two weights; below it they are not of one checkpoint.
+// Least mean squared cosine between columns of two weights that come from one checkpoint.
 constexpr double kLeastAgreement = 0.5;
-constexpr float kNoFold = 0.02F;  // factors all this near to 1 are rounding errors of the codes
+constexpr float kNoFold = 0.02F;  // factors this near to 1 are rounding errors of the codes
 
 const StoredTensor& tensor_of(const Model& model, const std::string& name) {
   const StoredTensor* tensor = model.file().find(name);
@@ -33,16 +33,16 @@ std::vector<float> unpacked(const WeightView& view) {
   return values;
 }
 
-// One weight as stored in both files, [N][K].
+// One weight as both files store it, [N][K].
 struct WeightPair {
   std::string name;
   std::int64_t rows = 0;
   std::vector<float> exact, quantized;
-  std::vector<float> row_factors;  // [N]: divisors of its rows; 1 where there is no fold
+  std::vector<float> row_factors;  // [N]: divisors of its rows; 1 without a fold
 };
 
 // The weights of a site, and the factors [K] by which `other` multiplies the site's inputs: the
-// inverse of the factors of its columns.
+// inverse of the factors on the columns.
 struct SitePair {
   std::vector<WeightPair> weights;
   std::vector<float> factors;
@@ -61,7 +61,7 @@ WeightPair weight_pair(const Model& base, const Model& other, const std::string&
   return weight;
 }
 
-// Least squares of w' = w / factor; 1 where no positive factor fits.
+// Least-squares fit of w' = w / factor; 1 if no positive factor fits.
 struct FactorSum {
   double exact = 0, common = 0, other = 0;
 
@@ -74,7 +74,7 @@ struct FactorSum {
   double agreement() const { return exact * other > 0 ? common * common / (exact * other) : 1.0; }
 };
 
-// The producer's row that computes input k: the query heads of one kv head share the rows of v.
+// The producer's row that computes input k; query heads of one KV head share the rows of v.
 std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std::size_t k) {
   if (site.axis != Axis::query_heads) return k;
   const auto d = static_cast<std::size_t>(config.head_dim);
@@ -82,7 +82,7 @@ std::size_t producer_row(const ModelConfig& config, const LinearSite& site, std:
   return k / d / shared * d + k % d;
 }
 
-// A gain, or a vector that the engine multiplies inputs with; ones where the file has none.
+// A gain, or a vector of factors on inputs; ones if the file has no such tensor.
 std::vector<float> vector_of(const Model& model, const std::string& name, std::int64_t count) {
   const StoredTensor* tensor = model.file().find(name);
   if (tensor == nullptr) return std::vector<float>(static_cast<std::size_t>(count), 1.0F);
@@ -91,8 +91,8 @@ std::vector<float> vector_of(const Model& model, const std::string& name, std::i
   return {first, first + count};
 }
 
-// The divisors of a producer's rows are not stored: they are fitted as the ratios between the
-// columns of the site's weights in both files, one for the columns that share a row of v.
+// Files do not store the divisors of a producer's rows. They are fitted as ratios between the
+// columns of the site's weights in both files; columns that share a row of v share a divisor.
 std::vector<float> fitted_factors(const Model& base, const Model& other, std::int64_t layer,
                                   const LinearSite& site) {
   std::vector<FactorSum> sums(static_cast<std::size_t>(site.inputs));
@@ -164,7 +164,7 @@ SitePair site_pair(const Model& base, const Model& other, std::int64_t layer,
   return pair;
 }
 
-// f32 tensors that replace those of the base.
+// f32 tensors that replace tensors of the base.
 class ReplacedTensors {
  public:
   void add(const SitePair& pair) {
@@ -199,7 +199,7 @@ bool is_table(std::string_view name) {
   return std::ranges::find(kTables, name) != std::end(kTables);
 }
 
-// Rounds the inputs of selected linears of a session before they are multiplied.
+// Rounds the inputs of selected linears of a session before the linears read them.
 class InputRounder : public Observer {
  public:
   void add(const LayerLinear* linear, const LayerLinear& as, std::vector<float> factors) {
@@ -343,7 +343,7 @@ void with_rounded_part(const Model& base, const Model& other, const ModelPart& p
   const Weights quantized = bind_weights(other.file(), other.config(), backend.memory());
   const std::vector<LinearSite> sites = linear_sites(base.config(), part.layer);
   ReplacedTensors replaced;
-  std::map<std::size_t, std::vector<float>> rounded;  // site -> factors
+  std::map<std::size_t, std::vector<float>> rounded;  // site to factors
   for (std::size_t i = 0; i < sites.size(); ++i) {
     if (part.site.value_or(i) != i) continue;
     const LayerLinear* linear = linear_at(quantized, part.layer, i);

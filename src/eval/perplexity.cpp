@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Negative log-likelihoods of the scored tokens of a window, in order.
+// Negative log-likelihoods of a window's scored tokens, in order.
 std::vector<double> score(WindowLogits& logits, ThreadPool& pool, const Window& window) {
   std::vector<double> nlls(static_cast<std::size_t>(window.scored()));
   logits.feed(window, [&](const ScoredRows& rows) {
@@ -26,7 +26,7 @@ double mean_of(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Standard error of the mean of independent values; 0 for fewer than two.
+// Standard error of the mean of independent values; 0 for fewer than two values.
 double error_of_mean(std::span<const double> values) {
   if (values.size() < 2) return 0;
   const double mean = mean_of(values);
@@ -70,7 +70,7 @@ PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const Pe
   ensure(!run.windows.empty(), "perplexity: no window to measure");
   WindowLogits logits(session, run.tokens, run.window_bos);
   std::vector<std::vector<double>> nlls;
-  double sum = 0, weight = 0;  // sum and weight of means for hf, of tokens otherwise
+  double sum = 0, weight = 0;  // of window means for hf, otherwise of tokens
   for (const Window& window : run.windows) {
     nlls.push_back(score(logits, pool, window));
     const double share =

@@ -1,5 +1,5 @@
 // Perplexity of a model on a text: exp of the mean negative log-likelihood of its tokens. A
-// protocol defines the windows, the scored tokens and the mean.
+// protocol defines the windows, the scored tokens and how the mean is formed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace leq {
 
 struct PerplexityResult {
-  double nll = 0;             // nats for each token; hf: the mean of the windows' means
+  double nll = 0;             // nats per token; hf: mean of the windows' means
   double ppl = 0;             // exp(nll)
   double standard_error = 0;  // of ppl: over window means for hf with two windows or more, else
                               // over tokens; to first order, ppl times the standard error of nll
@@ -25,27 +25,27 @@ struct PerplexityResult {
   std::int64_t scored = 0;
 };
 
-// The token ids of a text under a protocol: one string, BOS in front where the tokenizer adds one.
+// Token ids of a text, tokenized as one string; with BOS at the start if the tokenizer adds one.
 std::vector<Token> encode_text(const Tokenizer& tokenizer, std::string_view text);
 
-// -log softmax(logits)[target] in double. NaN where a logit is not finite.
+// -log softmax(logits)[target] in double. NaN if a logit is not finite.
 double negative_log_likelihood(std::span<const float> logits, std::int64_t target);
 
-// Combines the negative log-likelihoods, window after window, of the scored tokens.
+// Combines the negative log-likelihoods of the scored tokens of all windows.
 PerplexityResult summarize(Protocol protocol, std::span<const std::vector<double>> window_nlls);
 
-// Inputs of a run apart from a session with a context of at least the window.
+// Inputs of a run other than the session, whose context must be at least one window.
 struct PerplexityRun {
   std::span<const Token> tokens;
   std::span<const Window> windows;
   Protocol protocol = Protocol::hf;
   Token window_bos = kNoToken;  // replaces each window's first token (llamacpp-512)
-  // Called after each window with the number of windows done and the perplexity so far; optional.
+  // Optional. Called after each window with the number of windows done and the perplexity so far.
   std::function<void(std::int64_t done, double ppl_so_far)> progress = {};
 };
 
 // Each window is a separate forward pass with an empty cache. `pool` parallelizes the softmax.
-// Throws Error naming the window and token where a logit is not finite.
+// Throws Error naming the window and token if a logit is not finite.
 PerplexityResult measure_perplexity(Session& session, ThreadPool& pool, const PerplexityRun& run);
 
 }  // namespace leq

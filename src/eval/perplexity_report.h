@@ -1,5 +1,5 @@
-// A perplexity with all settings that it depends on, as table rows and as text, and the comparison
-// of two of them, which fails unless both measured the same thing.
+// A perplexity with all settings that affect it, as table rows and as text; and a comparison of two
+// perplexities, which fails unless both measured the same thing.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct PerplexityReport {
   std::string dataset;  // file name
   std::string dataset_hash;
   std::string text_sha256;
-  std::int64_t tokens = 0;   // of the whole text
+  std::int64_t tokens = 0;   // tokens of the whole text
   std::int64_t windows = 0;  // planned
   std::int64_t scored = 0;   // planned
   PerplexityResult result;
@@ -37,7 +37,7 @@ Row report_row(const PerplexityReport& report);
 // Report for users: protocol, data set, counts, perplexity.
 std::string report_text(const PerplexityReport& report);
 
-// "join check: ..." for GPT-2's vocabulary on the joined rows of wiki.test.raw, else "".
+// "join check: ..." for the joined rows of wiki.test.raw with GPT-2's vocabulary, otherwise "".
 std::string join_check(const PerplexityReport& report);
 
 // An earlier run, read from the JSON file that leq-perplexity wrote.
@@ -47,8 +47,8 @@ struct EarlierRun {
   std::string source;
 };
 
-// Throws Error naming key and both values where the earlier run has another protocol, window,
-// stride, join, data set, text, tokens or number of windows; only the result may differ.
+// Throws Error naming a key and both values if the earlier run has another protocol, window,
+// stride, join, data set, text, tokens or number of windows. Only the result may differ.
 EarlierRun require_same_measurement(const PerplexityReport& report, const Json& earlier,
                                     std::string_view source);
 

@@ -100,11 +100,11 @@ std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t 
   require(tokens >= settings.window, text, " has ", tokens, " tokens, one window has ",
           settings.window, "; take a longer text or a smaller ", Setting{"window"});
   std::vector<Window> windows;
-  std::int64_t scored_to = 0;  // all tokens before it are scored already
+  std::int64_t scored_to = 0;  // all tokens before this index are scored
   for (std::int64_t first = 0; scored_to < tokens; first += settings.stride) {
     if (settings.chunks > 0 && std::ssize(windows) == settings.chunks) break;
     const std::int64_t end = std::min(first + settings.window, tokens);
-    // Windows that do not overlap are complete: a shorter tail is dropped.
+    // With disjoint windows, a last window that would be shorter is dropped.
     if (settings.protocol != Protocol::hf_stride && end - first < settings.window) break;
     std::int64_t scored_from = std::max(first + 1, scored_to);
     if (settings.protocol == Protocol::llamacpp_512) scored_from = first + settings.window / 2 + 1;

@@ -1,4 +1,4 @@
-// Perplexity protocols: how a text is cut into windows of tokens, and which tokens of them are
+// Perplexity protocols: how a text is divided into windows of tokens, and which of these tokens are
 // scored.
 #pragma once
 
@@ -13,35 +13,35 @@
 namespace leq {
 
 enum class Protocol : std::uint8_t {
-  hf,            // disjoint windows; exp of the mean of the windows' means (GPTQ, AWQ, ...)
-  hf_stride,     // overlapping windows, each token scored once with the longest context there is
-  llamacpp_512,  // chunks of 512 that begin with BOS, the second half scored
+  hf,            // disjoint windows; exp of the mean of window means (GPTQ, AWQ, ...)
+  hf_stride,     // overlapping windows; scores each token once with the longest context
+  llamacpp_512,  // chunks of 512 that begin with BOS; scores the second half
 };
 std::string_view protocol_name(Protocol protocol);  // "hf", "hf-stride", "llamacpp-512"
 
-// Settings as given by a user; absent ones take the protocol's default.
+// Settings as given by a user. For those that are absent the protocol's defaults apply.
 struct ProtocolRequest {
   std::string protocol = "hf";
-  std::optional<std::string> join = {};     // default hf; none for llamacpp-512
+  std::optional<std::string> join = {};     // default hf; not for llamacpp-512
   std::optional<std::int64_t> window = {};  // default min(context, 2048)
   std::optional<std::int64_t> stride = {};  // default 512; window/2 for windows below 1024
-  std::int64_t chunks = 0;                  // first windows only; 0 = all
+  std::int64_t chunks = 0;                  // number of windows to use; 0 = all
 };
 
-// Settings with all defaults resolved.
+// Settings with all defaults filled in.
 struct ProtocolSettings {
   Protocol protocol = Protocol::hf;
   Join join = Join::hf;
   std::int64_t window = 0;
-  std::int64_t stride = 0;  // tokens from one window's start to the next
+  std::int64_t stride = 0;  // distance in tokens between starts of windows
   std::int64_t chunks = 0;
 };
 
-// `context` is the longest that the model supports. Throws Error naming flag, value and range, or
-// two flags that contradict each other.
+// `context` is the longest context of the model. Throws Error naming flag, value and range, or two
+// flags that contradict each other.
 ProtocolSettings resolve_protocol(const ProtocolRequest& request, std::int64_t context);
 
-// Tokens [first, first + count) are fed as a separate text; those from `scored_from` on (an index
+// `count` tokens from `first` on are fed as a separate text. Those from `scored_from` on (an index
 // into the text, > first) are predicted and scored.
 struct Window {
   std::int64_t first = 0;
@@ -50,7 +50,7 @@ struct Window {
   std::int64_t scored() const { return first + count - scored_from; }
 };
 
-// The windows of a text of `tokens` tokens. Throws Error naming `text` where it is shorter than one
+// The windows of a text of `tokens` tokens. Throws Error naming `text` if it is shorter than one
 // window.
 std::vector<Window> plan_windows(const ProtocolSettings& settings, std::int64_t tokens,
                                  std::string_view text = "the text");

@@ -9,9 +9,9 @@
 namespace leq {
 namespace {
 
-constexpr double kKvBytes = 2;  // f16
+constexpr double kKvBytes = 2;  // bytes of f16
 constexpr double kFloatBytes = 4;
-constexpr double kReducedBytes = 2;  // f16, as in engines that all-reduce
+constexpr double kReducedBytes = 2;  // f16, as in other engines' all-reduces
 
 double weight_bytes_of(const ModelConfig& config, const WeightBytes& bytes_of,
                        const RankShare& share) {
@@ -44,18 +44,18 @@ double kv_bytes_of(const ModelConfig& config, const RankShare& share, std::int64
   return 2 * kKvBytes * positions * static_cast<double>(share.kv_heads.count() * config.head_dim);
 }
 
-// The peers of a rank: those of its node are reached over links, the rest over the network.
+// Number of a rank's peers: those in its node are reached over links, others over the network.
 struct Ways {
-  double near = 0;  // other ranks of its node
+  double near = 0;  // other ranks in the same node
   double far = 0;
-  double microseconds = 0;  // of one exchange
+  double microseconds = 0;  // latency of one exchange
 
   Ways(int ranks, const RankMachine& machine)
       : near(std::min(ranks, machine.ranks_per_node) - 1),
         far(std::max(0, ranks - machine.ranks_per_node)),
         microseconds(far > 0 ? machine.network_microseconds : machine.link_microseconds) {}
 
-  // Seconds to receive `bytes` from each other rank.
+  // Seconds to receive `bytes` bytes from each of the other ranks.
   double seconds(double bytes, const RankMachine& machine) const {
     return std::max(near * bytes / machine.link_gbps, far * bytes / machine.network_gbps) / 1e9;
   }
@@ -95,14 +95,14 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.work_seconds = std::max(read, multiply) / 1e9;
   if (ranks == 1) return plan;
 
-  // Sum of the gathers: attention output, stream after o, gated product, stream after down.
+  // Sum over the gathers: attention output, stream after o, gated product, stream after down.
   const auto width = static_cast<double>(config.width);
-  double gathered = 0;  // bytes of one row, in all layers
+  double gathered = 0;  // bytes gathered per row, over all layers
   std::int64_t inner_sites = 0;
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
-    std::string block;  // the block whose experts gather their rows together
+    std::string block;  // block of experts that are gathered together
     for (const LinearSite& site : linear_sites(config, layer)) {
-      if (site.norm) continue;  // each rank computes norms of whole rows
+      if (site.norm) continue;  // not gathered: each rank norms whole rows
       const double column = site.sublayer == Sublayer::mixer ? columns.o : columns.down;
       gathered += column * static_cast<double>(site.inputs) * site.share();
       if (site.block_name() == block) continue;
@@ -119,8 +119,8 @@ RankPlan plan_ranks_on_paper(const ModelConfig& config, const WeightBytes& bytes
   plan.exchange_seconds =
       ways.seconds(each, machine) + static_cast<double>(plan.exchanges) * ways.microseconds / 1e6;
 
-  // For comparison, one all-reduce for each linear that adds to the stream: every rank sends its
-  // whole rows to all others in one exchange, or a reduce-scatter and an all-gather, two exchanges.
+  // For comparison, one all-reduce for each linear that adds to the stream: either every rank sends
+  // its whole rows to all others in one exchange, or a reduce-scatter and an all-gather take two.
   const double row = kReducedBytes * width * rows;
   const double at_once = ways.seconds(row, machine) + ways.microseconds / 1e6;
   const double in_parts = 2 * (ways.seconds(row / ranks, machine) + ways.microseconds / 1e6);

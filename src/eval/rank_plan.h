@@ -1,5 +1,5 @@
-// Estimate of several ranks on a machine that is only described: bytes, latencies and speed of a
-// generated token (docs/ranks.md). For comparison, the usual scheme of two all-reduces per block.
+// Estimates how several ranks perform on a machine that is only described: bytes, latencies and
+// time of a token (docs/ranks.md). For comparison also the usual two all-reduces per block.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@
 
 namespace leq {
 
-// Assumptions about one rank (a GPU): speeds as reached in practice, not as advertised.
+// Assumptions about one rank (a GPU), with speeds as reached in practice, not as advertised.
 struct RankMachine {
-  double read_gbps = 4000;       // memory reads
-  double tera_ops = 1000;        // of 8-bit products
-  int ranks_per_node = 8;        // connected by links; nodes are connected by a network
-  double link_gbps = 350;        // received by one rank from its node
+  double read_gbps = 4000;       // rate of memory reads
+  double tera_ops = 1000;        // rate of operations on 8-bit products
+  int ranks_per_node = 8;        // ranks with links; nodes are connected by a network
+  double link_gbps = 350;        // rate at which a rank receives from its node
   double link_microseconds = 6;  // latency of one exchange
-  double network_gbps = 45;      // received by one rank from other nodes
+  double network_gbps = 45;      // rate at which a rank receives from others
   double network_microseconds = 20;
 };
 
-// Estimates for one step: a token of each of `sequences`, each with `depth` positions in the cache.
+// Estimates for a step with one token of each of `sequences`, each with `depth` cached positions.
 struct RankPlan {
   int ranks = 1;
   std::int64_t sequences = 1;
-  std::uint64_t weight_bytes = 0;    // largest over the ranks
-  std::uint64_t kv_bytes = 0;        // largest over the ranks, of all sequences, in f16
-  std::uint64_t received_bytes = 0;  // by one rank
-  std::int64_t exchanges = 0;        // sequential
+  std::uint64_t weight_bytes = 0;    // of the rank with most
+  std::uint64_t kv_bytes = 0;        // of the rank with most, all sequences, in f16
+  std::uint64_t received_bytes = 0;  // received by one rank
+  std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer
   double exchange_seconds = 0;
-  double reduce_seconds = 0;  // with f16 all-reduces instead, the faster of two kinds
+  double reduce_seconds = 0;  // with f16 all-reduces instead; the faster of two kinds
 
   double step_seconds() const { return work_seconds + exchange_seconds; }
   double tokens_per_second() const { return static_cast<double>(sequences) / step_seconds(); }
@@ -42,14 +42,14 @@ struct RankPlan {
   }
 };
 
-// Returns the bytes of a whole stored weight, by name: "layers.3.q", "head".
+// Returns the bytes of a complete stored weight by its name: "layers.3.q", "head".
 using WeightBytes = std::function<std::uint64_t(std::string_view name)>;
 
-// Bytes per column of the rows that `weight` (an o or down) reads, as ranks exchange them: codes
-// with a scale for each group of columns and the sums of codes that it needs, or f32.
+// Bytes per column of the rows that `weight` (an o or down) reads, in the format in which ranks
+// exchange them: codes with a scale per group of columns and with sums of codes if needed, or f32.
 double exchanged_bytes(const WeightView& weight);
 
-// exchanged_bytes of the model's o and of its down weights.
+// Result of exchanged_bytes for the model's o and for its down weights.
 struct ColumnBytes {
   double o = 0, down = 0;
 };

@@ -11,9 +11,9 @@
 namespace leq {
 namespace {
 
-constexpr int kMostTerms = 400;  // in the continued fraction
+constexpr int kMostTerms = 400;  // limit for the continued fraction
 constexpr double kTinyDenominator = 1e-300;
-constexpr int kHalvings = 200;  // more than the bits of a double can use
+constexpr int kHalvings = 200;  // more than a double has bits
 
 double away_from_zero(double value) {
   return std::abs(value) < kTinyDenominator ? kTinyDenominator : value;
@@ -38,7 +38,7 @@ double beta_fraction(double a, double b, double x) {
   return fraction;
 }
 
-// The argument in (low, high) at which a rising function passes `value`.
+// Finds the argument in (low, high) at which a rising function reaches `value`.
 template <class Rising>
 double bisect(double low, double high, double value, const Rising& rising) {
   for (int i = 0; i < kHalvings; ++i) {
@@ -59,7 +59,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x >= 1) return 1;
   const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
                                 a * std::log(x) + b * std::log1p(-x));
-  // The fraction converges fast on one side of the mean; the other side is its complement.
+  // The fraction converges fast on one side of the mean; on the other, the complement is used.
   if (x < (a + 1) / (a + b + 2)) return front * beta_fraction(a, b, x) / a;
   return 1 - front * beta_fraction(b, a, 1 - x) / b;
 }
@@ -79,7 +79,7 @@ double student_t_critical(double p, double freedom) {
 
 double normal_quantile(double p) {
   ensure(p > 0 && p < 1, "normal quantile: probability ", p);
-  constexpr double kFarthest = 40;  // standard deviations: erfc underflows earlier
+  constexpr double kFarthest = 40;  // in standard deviations; erfc underflows before
   return bisect(-kFarthest, kFarthest, p,
                 [](double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); });
 }

@@ -33,7 +33,7 @@ enum class Family : std::uint8_t {
   ministral3
 };
 
-// Published configurations. Parameter counts are those of the publishers; a test checks them.
+// Published configurations. A test checks that parameter counts equal those of the publishers.
 struct PublishedShape {
   std::string_view name;
   Family family;
@@ -41,9 +41,9 @@ struct PublishedShape {
   double rope_theta;
   float norm_eps;
   bool tied;
-  std::int64_t experts = 0, active = 0;  // of every layer; `hidden` is then that of an expert
-  DeltaNetConfig delta = {};             // of layers without attention: three of four, where given
-  std::int64_t shared_hidden = 0;        // of the shared expert
+  std::int64_t experts = 0, active = 0;  // per layer; `hidden` is then F of one expert
+  DeltaNetConfig delta = {};             // of layers without attention: three of four, if set
+  std::int64_t shared_hidden = 0;        // F of the shared expert
 };
 constexpr std::int64_t kAttentionInterval = 4;
 constexpr std::uint64_t kPlaneAlignment = 64;
@@ -125,7 +125,7 @@ RopeScaling ministral_rope() {
   return scaling;
 }
 
-// Three layers of four use Gated DeltaNet and all layers use experts, where the shape has them.
+// If the shape has Gated DeltaNet, three of four layers use it; if it has experts, all layers do.
 void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers) {
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (shape.experts > 0) {
@@ -141,7 +141,7 @@ void place_layers(const PublishedShape& shape, std::vector<LayerConfig>& layers)
   }
 }
 
-// A tensor with planes at offsets from 0; the addresses of the views are set later.
+// A tensor whose planes have offsets from 0; the addresses of its views are set later.
 StoredTensor laid_out(const TensorSpec& tensor, const TensorPlan& plan, std::uint64_t& offset) {
   StoredTensor stored;
   stored.name = tensor.name;
@@ -176,7 +176,7 @@ void place(StoredTensor& tensor, std::byte* memory) {
   }
 }
 
-// A tensor's planes in the type that the writer takes.
+// Copies a tensor's planes into the type that the writer takes.
 PackedWeight packed(const StoredTensor& tensor, const std::byte* memory) {
   PackedWeight weight;
   weight.scheme = tensor.view.scheme;
@@ -214,7 +214,7 @@ SyntheticSpec parse_synthetic(std::string_view model) {
             "\": expected layers=N with N of at least 1");
     spec.layers = layers;
   }
-  synthetic_config(spec.shape, spec.layers);  // refuses an unknown shape here, not after a load
+  synthetic_config(spec.shape, spec.layers);  // throws for an unknown shape before loading
   return spec;
 }
 

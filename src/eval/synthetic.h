@@ -1,5 +1,5 @@
-// Models of published shapes with random weights generated in memory, for measuring a shape without
-// a file: "synthetic:llama-7b:int8", "synthetic:qwen3-14b:int4-g128:layers=8".
+// Models of published shapes with random weights that are generated in memory, for measurements
+// without a file: "synthetic:llama-7b:int8", "synthetic:qwen3-14b:int4-g128:layers=8".
 #pragma once
 
 #include <cstdint>
@@ -24,26 +24,26 @@ struct SyntheticSpec {
   std::int64_t layers = 0;  // 0 = all layers of the shape
 };
 
-// Whether a model's name denotes synthetic weights; and its parts. Throws Error that lists the
-// valid ones.
+// is_synthetic: whether a model's name denotes synthetic weights. The other parses such a name;
+// throws Error that lists the valid parts.
 bool is_synthetic(std::string_view model);
 SyntheticSpec parse_synthetic(std::string_view model);
 
-// Names: "gpt2-124m", "llama-110m", ...
+// The names of all shapes: "gpt2-124m", "llama-110m", ...
 std::vector<std::string> synthetic_shapes();
-// The published configuration of a shape; a smaller `layers` truncates it. Throws Error where the
-// shape is unknown or has fewer layers.
+// The published configuration of a shape, truncated to `layers` layers if that is not 0. Throws
+// Error if the shape is unknown or has fewer layers.
 ModelConfig synthetic_config(std::string_view shape, std::int64_t layers);
 
-// The tensors of such a model with plane offsets from 0; their views have no addresses.
+// The tensors of such a model, whose planes have offsets from 0 and views no addresses.
 std::vector<StoredTensor> synthetic_layout(const ModelConfig& config, const QuantScheme& type);
 
-// Random codes of full range, scales such that every linear keeps the variance of its input, norm
-// gains near one: activations stay finite and differ from row to row. Code sums and pads are exact.
+// Random codes of the full range. Scales preserve the variance of each linear's input, norm gains
+// are near one, so activations stay finite and differ by row. Code sums and padding are exact.
 class SyntheticModel {
  public:
-  // `context` may exceed the shape's own: speed at a depth does not depend on trained weights.
-  // Throws Error where memory is short.
+  // `context` may exceed the shape's own, as speed does not depend on trained weights. Throws Error
+  // if there is too little memory.
   SyntheticModel(const SyntheticSpec& spec, std::int64_t context, ThreadPool& pool);
 
   const std::string& name() const { return name_; }  // "synthetic:llama-7b:int8"
@@ -51,10 +51,10 @@ class SyntheticModel {
   const ModelConfig& config() const { return config_; }
   std::uint64_t weight_bytes() const { return memory_.size(); }
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
-  const StoredTensor* find(std::string_view name) const;  // nullptr if absent
-  // Writes the model as a .leq file, for measuring load times; with a tokenizer, which may have
+  const StoredTensor* find(std::string_view name) const;  // nullptr if there is none
+  // Writes the model as a .leq file, for measuring load times. With a tokenizer, which may have
   // fewer ids than the model, it can also be served. Returns the file's size. Throws Error as
-  // LeqWriter does, and where the tokenizer has more ids than the model.
+  // LeqWriter does, and if the tokenizer has more ids than the model.
   std::uint64_t write(const std::filesystem::path& path,
                       const std::optional<TokenizerSpec>& tokenizer = std::nullopt) const;
 

@@ -1,5 +1,5 @@
 // Integer codes are copied from a pool of random blocks of 64 rows x 128 columns with known sums,
-// so that filling a model of 7 GB takes seconds; a hash of the position selects the block.
+// so that filling a model of 7 GB takes seconds. A hash of the position selects the block.
 #include "eval/synthetic_fill.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kSumColumns = 32;  // the finest group
+constexpr std::int64_t kSumColumns = 32;  // width of the finest group
 constexpr std::uint32_t kBlocks = 128;    // 1 MB of int8: fits in the L2 cache
 constexpr std::size_t kPoolFloats = 1 << 17;
 
@@ -29,7 +29,7 @@ struct RandomBlock {
   std::array<std::array<std::int32_t, 64>, kBlockColumns / kSumColumns> sums{};  // [part][row]
 };
 
-// Every bit pattern is a code except in int8, which has stored sums and no code -128.
+// Whether every bit pattern is a valid code: not in int8, which has stored sums and no code -128.
 bool has_free_bits(const QuantScheme& scheme) {
   return scheme.bits != 8 || scheme.kind != CodeKind::int_;
 }
@@ -57,7 +57,7 @@ std::vector<RandomBlock> random_blocks(const QuantScheme& scheme) {
   return blocks;
 }
 
-// Normally distributed values of variance 1 / columns, stored in a float type.
+// Normally distributed values with variance 1 / columns, in a float type.
 std::vector<std::byte> random_floats(CodeKind kind, std::int64_t columns) {
   Random random(0x5eedf10au);
   const float size = 1.0f / std::sqrt(static_cast<float>(columns));
@@ -74,8 +74,8 @@ std::vector<std::byte> random_floats(CodeKind kind, std::int64_t columns) {
   return bytes;
 }
 
-// Standard deviation of values with random codes and a scale of 1. Zero points of uint are near the
-// middle.
+// Standard deviation of the values of random codes with a scale of 1. Zero points of uint are near
+// the middle.
 float code_deviation(const QuantScheme& scheme) {
   if (const CodeFormat* format = code_format(scheme.kind)) return format->deviation;
   const auto steps = static_cast<float>((1 << scheme.bits) - (has_free_bits(scheme) ? 0 : 1));
@@ -89,7 +89,7 @@ std::byte* plane_of(const StoredTensor& tensor, std::string_view name, std::byte
   return nullptr;
 }
 
-// Fills one integer matrix, each panel independently.
+// Fills one integer matrix; panels are filled independently.
 class MatrixFiller {
  public:
   MatrixFiller(StoredTensor& tensor, std::uint64_t key, const std::vector<RandomBlock>& blocks,
@@ -153,7 +153,7 @@ class MatrixFiller {
     }
   }
 
-  // Zero points next to the middle of the codes, on either side; 0 for padding rows.
+  // Zero points are next to the middle of the codes, on either side; 0 for padding rows.
   void put_zeros(std::int64_t panel) const {
     const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
     const std::uint32_t below_middle = (1u << view_.scheme.bits) / 2 - 1;
@@ -164,7 +164,7 @@ class MatrixFiller {
     }
   }
 
-  // Requires zeroed memory before the first block of a panel is added.
+  // The memory of a panel's sums must be zero before its first block is added.
   void add_sums(const RandomBlock& block, std::int64_t panel, std::int64_t at) const {
     for (std::size_t part = 0; part < block.sums.size(); ++part) {
       for (std::size_t row = 0; row < 64; ++row) {
@@ -183,7 +183,7 @@ class MatrixFiller {
     }
   }
 
-  // Scales within a factor of three around the one that preserves the variance.
+  // Scales differ by up to a factor of three from the one that preserves the variance.
   void put_scales(std::int64_t panel) const {
     const std::int64_t groups = grouped() ? view_.columns / view_.scheme.group : 1;
     for (std::int64_t group = 0; group < groups; ++group) {
@@ -212,7 +212,7 @@ class MatrixFiller {
     }
   }
 
-  // Padding rows: codes of value 0, sums 0.
+  // Sets the codes of padding rows to value 0 and their sums to 0.
   void clear_pads(std::int64_t panel) const {
     const auto rows = static_cast<std::size_t>(view_.rows - panel * 64);
     const CodePlanes planes = code_planes(view_.scheme, view_.rows, view_.columns);
@@ -249,7 +249,7 @@ void fill_vector(const StoredTensor& tensor, std::uint64_t key, float* out) {
   }
 }
 
-// Fills rows from random offsets of a pool of values.
+// Fills rows with values from random offsets of a pool.
 void fill_float_rows(const WeightView& view, std::uint64_t key, std::int64_t panel,
                      const std::vector<std::byte>& pool, std::byte* out) {
   const std::size_t value_bytes = pool.size() / kPoolFloats;
@@ -266,8 +266,8 @@ void fill_float_rows(const WeightView& view, std::uint64_t key, std::int64_t pan
 }  // namespace
 
 void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPool& pool) {
-  std::map<std::pair<CodeKind, int>, std::vector<RandomBlock>> blocks;         // by kind, bits
-  std::map<std::pair<CodeKind, std::int64_t>, std::vector<std::byte>> floats;  // by kind, columns
+  std::map<std::pair<CodeKind, int>, std::vector<RandomBlock>> blocks;         // by kind and bits
+  std::map<std::pair<CodeKind, std::int64_t>, std::vector<std::byte>> floats;  // kind and columns
   std::uint64_t key = 0;
   for (StoredTensor& tensor : tensors) {
     ++key;
@@ -281,7 +281,7 @@ void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPo
     if (view.scheme.is_float()) {
       require(view.columns < static_cast<std::int64_t>(kPoolFloats), tensor.name,
               ": too wide for synthetic values");
-      // Embeddings have values of about one, as in MatrixFiller: they are not summed over columns.
+      // Embeddings are not summed over columns, so their values are about one, as in MatrixFiller.
       const std::int64_t fan_in = tensor.name == "token_embedding" ? 1 : view.columns;
       auto& values = floats[{view.scheme.kind, fan_in}];
       if (values.empty()) values = random_floats(view.scheme.kind, fan_in);

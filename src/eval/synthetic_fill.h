@@ -8,9 +8,9 @@
 
 namespace leq {
 
-// Fills all planes of `tensors`, whose offsets count from `memory`, and sets each view's scale_mul.
-// The same numbers for any number of threads. Float matrices: variance 1 / columns. Vectors: norm
-// gains near 1, biases near 0. Columns of integer matrices must be a multiple of 128.
+// Fills all planes of `tensors`, whose offsets are relative to `memory`, and sets each scale_mul.
+// The numbers do not depend on the number of threads. Float matrices have variance 1 / columns,
+// norm gains are near 1, biases near 0. Columns of integer matrices must be a multiple of 128.
 void fill_random(std::vector<StoredTensor>& tensors, std::byte* memory, ThreadPool& pool);
 
 }  // namespace leq

@@ -29,7 +29,7 @@ void WindowLogits::feed(const Window& window, const std::function<void(const Sco
             "; its tokenizer belongs to another model");
   }
   const std::int64_t first_row = window.scored_from - window.first - 1;  // scores the first target
-  // The last token is only a target, never an input.
+  // The window's last token is only predicted and never fed.
   const std::int64_t rows = window.count - 1;
   for (std::int64_t row = 0; row < rows; row += chunk_) {
     const std::int64_t end = std::min(row + chunk_, rows);
@@ -44,7 +44,7 @@ void WindowLogits::feed(const Window& window, const std::function<void(const Sco
   }
 }
 
-// Runs rows [begin, end) of the window; downloads the logits of rows from `scored` on to logits_.
+// Runs rows [begin, end) of the window, and downloads the logits of rows from `scored` on.
 void WindowLogits::forward(std::int64_t begin, std::int64_t scored, std::int64_t end) {
   batch_.clear();
   batch_.add(kSequence, window_.data() + begin, scored - begin, Batch::Want::none);

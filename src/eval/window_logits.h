@@ -1,4 +1,4 @@
-// Feeds the windows of a text to a model and passes on the logits of their scored tokens.
+// Feeds the windows of a text to a model and passes the logits of scored tokens to the caller.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// Rows with logits per forward pass.
+// Number of rows with logits per forward pass.
 inline constexpr std::int64_t kOutputRows = 512;
 
 // Consecutive scored rows of a window.
@@ -33,8 +33,8 @@ class WindowLogits {
   // `window_bos` replaces each window's first token; kNoToken: no replacement.
   WindowLogits(Session& session, std::span<const Token> tokens, Token window_bos);
 
-  // Calls `sink` with the window's scored rows, in order, in one or more parts. Throws Error where
-  // a token is not in the model's vocabulary.
+  // Calls `sink` with the window's scored rows, in order, in one or more parts. Throws Error if a
+  // token is not in the model's vocabulary.
   void feed(const Window& window, const std::function<void(const ScoredRows&)>& sink);
 
  private:
@@ -50,7 +50,7 @@ class WindowLogits {
   std::vector<float> logits_;  // [rows of a chunk][V]
 };
 
-// Throws Error naming the token and window where `value`, computed from its logits, is not finite.
+// Throws Error naming token and window if `value`, computed from the token's logits, is not finite.
 void require_finite_logits(double value, const Window& window, std::int64_t scored_row);
 
 }  // namespace leq

@@ -21,10 +21,10 @@ std::vector<std::byte> bytes_of(const std::vector<T>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Linears with the same scheme: one group of quantization_config.
+// Linears with the same scheme, which form one group of quantization_config.
 struct LinearScheme {
   int bits = 8;
-  int group = 0;  // 0: a scale for a row
+  int group = 0;  // 0: one scale per row
   ActKind act = ActKind::none;
   auto operator<=>(const LinearScheme&) const = default;
 
@@ -55,7 +55,7 @@ LinearScheme scheme_of(const StoredTensor& tensor, bool quantized_inputs) {
   return kind;
 }
 
-// Packs 32 / bits codes per word, each plus 2^(bits - 1), the first in the low bits.
+// Packs 32 / bits codes per word, with 2^(bits - 1) added, the first one in the low bits.
 std::vector<std::int32_t> packed_words(const WeightCodes& codes) {
   const int each = 32 / codes.bits;
   const std::int64_t words = (codes.columns + each - 1) / each;

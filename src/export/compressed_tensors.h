@@ -1,4 +1,4 @@
-// A model's linears in the formats of the package compressed-tensors: int-quantized (W8A8, W8A16)
+// A model's linears in the formats of the compressed-tensors package: int-quantized (W8A8, W8A16)
 // and pack-quantized (4 bits in groups).
 #pragma once
 
@@ -13,12 +13,12 @@ namespace leq {
 
 struct CompressedTensors {
   std::vector<SafeTensor> tensors;
-  Json config;  // quantization_config of config.json
+  Json config;  // "quantization_config" of config.json
 };
 
-// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 where the file's are, with a
-// scale per row; else f32. Throws Error naming the first linear whose codes or inputs the formats
-// do not support, and what to quantize instead. `model` must outlive the tensors.
+// Embeddings and the head are f32. `quantized_inputs`: inputs are int8 with a scale per row if the
+// file's are int8; otherwise f32. Throws Error naming the first linear whose codes or inputs the
+// formats do not support, and an alternative. `model` must outlive the tensors.
 CompressedTensors compressed_tensors(const Model& model, const Family& family,
                                      bool quantized_inputs);
 

@@ -48,7 +48,7 @@ void DecoderGraph::add_inputs() {
     const OnnxDim total = options_.past ? OnnxDim("total_sequence_length") : tokens;
     shared_.ids = graph_.input("input_ids", OnnxType::i64, {batch, tokens});
     shared_.attention_mask = graph_.input("attention_mask", OnnxType::i64, {batch, total});
-    // The attention operator of com.microsoft applies RoPE at positions that it counts itself.
+    // com.microsoft's attention operators compute the positions for RoPE themselves.
     if (!target_.contrib || config_.learned_positions) {
       shared_.positions = graph_.input("position_ids", OnnxType::i64, {batch, tokens});
     }
@@ -71,7 +71,7 @@ Value DecoderGraph::embedding() {
                                                   {1, options_.tokens, config_.width}, rows)});
 }
 
-// Rotates into the residual stream's basis, or back: signs and blockwise Hadamard matrices.
+// Applies the residual stream's rotation or its inverse: signs and blockwise Hadamard matrices.
 Value DecoderGraph::rotated(Value x, bool back) {
   const std::int64_t block = config_.rotation.block, width = config_.width;
   if (!graph_.has_tensor("rotation.signs")) {
@@ -95,7 +95,7 @@ Value DecoderGraph::rotated(Value x, bool back) {
   return back ? graph_.add("Mul", {x, "rotation.signs"}) : x;
 }
 
-// Normalizes the last axis, with operators that every target supports.
+// Normalizes the last axis, using operators that every target supports.
 Value DecoderGraph::norm(const Value& x, const std::string& name, NormKind kind) {
   Value centred = x;
   if (kind == NormKind::layer) {

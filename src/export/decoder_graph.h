@@ -1,5 +1,5 @@
-// A decoder as an ONNX graph: model/decoder.h expressed in operators of ai.onnx, or, for
-// onnxruntime-genai, also those of com.microsoft.
+// A decoder as an ONNX graph: model/decoder.h in operators of ai.onnx and, for onnxruntime-genai,
+// also of com.microsoft.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace leq {
 
 struct GraphOptions {
   bool past = true;               // keys and values of earlier positions are inputs and outputs
-  bool quantized_inputs = false;  // inputs of linears are quantized as the file says
-  std::int64_t tokens = 0;        // sequence length of a graph of fixed shape
-  std::int64_t context = 0;       // positions covered by the rotary frequencies
+  bool quantized_inputs = false;  // quantize inputs of linears as in the file
+  std::int64_t tokens = 0;        // sequence length of a graph with fixed shape
+  std::int64_t context = 0;       // number of positions with rotary frequencies
 };
 
-// Inputs: input_ids [B, S], attention_mask [B, P + S] (1: a token, 0: padding), position_ids
-// [B, S], past_key_values.I.key and .value [B, H_kv, P, d]; outputs: logits [B, S, V],
-// present.I.key and .value [B, H_kv, P + S, d]. Without a past those of P are absent; a graph of
-// fixed shape has input_ids [1, S] alone.
+// Inputs: input_ids [B, S], attention_mask [B, P + S] (1: a token, 0: padding), position_ids [B,
+// S], past_key_values.I.key and .value [B, H_kv, P, d]; outputs: logits [B, S, V], present.I.key
+// and .value [B, H_kv, P + S, d]. Without a past, the tensors with P are absent; a graph of fixed
+// shape has only input_ids [1, S].
 class DecoderGraph {
  public:
   DecoderGraph(const Model& model, const ExportTarget& target, const GraphOptions& options,

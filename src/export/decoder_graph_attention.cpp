@@ -1,5 +1,5 @@
-// Positions, masks and attention of the exported graph. No tensor has more than four axes, the
-// limit of some targets.
+// Positions, masks and attention of the exported graph. No tensor has more than four axes, which is
+// the limit of some targets.
 #include <limits>
 
 #include "export/decoder_graph.h"
@@ -12,7 +12,7 @@ namespace {
 
 const OnnxAttributes kHeadsFirst = {{"perm", std::vector<std::int64_t>{0, 2, 1, 3}}};
 const OnnxAttributes kColumnsFirst = {{"perm", std::vector<std::int64_t>{0, 1, 3, 2}}};
-constexpr float kHidden = std::numeric_limits<float>::lowest();  // added to scores
+constexpr float kHidden = std::numeric_limits<float>::lowest();  // added to hidden scores
 
 OnnxAttributes to_type(OnnxType type) { return {{"to", static_cast<std::int64_t>(type)}}; }
 
@@ -44,7 +44,7 @@ void DecoderGraph::add_rotary() {
   shared_.sines = graph_.add("Mul", {shared_.sines, factor});
 }
 
-// Rotary tables of positions 0 to `rows` - 1, in the arithmetic of docs/numerics.md.
+// Rotary tables for positions 0 to `rows` - 1, with the arithmetic of docs/numerics.md.
 void DecoderGraph::add_fixed_rotary(const std::vector<float>& inv_freq, float factor,
                                     std::int64_t rows) {
   std::vector<float> cosines, sines;
@@ -72,7 +72,7 @@ void DecoderGraph::add_lengths() {
   shared_.total_length = graph_.add("Cast", {total}, to_type(OnnxType::i32));
 }
 
-// Query i at position P + i attends to key j if P + i - window < j <= P + i and j is no padding.
+// Query i at position P + i attends to key j if P + i - window < j <= P + i and j is not padding.
 Value DecoderGraph::mask_of(std::int32_t window) {
   if (const auto known = shared_.masks.find(window); known != shared_.masks.end()) {
     return known->second;
@@ -144,7 +144,7 @@ void DecoderGraph::add_past_input(std::int64_t layer, const char* part) {
                {"batch_size", config_.kv_heads, "past_sequence_length", config_.head_dim});
 }
 
-// Past keys or values concatenated with x, [B, H_kv, P + S, d]; also a graph output.
+// Concatenates past keys or values with x, [B, H_kv, P + S, d]; the result is also a graph output.
 Value DecoderGraph::with_past(std::int64_t layer, const char* part, const Value& x) {
   if (!options_.past) return x;
   add_past_input(layer, part);

@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// Of the operators that decoders use, those that ONNX Runtime's NNAPI provider supports.
+// The operators used by decoders that ONNX Runtime's NNAPI provider supports.
 const std::vector<std::string_view> kNnapiOperators = {
     "Add",     "Concat",         "Div",        "DequantizeLinear",
     "Gather",  "Identity",       "MatMul",     "Max",
@@ -42,7 +42,7 @@ const std::array<ExportTarget, 4>& targets() {
   return table;
 }
 
-// Checks a layer's linear against those rules of the target that do not depend on its codes.
+// Checks a linear of a layer against the target's rules that do not depend on its codes.
 void check_scheme(const StoredTensor& tensor, const ExportTarget& target) {
   const QuantScheme& scheme = tensor.view.scheme;
   const std::string type = scheme_name(scheme);
@@ -76,7 +76,7 @@ void check_scheme(const StoredTensor& tensor, const ExportTarget& target) {
 
 void check_inputs(const StoredTensor& tensor, const ExportTarget& target) {
   const ActKind act = tensor.view.act;
-  if (target.contrib) return;  // quantized by the operator, in its own blocks
+  if (target.contrib) return;  // the operator quantizes inputs in its own blocks
   if (has_moving_scale(act)) {
     fail(tensor.name, ": act online remembers earlier steps, which no graph does; export with ",
          Setting{"inputs"}, " f32");
@@ -88,7 +88,7 @@ void check_inputs(const StoredTensor& tensor, const ExportTarget& target) {
        target.static_inputs_only ? "" : ", or export with inputs in f32");
 }
 
-// Whether DecoderGraph implements the layer's computation.
+// Whether DecoderGraph supports the layer's computation.
 bool in_graphs(const LayerConfig& layer) {
   const AttentionConfig* attention = layer.attention();
   return attention != nullptr && layer.dense_mlp() != nullptr && !attention->output_gate &&

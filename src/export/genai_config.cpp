@@ -46,7 +46,7 @@ Json search_config(const Model& model, std::int64_t context) {
 Json genai_config(const Model& model, std::int64_t context) {
   const ModelConfig& config = model.config();
   const std::vector<Token> ends = model.end_tokens();
-  // "llama" works for all decoders whose inputs are those of decoder_config.
+  // The type "llama" works for all decoders that have the inputs of decoder_config.
   Json json = {{"type", "llama"},
                {"context_length", context},
                {"vocab_size", config.vocab},

@@ -11,7 +11,7 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kInlineBytes = 1024;
-// Alignments; large tensors are page-aligned because runtimes map the file.
+// Alignments; large tensors are page-aligned, because runtimes map the file.
 constexpr std::uint64_t kPage = 4096, kLine = 64;
 
 std::vector<std::string> words_of(const std::vector<std::int64_t>& values) {

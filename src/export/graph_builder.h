@@ -14,7 +14,7 @@
 
 namespace leq {
 
-// The name of a value of the graph.
+// The name of a value in the graph.
 using Value = std::string;
 
 class GraphBuilder {
@@ -29,15 +29,15 @@ class GraphBuilder {
   Value add(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes = {});
   // Adds a node of com.microsoft with one output.
   Value add_contrib(const std::string& op, std::vector<Value> inputs, OnnxAttributes attributes);
-  // Adds a node with several outputs, of ai.onnx or of `domain`.
+  // Adds a node with several outputs, from ai.onnx or from `domain`.
   std::vector<Value> add_many(const std::string& op, std::vector<Value> inputs, std::size_t outputs,
                               OnnxAttributes attributes, const std::string& domain = "");
-  // Makes a value an output of the graph, under another name.
+  // Makes a value an output of the graph under the name `name`.
   void output(const Value& value, const std::string& name, OnnxType type,
               std::vector<OnnxDim> dims);
   Value input(const std::string& name, OnnxType type, std::vector<OnnxDim> dims);
 
-  // Adds tensors; their bytes are written at once. Equal constants share one tensor.
+  // Adds tensors; their bytes are written immediately. Equal constants share one tensor.
   Value tensor(const std::string& name, OnnxType type, std::vector<std::int64_t> dims,
                std::span<const std::byte> bytes);
   Value floats(const std::string& name, std::vector<std::int64_t> dims,
@@ -55,7 +55,7 @@ class GraphBuilder {
   AtomicFile& data_;
   std::string prefix_;
   std::map<std::string, int> counts_;
-  std::map<std::string, std::size_t> names_;  // of tensors
+  std::map<std::string, std::size_t> names_;  // name -> index in model_.tensors
 };
 
 }  // namespace leq

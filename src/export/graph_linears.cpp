@@ -27,11 +27,11 @@ std::span<const std::byte> plane_of(const WeightView& view, std::uint64_t bytes)
   return {view.codes, static_cast<std::size_t>(bytes)};
 }
 
-// MatMulNBits' accuracy_level for int8 inputs with a scale per block.
+// The accuracy_level of MatMulNBits for int8 inputs with one scale per block.
 constexpr std::int64_t kInt8Inputs = 4;
 
-// The block size for rows with one scale: the largest that divides the row; if none does, the last
-// block is shorter.
+// The block size for rows with one scale: the largest one that divides the row; if none does, the
+// last block is shorter.
 std::int64_t block_of_row(std::int64_t columns) {
   for (const std::int64_t block : {128, 64, 32}) {
     if (columns % block == 0) return block;
@@ -39,8 +39,8 @@ std::int64_t block_of_row(std::int64_t columns) {
   return 32;
 }
 
-// A weight in MatMulNBits' layout: unsigned codes [N][blocks][block], the last block padded with
-// codes of value 0; leq's own codes and scales, with row scales repeated for each block.
+// A weight in MatMulNBits' layout: unsigned codes [N][blocks][block], with codes of value 0 as
+// padding of the last block; leq's own codes and scales, with row scales repeated for each block.
 struct NbitsBlocks {
   std::vector<std::int16_t> codes;
   std::vector<float> scales;     // [N][blocks]
@@ -105,7 +105,7 @@ Value GraphLinears::logits(Value x, bool tied) {
   return output(multiplied(input(x, weight), weight, tied), weight.view.rows);
 }
 
-// Smooths and quantizes; in a graph of fixed shape a matrix, as some targets require.
+// Smooths and quantizes. A graph of fixed shape has matrices here, as some targets require.
 Value GraphLinears::input(Value x, const StoredTensor& first) {
   if (tokens_ > 0) x = graph_.add("Reshape", {x, graph_.integers({tokens_, first.view.columns})});
   const Value smooth = vector(inv_smooth_tensor(first.name));
@@ -118,16 +118,16 @@ Value GraphLinears::output(const Value& y, std::int64_t outputs) {
   return graph_.add("Reshape", {y, graph_.integers({1, tokens_, outputs})});
 }
 
-// Quantizes x and dequantizes it again, by the file's input format (act).
+// Quantizes x and dequantizes it again, in the file's input format (act).
 Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   const ActKind act = first.view.act;
   if (!quantized_inputs_ || !is_coded(act) || target_.contrib) return x;
   if (!has_stored_scale(act)) {
     const std::int64_t group = scale_columns(act);
-    if (!target_.dynamic_inputs) return x;  // only for the head: check_export_target
+    if (!target_.dynamic_inputs) return x;  // only for the head (check_export_target)
     return dynamically_quantized(x, first.view.columns, group == 0 ? first.view.columns : group);
   }
-  // QuantizeLinear clamps at -128, leq at -127.
+  // QuantizeLinear clamps at -128, whereas leq clamps at -127.
   const Value cut = graph_.add("Max", {x, graph_.scalar(-127.0f * first.act_scale)});
   const Value scale = graph_.scalar(first.act_scale);
   const std::int8_t none = 0;
@@ -140,7 +140,7 @@ Value GraphLinears::quantized(Value x, const StoredTensor& first) {
   return graph_.add("DequantizeLinear", {codes, scale, zero});
 }
 
-// Quantizes with a scale per `group` columns of each row: max |x| / 127.
+// Quantizes with one scale per `group` columns of each row: max |x| / 127.
 Value GraphLinears::dynamically_quantized(const Value& x, std::int64_t columns,
                                           std::int64_t group) {
   const std::int64_t groups = (columns + group - 1) / group;
@@ -166,7 +166,7 @@ Value GraphLinears::dynamically_quantized(const Value& x, std::int64_t columns,
   return graph_.add("DequantizeLinear", {codes, scale}, blocks);
 }
 
-// `is_table`: the weight is also the embedding's, stored as [V][W].
+// `is_table`: the weight is also that of the embedding, stored as [V][W].
 Value GraphLinears::multiplied(const Value& x, const StoredTensor& weight, bool is_table) {
   if (target_.contrib && has_weight_codes(weight.view)) return matmul_nbits(x, weight);
   Value matrix = dequantized(weight, is_table);
@@ -182,8 +182,8 @@ Value GraphLinears::as_f32(const Value& x, const WeightView& stored) {
   return graph_.add("Cast", {x}, {{"to", static_cast<std::int64_t>(OnnxType::f32)}});
 }
 
-// Float weights as stored; formats without plain codes as f32. [K][N], or [V][W] for a
-// table.
+// Float weights as stored; formats without plain codes are converted to f32. [K][N], or [V][W] for
+// a table.
 Value GraphLinears::float_matrix(const StoredTensor& weight, bool is_table) {
   const WeightView& view = weight.view;
   if (is_table) return as_f32(codes_of_table(weight), view);
@@ -206,7 +206,7 @@ Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   const bool as_floats = is_table && target_.float_embedding;
   if (as_floats || !has_weight_codes(weight.view)) return float_matrix(weight, is_table);
   const WeightCodes codes = weight_codes(weight.view);
-  // Only the head gets here, whose inputs may be floats; linears of layers are refused before.
+  // Reached only for the head, whose inputs may be floats; linears of layers were refused before.
   if (target_.one_scale && !codes.one_scale()) return float_matrix(weight, is_table);
   if (is_table) return dequantized_table(weight, codes);
   const auto columns_first = [&](const auto& values, std::int64_t columns) {
@@ -228,7 +228,7 @@ Value GraphLinears::dequantized(const StoredTensor& weight, bool is_table) {
   return graph_.add("DequantizeLinear", inputs, attributes);
 }
 
-// [V][W] of a head that is also the lookup table; its scales are [V][blocks].
+// The values [V][W] of a head that is also the lookup table; its scales are [V][blocks].
 Value GraphLinears::dequantized_table(const StoredTensor& table, const WeightCodes& codes) {
   std::vector<Value> inputs = {codes_of_table(table), table.name + ".scales"};
   if (!codes.is_signed) inputs.push_back(table.name + ".zeros");

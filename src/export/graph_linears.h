@@ -16,8 +16,8 @@ namespace leq {
 
 class GraphLinears {
  public:
-  // `quantized_inputs`: inputs are quantized as in the file; else f32. `tokens`: the length of a
-  // graph of fixed shape, whose linears multiply matrices [tokens, K]; 0: dynamic sizes.
+  // `quantized_inputs`: inputs are quantized as in the file; otherwise f32. `tokens`: the length of
+  // a graph of fixed shape, whose linears multiply [tokens, K] matrices; 0: dynamic sizes.
   GraphLinears(const LeqReader& file, GraphBuilder& graph, const ExportTarget& target,
                bool quantized_inputs, std::int64_t tokens)
       : file_(file),
@@ -27,14 +27,14 @@ class GraphLinears {
         tokens_(tokens) {}
 
   // x [.., K] -> [.., N] for each linear `prefix + name`, in the order of `names`. They share one
-  // input, smoothed and quantized once.
+  // input, which is smoothed and quantized once.
   std::vector<Value> outputs(const std::string& prefix, const std::vector<std::string>& names,
                              Value x);
   // The logits; the head's weight may be that of the embedding.
   Value logits(Value x, bool tied);
   // Looks up rows of a table: ids [..] -> [.., W] f32.
   Value lookup(const std::string& table, const Value& ids);
-  // A vector of the file, by its name; "" where the file has none.
+  // A vector of the file by its name; "" if the file has none.
   Value vector(const std::string& name);
 
  private:

@@ -9,13 +9,13 @@
 namespace leq {
 namespace {
 
-// The common configuration of all layers of each kind; transformers allows one per kind.
+// The common configuration of all layers of each kind, because transformers allows one per kind.
 struct LayerKinds {
   AttentionConfig attention = {};
   std::optional<DeltaNetConfig> delta = {};
   DenseMlpConfig mlp = {};
   std::optional<ExpertsMlpConfig> experts = {};
-  std::int32_t window = 0;  // of the layers that have a window
+  std::int32_t window = 0;  // window of the layers that have one
   bool all_windows = true;  // every layer has the window
 };
 
@@ -50,7 +50,7 @@ LayerKinds common_layers(const ModelConfig& config) {
   return common;
 }
 
-// The family with this name (not model_type); throws Error where there is none.
+// The family with this name (not model_type); throws Error if there is none.
 const Family& named_family(const std::string& name) {
   const auto found =
       std::ranges::find(families(), name, [](const Family* family) { return family->name; });

@@ -1,4 +1,4 @@
-// Makes Hugging Face's config.json for a .leq file.
+// Creates Hugging Face's config.json for a .leq file.
 #pragma once
 
 #include "base/json.h"
@@ -7,11 +7,11 @@
 
 namespace leq {
 
-// The family whose transformers class computes what the configuration says. Throws Error naming the
-// feature that no known class has: added biases, layers that differ, a rotated stream.
+// The family whose transformers class computes the given configuration. Throws Error naming a
+// feature that no known class has: added biases, differing layers, a rotated residual stream.
 const Family& hf_family_of(const ModelConfig& config);
 
-// config.json, readable by transformers 4 and 5; `dtype` is "float32".
+// The config.json, readable by transformers 4 and 5; `dtype` is "float32".
 Json hf_config(const Model& model, const Family& family);
 // generation_config.json.
 Json hf_generation_config(const Model& model);

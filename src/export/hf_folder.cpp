@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
 
-// A tied head has its own smoothing vector on the embedding, which a tied class cannot represent.
+// A tied head with a smoothing vector of its own cannot be represented by a tied class.
 void check_tied_head(const Model& model) {
   require(
       !model.config().tied || model.file().find(inv_smooth_tensor("token_embedding")) == nullptr,

@@ -11,10 +11,10 @@ namespace leq {
 
 enum class HfWeights : std::uint8_t {
   floats,      // the dequantized values of the file's codes, f32
-  compressed,  // its codes and scales, in the formats of the package compressed-tensors
+  compressed,  // its codes and scales, in formats of the compressed-tensors package
 };
 
-// Throws Error as hf_family_of does, and, for compressed, naming the first linear whose scheme the
+// Throws Error like hf_family_of and, for compressed, naming the first linear whose scheme the
 // formats do not support. config.json is written last. `inputs`: of compressed linears.
 ExportedFolder export_hf(const Model& model, HfWeights weights, ExportedInputs inputs,
                          const std::filesystem::path& folder);

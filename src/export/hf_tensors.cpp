@@ -25,7 +25,7 @@ std::pair<std::string, std::vector<std::string>> pattern_of(const std::string& n
   return found;
 }
 
-// The location of one of leq's tensors within a tensor of transformers.
+// The position of a tensor of leq within a tensor of transformers.
 struct Placed {
   std::string tensor;
   TensorRule rule = {};
@@ -46,7 +46,7 @@ Placed placed(const Family& family, const std::string& tensor) {
   return {tensor, *found, expert, std::string(family.prefixes.front()) + source};
 }
 
-// The linear whose smoothing vector applies to a linear's inputs: the first of its site.
+// The linear whose smoothing vector applies to this linear's inputs: the first one of its site.
 std::string smoothed_by(const ModelConfig& config, const std::string& tensor) {
   const auto numbers = pattern_of(tensor).second;
   if (numbers.empty()) return tensor;
@@ -77,15 +77,15 @@ std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   return {bytes.begin(), bytes.end()};
 }
 
-// The tensors of leq that form one tensor of transformers, and their layout in it.
+// The tensors of leq that form one tensor of transformers, and their layout within it.
 struct Joined {
   std::vector<Placed> members;
   Shape shape;            // in transformers
-  std::int64_t rows = 0;  // of all members
+  std::int64_t rows = 0;  // sum over all members
   std::int64_t columns = 1;
 };
 
-// The values of all members [rows][columns], with rows in transformers' order.
+// The values of all members, [rows][columns], with rows in transformers' order.
 std::vector<float> joined_rows(const Model& model, const Joined& joined) {
   std::vector<float> values(static_cast<std::size_t>(joined.rows * joined.columns));
   for (const Placed& member : joined.members) {
@@ -117,7 +117,7 @@ Joined joined_of(const ModelConfig& config, std::vector<Placed> members, const S
     joined.rows *= experts;
   }
   if (rule.transposed) std::swap(joined.shape[0], joined.shape[1]);
-  if (rule.taps_first) {  // [taps][channels] in a vector
+  if (rule.taps_first) {  // [taps][channels], stored as a vector
     joined.rows = config.delta_net()->conv_taps;
     joined.columns = shape[0] / joined.rows;
     joined.shape = {joined.columns, 1, joined.rows};
@@ -134,7 +134,7 @@ std::string hf_name(const Family& family, const std::string& tensor) {
 std::vector<SafeTensor> hf_float_tensors(
     const Model& model, const Family& family,
     const std::function<bool(const TensorSpec& spec)>& wanted) {
-  std::vector<std::string> names;  // in the order of leq's
+  std::vector<std::string> names;  // in leq's order
   std::map<std::string, std::pair<std::vector<Placed>, Shape>> members;
   for (const TensorSpec& spec : tensor_list(model.config())) {
     if (spec.name.starts_with(kMtp) || !wanted(spec)) continue;

@@ -13,12 +13,12 @@
 
 namespace leq {
 
-// "layers.3.q" -> "model.layers.3.self_attn.q_proj.weight". Joined parts share their name.
+// "layers.3.q" -> "model.layers.3.self_attn.q_proj.weight". Parts that are joined share a name.
 std::string hf_name(const Family& family, const std::string& tensor);
 
-// The wanted tensors as f32, laid out as in the family's class: parts joined, rows in its order,
-// transposed where it stores [K][N]; without a head of multi-token prediction. Smoothing vectors
-// are multiplied into the weights. `model` must outlive them.
+// The selected tensors as f32 in the layout of the family's class: parts joined, rows in its order,
+// transposed if it stores [K][N]; a multi-token prediction head is not exported. Smoothing vectors
+// are multiplied into the weights. `model` must outlive the tensors.
 std::vector<SafeTensor> hf_float_tensors(
     const Model& model, const Family& family,
     const std::function<bool(const TensorSpec& spec)>& wanted = [](const auto&) { return true; });

@@ -33,7 +33,7 @@ bool quantizes_inputs(const Model& model, const OnnxOptions& options, const Expo
   return options.inputs == ExportedInputs::file;
 }
 
-// The size limit of tables with an entry per position, or per pair of positions.
+// The size limit of tables with one entry per position or per pair of positions.
 constexpr std::int64_t kMostTableNumbers = 1 << 28;
 
 void check_tables(const ModelConfig& config, const GraphOptions& graph, bool contrib) {
@@ -70,7 +70,7 @@ GraphOptions graph_options(const Model& model, const OnnxOptions& options,
   return graph;
 }
 
-// Notes how many tensors of each type are exported as f32 though they are stored smaller.
+// Notes how many tensors of each type are exported as f32 although they are stored in fewer bits.
 void note_floats(const Model& model, std::vector<std::string>& notes) {
   std::map<std::string, int> counts;
   for (const StoredTensor& tensor : model.file().tensors()) {
@@ -84,7 +84,7 @@ void note_floats(const Model& model, std::vector<std::string>& notes) {
   }
 }
 
-// The files beside the model that onnxruntime-genai needs.
+// The additional files that onnxruntime-genai needs.
 std::vector<TextFile> genai_files(const Model& model, std::int64_t context,
                                   std::vector<std::string>& notes) {
   std::vector<TextFile> files = {
@@ -125,7 +125,7 @@ ExportedFolder export_onnx(const Model& model, const OnnxOptions& options,
   AtomicFile data(folder / kDataFile);
   GraphBuilder builder(graph, data);
   DecoderGraph(model, target, graph_of, builder).build();
-  std::rotate(graph.outputs.begin(), graph.outputs.end() - 1, graph.outputs.end());  // logits
+  std::rotate(graph.outputs.begin(), graph.outputs.end() - 1, graph.outputs.end());  // logits first
   check_graph_operators(graph, target);
   data.commit();
 

@@ -6,7 +6,7 @@
 namespace leq {
 namespace {
 
-// Field numbers of onnx.proto, by message.
+// Field numbers of onnx.proto, grouped by message.
 namespace model_field {
 constexpr int ir_version = 1, producer_name = 2, producer_version = 3, graph = 7, opset = 8,
               metadata = 14;
@@ -29,7 +29,7 @@ constexpr std::int64_t kAttributeFloat = 1, kAttributeInt = 2, kAttributeString 
                        kAttributeInts = 7;
 constexpr std::int64_t kExternal = 1;
 
-// The version of the file format introduced with an opset (ONNX's table of releases).
+// The file format version that was introduced with an opset (ONNX's table of releases).
 std::int64_t ir_version(std::int64_t opset) {
   if (opset <= 22) return 10;
   return opset - 12;  // 23: 11, 24: 12
@@ -55,7 +55,7 @@ ProtobufWriter encode(const std::string& name, const OnnxAttribute& attribute) {
     out.text(attribute_field::s, *s);
     type = kAttributeString;
   } else {
-    // Not packed: a repeated field of proto2.
+    // Not packed, because it is a repeated field of proto2.
     for (const std::int64_t value : std::get<std::vector<std::int64_t>>(attribute)) {
       out.integer(attribute_field::ints, value);
     }

@@ -1,6 +1,6 @@
-// Writes protocol buffer messages, the wire format of ONNX files: tagged fields one after another.
-// Specification: protobuf.dev/programming-guides/encoding. A library would add a run-time
-// dependency of some megabytes and generated code to replace a page of code.
+// Writes protocol buffer messages, the wire format of ONNX files: a sequence of tagged fields.
+// Specification: protobuf.dev/programming-guides/encoding. A library would replace a page of code
+// by a run-time dependency of some megabytes and generated code.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace leq {
 
-// One message; fields are written in the order of the calls. Field numbers are 1 or larger.
+// One message; fields are written in call order. Field numbers are 1 or larger.
 class ProtobufWriter {
  public:
-  // A varint; negative numbers take ten bytes, as int64 fields do.
+  // A varint; negative numbers take ten bytes, like int64 fields.
   void integer(int field, std::int64_t value);
   void real(int field, float value);  // fixed32
   void text(int field, std::string_view bytes);

@@ -15,10 +15,10 @@ struct SafeTensor {
   std::string name;
   std::string dtype;  // "F32", "I8", "I32", "I64"
   std::vector<std::int64_t> shape;
-  std::function<std::vector<std::byte>()> bytes;  // called once, when they are written
+  std::function<std::vector<std::byte>()> bytes;  // called once, when the tensor is written
 };
 
-// The size in bytes of a tensor, by its dtype and shape.
+// The size of a tensor in bytes, computed from its dtype and shape.
 std::uint64_t safetensor_bytes(const SafeTensor& tensor);
 
 // Writes the file atomically; returns its size.

@@ -5,7 +5,7 @@
 namespace leq {
 namespace {
 
-// tokenizer_class: a class that makes the reader use tokenizer.json.
+// tokenizer_class: a class that makes the consumer read tokenizer.json.
 const char* class_name(const TokenizerSpec& rules, TokenizerUse use) {
   if (use == TokenizerUse::transformers) return "PreTrainedTokenizerFast";
   return rules.kind == TokenizerKind::byte_bpe ? "GPT2Tokenizer" : "LlamaTokenizer";

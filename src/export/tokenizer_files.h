@@ -13,14 +13,14 @@
 
 namespace leq {
 
-enum class TokenizerUse : std::uint8_t { genai, transformers };  // who reads tokenizer_config.json
+enum class TokenizerUse : std::uint8_t { genai, transformers };  // tokenizer_config.json's reader
 
-// tokenizer.json of opened tables; `merges`: their table of merges as stored. Throws Error naming
-// the step that the format cannot express, and for unigram models.
+// The tokenizer.json for opened tables; `merges`: their stored table of merges. Throws Error naming
+// a step that the format cannot represent, and for unigram models.
 Json tokenizer_json(const TokenizerTables& tables, std::span<const std::byte> merges,
                     std::string_view source);
 
-// Adds a note instead where the file has no tokenizer, or one that cannot be written.
+// Adds a note instead if the file has no tokenizer, or one that cannot be exported.
 void append_tokenizer_files(const Model& model, TokenizerUse use, std::vector<TextFile>& files,
                             std::vector<std::string>& notes);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kSpace = " ";
 
-// GPT-2's printable alphabet: bytes that are printable in Latin-1 map to themselves, the rest to
+// GPT-2's printable alphabet: bytes that are printable in Latin-1 map to themselves, other bytes to
 // U+0100 and up.
 std::array<std::string, 256> printable_alphabet() {
   std::array<std::string, 256> alphabet;
@@ -40,7 +40,7 @@ std::string spelled_bytes(std::string_view bytes) {
   return out;
 }
 
-// The spelling of a piece in the vocabulary; added tokens are spelled as they are.
+// The spelling of a piece in the vocabulary; added tokens are spelled unchanged.
 std::string spelled(const TokenizerTables& tables, std::size_t id) {
   const std::string_view text = tables.pieces.text(id);
   const bool added =
@@ -101,8 +101,8 @@ Json byte_level(bool prefix_space, bool use_regex) {
           {"use_regex", use_regex}};
 }
 
-// Byte-level models end with ByteLevel, which includes GPT-2's pattern and the prefix space. With
-// other splits that pattern becomes a split step: onnxruntime-genai would ignore it otherwise.
+// Byte-level models end with ByteLevel, which has GPT-2's pattern and the prefix space. With other
+// splits that pattern becomes a split step, since onnxruntime-genai would ignore it otherwise.
 std::vector<Json> pre_tokenizer_steps(const TokenizerSpec& rules, std::string_view source) {
   std::vector<Json> steps;
   const auto& from = rules.pre_tokenizers;
@@ -154,7 +154,7 @@ Json decoder_json(const TokenizerSpec& rules) {
   return sequence(steps, "decoders");
 }
 
-// Merges by rank; without those of characters that are not pieces, which never apply.
+// Merges by rank, except those of characters that are not pieces, which never apply.
 Json merges_json(const TokenizerTables& tables, std::span<const std::byte> blob) {
   std::vector<MergeSlot> slots(blob.size() / sizeof(MergeSlot));
   std::memcpy(slots.data(), blob.data(), slots.size() * sizeof(MergeSlot));
@@ -188,7 +188,7 @@ Json added_tokens_json(const TokenizerTables& tables) {
   return list;
 }
 
-// BOS and EOS around a text, where the tokenizer adds them.
+// Adds BOS and EOS around a text if the tokenizer does.
 Json post_processor_json(const TokenizerTables& tables) {
   const TokenizerSpec& rules = tables.rules;
   Json single = Json::array(), pair = Json::array(), special = Json::object();

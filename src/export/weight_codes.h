@@ -12,20 +12,20 @@ namespace leq {
 
 struct WeightCodes {
   bool is_signed = true;            // false: codes of `bits` bits with zero points
-  int bits = 8;                     // 4 or 8: codes of 2 and 3 bits are codes of 4 as well
+  int bits = 8;                     // 4 or 8; codes of 2 and 3 bits are stored as 4
   std::int64_t rows = 0;            // N
   std::int64_t columns = 0;         // K
-  std::int64_t block = 0;           // columns of one scale; K where a row has one
-  std::int64_t blocks = 0;          // of a row, ceil(K / block)
+  std::int64_t block = 0;           // columns per scale; K if a row has one scale
+  std::int64_t blocks = 0;          // per row, ceil(K / block)
   std::vector<std::int16_t> codes;  // [N][K]
   std::vector<float> scales;        // [N][blocks]
-  std::vector<std::uint8_t> zeros;  // [N][blocks], empty where is_signed
+  std::vector<std::uint8_t> zeros;  // [N][blocks], empty if is_signed
 
   bool by_row() const { return blocks == 1 && block == columns; }
-  bool one_scale() const;  // all scales are equal
+  bool one_scale() const;  // whether all scales are equal
 };
 
-// Whether weight_codes supports a weight: int and uint types, scaled by rows or groups.
+// Whether weight_codes supports a weight: int and uint types with scales per row or per group.
 bool has_weight_codes(const WeightView& weight);
 WeightCodes weight_codes(const WeightView& weight);
 // All dequantized values as f32 [N][K].
@@ -48,7 +48,7 @@ std::vector<T> transposed(const std::vector<T>& values, std::int64_t rows, std::
   return out;
 }
 
-// Codes as bytes; 4-bit codes two to a byte, the first in the low half.
+// Codes as bytes; 4-bit codes are packed two per byte, the first in the low half.
 std::vector<std::byte> code_bytes(const std::vector<std::int16_t>& codes, int bits);
 
 }  // namespace leq

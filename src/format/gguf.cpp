@@ -12,12 +12,12 @@ namespace leq {
 namespace {
 
 constexpr int kMostNesting = 4;                 // arrays of arrays
-constexpr std::uint64_t kMostKeyBytes = 65535;  // of the format
-constexpr std::uint64_t kMostNameBytes = 1024;  // of tensors; llama.cpp takes 64
+constexpr std::uint64_t kMostKeyBytes = 65535;  // limit of the format
+constexpr std::uint64_t kMostNameBytes = 1024;  // of tensor names; llama.cpp accepts 64
 constexpr std::uint32_t kMostDims = 4;
 constexpr std::uint64_t kMostAlignment = 1 << 20;
 
-// Bytes of a number; 0 for texts and arrays.
+// The size of a number in bytes; 0 for texts and arrays.
 std::uint64_t number_bytes(GgufKind kind) {
   switch (kind) {
     case GgufKind::u8:
@@ -53,7 +53,7 @@ class GgufParser {
     const auto pairs = reader_.read<std::uint64_t>("the number of metadata keys");
     for (std::uint64_t i = 0; i < pairs; ++i) read_pair(file.metadata);
     file.alignment = alignment_of(file.metadata);
-    // Each tensor entry takes bytes of the file, so a wrong count stops at the end of the file.
+    // The list is not reserved in advance: a wrong count is noticed when the file's bytes run out.
     for (std::uint64_t i = 0; i < tensors; ++i) file.tensors.push_back(read_tensor());
     place_tensors(file);
     return file;
@@ -132,7 +132,7 @@ class GgufParser {
     return static_cast<std::uint64_t>(alignment);
   }
 
-  // The offset of the result is relative to the data section, until place_tensors.
+  // The result's offset is relative to the data section until place_tensors() resolves it.
   GgufTensor read_tensor() {
     GgufTensor tensor;
     tensor.name = read_text("the name of a tensor", kMostNameBytes);

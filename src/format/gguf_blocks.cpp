@@ -1,5 +1,5 @@
-// Block layouts of the GGUF format. Every product below is exact in f32 (at most 24 bits), so that
-// there is at most one rounding: that of the subtraction in types with a minimum.
+// Block layouts of the GGUF format. Each product below is exact in f32 (at most 24 bits), so only
+// the subtraction in types with a minimum rounds.
 #include "format/gguf_blocks.h"
 
 #include <array>
@@ -12,8 +12,8 @@
 namespace leq {
 namespace {
 
-constexpr int kBlock = 32;        // elements of the simple types
-constexpr int kSuperBlock = 256;  // of the k types
+constexpr int kBlock = 32;        // elements per block of the simple types
+constexpr int kSuperBlock = 256;  // elements per block of the k types
 
 int byte_at(const std::byte* bytes, int at) { return std::to_integer<int>(bytes[at]); }
 
@@ -29,23 +29,23 @@ std::uint32_t word_at(const std::byte* bytes, int at) {
   return word;
 }
 
-// Element `e` of 2 * half: the low nibbles of all bytes come first, then the high ones.
+// Element `e` of 2 * half nibbles: the low nibbles of all bytes come first, then the high ones.
 int nibble(const std::byte* bytes, int half, int e) {
   return e < half ? byte_at(bytes, e) & 15 : byte_at(bytes, e - half) >> 4;
 }
 
-// Element `e` of 32 five-bit codes: a nibble, and bit e of `high` as the top bit.
+// Element `e` of 32 five-bit codes: a nibble, with bit e of `high` as the top bit.
 int five_bits(const std::byte* nibbles, std::uint32_t high, int e) {
   return nibble(nibbles, 16, e) | static_cast<int>(high >> e & 1u) << 4;
 }
 
 constexpr std::array<std::int8_t, 16> kIq4Levels = {-127, -104, -83, -65, -49, -35, -22, -10,
                                                     1,    13,   25,  38,  53,  69,  89,  113};
-// The values of E2M1, times two.
+// The values of E2M1 multiplied by two.
 constexpr std::array<std::int8_t, 16> kE2m1Twice = {0, 1,  2,  3,  4,  6,  8,  12,
                                                     0, -1, -2, -3, -4, -6, -8, -12};
 
-// 2^(e - 128), half of an E8M0 scale.
+// 2^(e - 128), which is half of an E8M0 scale.
 float half_e8m0(int exponent) { return std::ldexp(1.0f, exponent - 128); }
 
 struct ScaleAndMin {
@@ -53,7 +53,7 @@ struct ScaleAndMin {
   int min = 0;
 };
 
-// The six-bit scale and minimum of 32-group `j` of Q4_K and Q5_K, packed in 12 bytes.
+// The six-bit scale and minimum of group `j` (32 elements) of Q4_K and Q5_K, packed in 12 bytes.
 ScaleAndMin six_bits(const std::byte* b, int j) {
   if (j < 4) return {byte_at(b, j) & 63, byte_at(b, j + 4) & 63};
   return {(byte_at(b, j + 4) & 15) | (byte_at(b, j - 4) >> 6) << 4,
@@ -65,13 +65,13 @@ int two_bits(const std::byte* bytes, int e) {
   return byte_at(bytes, e / 128 * 32 + e % 32) >> (2 * (e % 128 / 32)) & 3;
 }
 
-// Q3_K: the scale of 16 elements, [-32, 31].
+// Q3_K: the scale, [-32, 31], of a group of 16 elements.
 int q3_scale(const std::byte* b, int j) {
   const int low = j < 8 ? byte_at(b, j) & 15 : byte_at(b, j - 8) >> 4;
   return (low | (byte_at(b, 8 + j % 4) >> (2 * (j / 4)) & 3) << 4) - 32;
 }
 
-// Q3_K: a code, [-4, 3].
+// Q3_K: a code in [-4, 3].
 int q3_code(const std::byte* block, int e) {
   const int bit = byte_at(block, e % 32) >> (e / 32) & 1;
   return two_bits(block + 32, e) - (bit != 0 ? 0 : 4);
@@ -93,7 +93,7 @@ int q6_k_code(const std::byte* block, int e) {
   return low | (byte_at(block, 128 + half * 32 + l) >> (2 * k) & 3) << 4;
 }
 
-// Q4_K and Q5_K: the superblock's f16 numbers, and the scales and minima of its 32-groups.
+// Q4_K and Q5_K: the superblock's f16 numbers, and the scales and minima of its groups of 32.
 void six_bit_scales(const std::byte* block, float* supers, std::uint8_t* subs) {
   supers[0] = half_at(block, 0);
   supers[1] = half_at(block, 2);
@@ -104,8 +104,8 @@ void six_bit_scales(const std::byte* block, float* supers, std::uint8_t* subs) {
   }
 }
 
-// The 256 codes of Q4_K, or low bits of those of Q5_K: for each 32 bytes the low nibbles, then the
-// high ones.
+// The 256 codes of Q4_K, or the low bits of Q5_K's codes: for each 32 bytes first the low nibbles,
+// then the high ones.
 void split_nibbles(const std::byte* bytes, std::int16_t* codes) {
   for (int part = 0; part < 4; ++part, bytes += 32, codes += 64) {
     for (int l = 0; l < 32; ++l) {
@@ -183,8 +183,8 @@ void decode_q3_k(const std::byte* block, float* out) {
   }
 }
 
-// Decodes q4_k and q5_k: d, dmin, and a six-bit scale and minimum for each 32 elements. `code`
-// returns an element's code.
+// Decodes q4_k and q5_k, which have d, dmin, and a six-bit scale and minimum for each 32 elements.
+// `code` returns an element's code.
 template <int (*code)(const std::byte*, int)>
 void decode_with_minima(const std::byte* block, float* out) {
   const float d = half_at(block, 0);
@@ -262,7 +262,7 @@ bool codes_q8_0(const std::byte* block, std::int16_t* codes, float* scales) {
   return finite_half(scales[0]);
 }
 
-// Scale [-32, 31] times code [-4, 3] is in [-124, 128]: negating both avoids 128.
+// Scale [-32, 31] times code [-4, 3] is in [-124, 128]; negating both avoids 128, which is no int8.
 bool codes_q3_k(const std::byte* block, std::int16_t* codes, float* scales) {
   for (int g = 0; g < kSuperBlock / kBlock; ++g) scales[g] = -half_at(block, 108);
   for (int e = 0; e < kSuperBlock; ++e) {
@@ -279,7 +279,7 @@ bool codes_iq4_nl(const std::byte* block, std::int16_t* codes, float* scales) {
   return finite_half(scales[0]);
 }
 
-// f16 represents the powers of two from 2^-24 to 2^15.
+// Only powers of two from 2^-24 to 2^15 are representable in f16.
 bool codes_mxfp4(const std::byte* block, std::int16_t* codes, float* scales) {
   const int exponent = byte_at(block, 0) - 128;
   scales[0] = half_e8m0(byte_at(block, 0));

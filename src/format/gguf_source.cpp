@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMostParts = 10000;
 
-// "-00002-of-00005.gguf"
+// The end of a part's file name: "-00002-of-00005.gguf".
 std::string part_ending(std::int64_t number, std::int64_t count) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "-%05lld-of-%05lld.gguf",
@@ -25,18 +25,18 @@ std::string part_ending(std::int64_t number, std::int64_t count) {
   return text.data();
 }
 
-// A file's split metadata: its own number, and the counts of parts and tensors.
+// A file's split metadata: its own part number, and the numbers of parts and tensors.
 struct Split {
   std::int64_t number = 0;
   std::int64_t count = 1;
-  std::int64_t tensors = -1;  // of all parts; -1: not given
+  std::int64_t tensors = -1;  // in all parts; -1: unknown
 };
 Split split_of(const GgufMetadata& metadata) {
   Split split;
   split.number = metadata.integer("split.no").value_or(0);
   split.count = metadata.integer("split.count").value_or(1);
   split.tensors = metadata.integer("split.tensors.count").value_or(-1);
-  if (split.count == 0) split.count = 1;  // some writers mark "not split" so
+  if (split.count == 0) split.count = 1;  // some writers use 0 for "not split"
   require(split.count >= 1 && split.count <= kMostParts && split.number >= 0 &&
               split.number < split.count,
           metadata.source(), ": part ", split.number, " (split.no) of ", split.count,
@@ -44,7 +44,7 @@ Split split_of(const GgufMetadata& metadata) {
   return split;
 }
 
-// The row in the file that holds row `row` of Hugging Face's order.
+// The row in the file that corresponds to `row` in Hugging Face's order.
 std::int64_t paired_row(std::int64_t row, std::int64_t head_rows) {
   const std::int64_t within = row % head_rows;
   const std::int64_t half = head_rows / 2;
@@ -57,7 +57,7 @@ std::int64_t elements_of(const SourceTensor& tensor) {
   return count;
 }
 
-// Columns of a row; a vector is read as a matrix of one column.
+// The number of columns in a row; a vector is read as a matrix with one column.
 std::int64_t columns_of(const SourceTensor& tensor) {
   return tensor.shape.size() == 1 ? 1 : tensor.shape.back();
 }
@@ -148,7 +148,7 @@ std::optional<QuantScheme> GgufSource::own_scheme(const SourceTensor& tensor) co
   return kept_scheme(type(tensor));
 }
 
-// Elements in the file's order, starting at any element.
+// Reads elements in the file's order, starting at any element.
 void GgufSource::read_blocks(const SourceTensor& tensor, std::int64_t first,
                              std::span<float> out) const {
   const GgufType& of = type(tensor);
@@ -190,7 +190,7 @@ void GgufSource::read(const SourceTensor& tensor, std::int64_t first, std::span<
   }
 }
 
-// Rows of a k type in the same k scheme; false where a value is not finite.
+// Reads rows of a k type as the same k scheme of leq; false if a value is not finite.
 bool GgufSource::read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                             ChosenCodes& out) const {
   const GgufType& of = type(tensor);

@@ -1,4 +1,4 @@
-// The tensors of a GGUF file, or of all parts of a split one, as a TensorSource that decodes its
+// The tensors of a GGUF file, or of all parts of a split one, as a TensorSource that decodes their
 // blocks.
 #pragma once
 
@@ -14,14 +14,14 @@
 
 namespace leq {
 
-// Whether a regular file begins with GGUF's magic, whatever its name.
+// Whether a regular file begins with GGUF's magic number, regardless of its name.
 bool begins_as_gguf_file(const std::filesystem::path& path);
 
 class GgufSource : public TensorSource {
  public:
-  // Opens `path` and, where it is the first of several parts (NAME-00001-of-00003.gguf), the others
-  // beside it. Throws Error as parse_gguf does, and naming a part that is missing, that belongs to
-  // another model, or the first part where `path` is a later one.
+  // Opens `path` and, if it is the first of several parts (NAME-00001-of-00003.gguf), the other
+  // parts in the same folder. Throws Error like parse_gguf, and naming a part that is missing or
+  // belongs to another model, or the first part if `path` is a later one.
   explicit GgufSource(const std::filesystem::path& path);
 
   const GgufMetadata& metadata() const { return metadata_; }
@@ -29,9 +29,9 @@ class GgufSource : public TensorSource {
   const GgufType& type(const SourceTensor& tensor) const {
     return *details_[place_of(tensor)].type;
   }
-  // Reads a tensor in Hugging Face's row order from now on: llama.cpp stores the rotary pairs (i, i
-  // + rows / 2) of each head in adjacent rows. Throws Error where the rows are not whole heads with
-  // an even number of rows.
+  // From now on reads this tensor in Hugging Face's row order, because llama.cpp stores the rotary
+  // pairs (i, i + rows / 2) of each head in adjacent rows. Throws Error if the rows are not whole
+  // heads with an even number of rows.
   void unpair_rows(std::string_view name, std::int64_t heads);
 
   const std::vector<SourceTensor>& tensors() const override { return tensors_; }
@@ -47,14 +47,14 @@ class GgufSource : public TensorSource {
   struct Details {
     const GgufType* type = nullptr;
     std::size_t file = 0;
-    std::int64_t head_rows = 0;  // of a head whose rows are paired; 0: none are
+    std::int64_t head_rows = 0;  // rows of a head with adjacent pairs; 0: not paired
   };
   void add_part(const std::filesystem::path& path);
   void add_tensors(GgufFile& file);
   std::size_t place_of(const SourceTensor& tensor) const {
     return static_cast<std::size_t>(&tensor - tensors_.data());
   }
-  // The index in the file of row `row` of Hugging Face's order.
+  // The row in the file that corresponds to `row` in Hugging Face's order.
   std::int64_t stored_row(const SourceTensor& tensor, std::int64_t row) const;
   bool read_super(const SourceTensor& tensor, std::int64_t first, std::int64_t rows,
                   ChosenCodes& out) const;

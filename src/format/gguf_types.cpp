@@ -26,7 +26,7 @@ constexpr std::array<GgufType, 21> kTypes = {{
     {20, "IQ4_NL", 32, 18, {}, decode_iq4_nl, codes_iq4_nl, 8},
     {23, "IQ4_XS", 256, 136, {}, decode_iq4_xs, nullptr, 8},
     {39, "MXFP4", 32, 17, {}, decode_mxfp4, codes_mxfp4, 8},
-    // no weights: listed, so that a file that carries one can be opened
+    // These types have no weights; they are listed so that files with such tensors can be opened.
     {.id = 24, .name = "I8", .bytes = 1},
     {.id = 25, .name = "I16", .bytes = 2},
     {.id = 26, .name = "I32", .bytes = 4},

@@ -1,5 +1,5 @@
-// The tensor types of GGUF files: block sizes, decoders, and the codes of those types that a scheme
-// of leq represents exactly. docs/gguf.md has the table.
+// The tensor types of GGUF files: block sizes, decoders, and lossless conversion to schemes of leq
+// for some types. docs/gguf.md has the table.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,39 @@
 
 namespace leq {
 
-inline constexpr int kGgufGroup = 32;  // columns that share a scale in exact schemes
+inline constexpr int kGgufGroup = 32;  // columns per scale in exact schemes
 inline constexpr std::int64_t kMostGgufBlock = 256;
 
 struct GgufType {
   std::uint32_t id = 0;
   std::string_view name;        // "Q4_K"
-  std::int64_t elements = 1;    // of a block; a row is a whole number of blocks
-  std::int64_t bytes = 1;       // of a block
-  std::optional<DType> floats;  // plain numbers: elements = 1
-  // Decodes a block to [elements], bit for bit as gguf-py's dequantize. nullptr for plain floats,
-  // and for types that hold no weights.
+  std::int64_t elements = 1;    // per block; rows are whole blocks
+  std::int64_t bytes = 1;       // per block
+  std::optional<DType> floats;  // for plain numbers, with elements = 1
+  // Decodes a block to [elements], bit-identical to gguf-py's dequantize. nullptr for plain floats
+  // and for types that have no weights.
   void (*decode)(const std::byte* block, float* out) = nullptr;
-  // Codes [elements] and scales [elements / 32] with value = scale * code, each scale a finite f16,
-  // each code in [-2^(code_bits - 1), 2^(code_bits - 1) - 1]; false where a block cannot be written
-  // so. nullptr: not available for the type.
+  // Extracts codes [elements] and scales [elements / 32] with value = scale * code, where scales
+  // are finite f16 and codes are in [-2^(code_bits - 1), 2^(code_bits - 1) - 1]; false if a block
+  // cannot be represented so. nullptr: not available for the type.
   bool (*codes)(const std::byte* block, std::int16_t* codes, float* scales) = nullptr;
-  int code_bits = 0;  // of kept_scheme; 0 for plain numbers
-  // For the k types that are schemes of leq: codes, f16 numbers (d, dmin) and bytes, laid out as in
-  // ChosenCodes of q4_k, q5_k and q6_k (tensor/super_blocks.h).
+  int code_bits = 0;  // of kept_scheme; 0: plain numbers
+  // For k types that are also schemes of leq: extracts codes, f16 numbers (d, dmin) and bytes, in
+  // the layout of ChosenCodes for q4_k, q5_k and q6_k (tensor/super_blocks.h).
   void (*super)(const std::byte* block, std::int16_t* codes, float* supers,
                 std::uint8_t* subs) = nullptr;
 };
 
-// Throws Error naming `where` and the type: an unknown number, a type that was removed from the
-// format, one of ik_llama.cpp, or one that leq does not read.
+// Throws Error naming `where` and the type: an unknown number, a type removed from the format, a
+// type of ik_llama.cpp, or one that leq does not support.
 const GgufType& require_gguf_type(std::uint32_t id, std::string_view where);
 
 // All supported types.
 std::span<const GgufType> gguf_types();
 
-// The scheme that a type is imported as: exact for plain floats and for types with `codes` or
-// `super`, else nearly exact. f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k; nullopt
-// where the type holds no weights.
+// The scheme that a type is imported as: f32, f16, bf16, int4-g32, uint8-g32, q4_k, q5_k or q6_k.
+// It is exact for plain floats and types with `codes` or `super`, otherwise nearly exact. nullopt
+// if the type has no weights.
 std::optional<QuantScheme> kept_scheme(const GgufType& type);
 
 }  // namespace leq

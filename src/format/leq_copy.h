@@ -1,5 +1,5 @@
-// Writes a .leq file from the stored tensors of others, without recomputation; every checksum is
-// verified on the way.
+// Writes a .leq file from stored tensors of other files without recomputing them; each checksum is
+// verified during the copy.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace leq {
 
-// The file from which a tensor of the copy is read; it must have a tensor of that name.
+// The file from which a tensor of the copy is read; it must contain a tensor of that name.
 using CopySource = std::function<const LeqReader&(const std::string& name)>;
 
-// Writes `path`, which may be the file that `like` has open: tensors in the order of `like`, each
-// from `source`; the blobs and requirements of `like`, and its metadata changed by `edit`. Returns
-// the size of the file.
+// Writes `path`, which may be the file that `like` has open: the tensors of `like` in its order,
+// each read from `source`, the blobs and requirements of `like`, and its metadata after `edit`.
+// Returns the size of the file.
 std::uint64_t write_copy(const std::filesystem::path& path, const LeqReader& like,
                          const CopySource& source, const std::function<void(Json& metadata)>& edit);
 

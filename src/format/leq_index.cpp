@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // of one dimension
-constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // of one tensor: no size can wrap
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 31;    // limit of one dimension
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 48;  // per tensor, to avoid overflow
 
 const Json& table(const Json& json, const char* key, std::string_view source) {
   const auto found = json.find(key);
@@ -30,7 +30,7 @@ std::uint64_t read_size(const Json& entry, const char* key, std::string_view whe
   return found->get<std::uint64_t>();
 }
 
-// {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, and its checksum.
+// {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
 StoredPlane read_range(const Json& entry, std::uint64_t data_end, const std::string& where) {
   require(entry.is_object(), where, ": expected an object, found ", entry.type_name());
   StoredPlane plane;
@@ -95,7 +95,7 @@ WeightView read_view(const Json& entry, const Shape& shape, const std::string& w
   return view;
 }
 
-// Reads the keys that only some input formats (acts) have.
+// Reads the keys that exist only for some input formats (acts).
 void read_act_keys(const Json& entry, const std::string& where, StoredTensor& tensor) {
   const ActKind act = tensor.view.act;
   require(has_stored_scale(act) || !entry.contains("act_scale"), where,
@@ -183,7 +183,7 @@ void require_no_overlap(const LeqIndex& index, std::string_view source) {
   }
 }
 
-// A later minor version lists here the features that a reader must support to use a file.
+// Later minor versions list here the features that a reader must support to use the file.
 void require_no_unknown_features(const Json& json, std::string_view source) {
   const Json& leq = table(json, "leq", source);
   const auto features = leq.find("requires");

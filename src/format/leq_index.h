@@ -1,4 +1,4 @@
-// The JSON at the end of a .leq file: its tables of tensors and blobs, read and checked.
+// Reads and checks the JSON at the end of a .leq file: its tables of tensors and blobs.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,13 @@ struct StoredBlob {
 };
 
 struct LeqIndex {
-  std::vector<StoredTensor> tensors;  // in the order of their bytes; views without pointers
-  std::vector<StoredBlob> blobs;      // in the order of their bytes
+  std::vector<StoredTensor> tensors;  // ordered by offset; views without pointers
+  std::vector<StoredBlob> blobs;      // ordered by offset
 };
 
-// Moves the tables out of `json`, the parsed text of a file whose planes are in [64, data_end).
-// Checks that every plane and blob is aligned, in bounds, of the size given by its scheme and
-// shape, and overlaps no other. Throws Error naming `source` and the tensor.
+// Moves the tables out of `json`, the parsed JSON of a file whose planes are in [64, data_end).
+// Checks that every plane and blob is aligned, in bounds, has the size given by its scheme and
+// shape, and does not overlap another. Throws Error naming `source` and the tensor.
 LeqIndex take_index(Json& json, std::uint64_t data_end, std::string_view source);
 
 }  // namespace leq

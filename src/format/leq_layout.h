@@ -12,18 +12,18 @@
 
 namespace leq {
 
-// Limits of act_scale within which its inverse and its products with weight scales are normal.
+// Between these limits, act_scale's inverse and products with weight scales are normal numbers.
 inline constexpr float kSmallestActScale = 1e-20f;
 inline constexpr float kLargestActScale = 1e20f;
 
 inline constexpr std::array<char, 8> kLeqMagic = {'\x89', 'L', 'E', 'Q', '\r', '\n', '\x1a', '\n'};
-inline constexpr std::uint32_t kLeqMajor = 1;  // another major version is refused
-inline constexpr std::uint32_t kLeqMinor = 2;  // the newest that is written; larger ones are read
+inline constexpr std::uint32_t kLeqMajor = 1;  // files of another major version are refused
+inline constexpr std::uint32_t kLeqMinor = 2;  // the newest version written; later ones can be read
 inline constexpr std::uint64_t kLeqAlignment = 64;
 
-// A feature that a file may list in "requires", which a reader must support to compute the same,
-// and the minor version that introduced it. A file has the smallest minor version that covers its
-// requirements.
+// A feature that a file may list in "requires", which means that a reader must support it to
+// compute the same, and the minor version that introduced it. A file gets the smallest minor
+// version that covers its requirements.
 struct LeqFeature {
   std::string_view name;
   std::uint32_t minor_version;
@@ -50,8 +50,8 @@ struct LeqPreamble {
 };
 static_assert(sizeof(LeqPreamble) == 64);
 
-// Reads the preamble from the first bytes of a file of `file_bytes` bytes and checks every field.
-// Throws Error naming `source` where it is not a .leq file, of another major version, or truncated.
+// Reads the preamble from the first bytes of a file of `file_bytes` bytes and checks all fields.
+// Throws Error naming `source` if it is no .leq file, has another major version, or is truncated.
 LeqPreamble parse_preamble(std::span<const std::byte> bytes, std::uint64_t file_bytes,
                            std::string_view source);
 

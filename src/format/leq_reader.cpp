@@ -42,10 +42,10 @@ std::uint64_t StoredTensor::bytes() const {
 
 struct LeqReader::State {
   std::string name;
-  std::unique_ptr<LoadedFile> file;  // empty where the bytes belong to the caller
+  std::unique_ptr<LoadedFile> file;  // null if the caller owns the bytes
   std::span<const std::byte> bytes;
   Json metadata;
-  Json entries;  // of tensors, by name
+  Json entries;  // tensors by name
   LeqIndex index;
   std::uint64_t fingerprint = 0;
   std::uint32_t minor_version = 0;
@@ -74,7 +74,7 @@ struct LeqReader::State {
 LeqReader::LeqReader(const std::filesystem::path& path, const LoadOptions& options)
     : state_(std::make_unique<State>()) {
   state_->name = path.string();
-  // Rejects a wrong file before its gigabytes are read.
+  // Rejects an invalid file before its gigabytes are read.
   const auto check = [&](std::span<const std::byte> bytes) {
     parse_preamble(bytes, bytes.size(), state_->name);
   };

@@ -1,5 +1,5 @@
-// Opens a .leq file: checks all but the planes' checksums (see verify) and provides tensors and
-// blobs in place.
+// Opens a .leq file: checks everything except the planes' checksums (see verify), and provides
+// tensors and blobs as views of the file.
 #pragma once
 
 #include <cstdint>
@@ -33,24 +33,24 @@ struct StoredTensor {
   std::vector<StoredPlane> planes;
   std::string method;   // "absmax", "none" for floats
   double error = 0;     // relative squared error of the weights, 0 for floats
-  std::string source;   // its type in the checkpoint, where types differ: "Q4_K"; else empty
+  std::string source;   // type in a mixed checkpoint: "Q4_K"; else empty
   float act_scale = 0;  // act tensor: the step between two codes of the inputs, > 0
   OnlineMode online_mode = OnlineMode::safe;  // act online
   std::uint64_t bytes() const;
 };
 
 enum class LoadMode : std::uint8_t {
-  automatic,  // map where that gives huge pages, else read where memory allows, else map
+  automatic,  // map if this gives huge pages, otherwise read if memory suffices, otherwise map
   map,        // mmap and use in place
   read,       // read into a buffer of huge pages
 };
 
 struct LoadOptions {
   LoadMode mode = LoadMode::automatic;
-  std::uint64_t memory_needed_beside = 0;  // KV cache and scratch, for `automatic`
+  std::uint64_t memory_needed_beside = 0;  // for KV cache and scratch; used by `automatic`
   bool lock = false;                       // lock into memory (no swapping)
-  // Bytes loaded, and bytes in total, while a whole file is read or mapped. Called by several
-  // threads, one at a time.
+  // Called with the bytes loaded so far and in total while a whole file is read or mapped, from
+  // several threads but never concurrently.
   std::function<void(std::uint64_t done, std::uint64_t total)> progress = [](auto, auto) {};
 };
 
@@ -65,19 +65,19 @@ class LeqReader {
   const std::string& name() const;
   std::uint64_t file_bytes() const;
   bool mapped() const;  // false: read into memory
-  // Identifies the whole file: the checksum of its JSON, which holds those of everything else.
+  // Identifies the file's content: the checksum of its JSON, which contains all other checksums.
   std::uint64_t fingerprint() const;
-  std::uint32_t minor_version() const;  // of the format
-  // All of the JSON except the tensor and blob tables: config, generation, provenance, ...
+  std::uint32_t minor_version() const;  // the file's format version
+  // The JSON without the tensor and blob tables: config, generation, provenance, ...
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
-  // nullopt where there is no such blob. Throws Error where its checksum does not match.
+  // nullopt if there is no such blob. Throws Error if its checksum does not match.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
-  std::vector<std::string> blob_names() const;  // in the order of their bytes
+  std::vector<std::string> blob_names() const;  // ordered by offset
   std::span<const std::byte> bytes(const StoredPlane& plane) const;
-  // A tensor's JSON entry, including keys that this version does not read. Throws Error where there
-  // is no such tensor.
+  // A tensor's JSON entry, including keys that this version does not use. Throws Error if there is
+  // no such tensor.
   const Json& entry(std::string_view name) const;
 
   // Verifies every checksum; `progress(done, total)` in bytes. Throws Error naming the first

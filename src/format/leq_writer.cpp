@@ -22,7 +22,7 @@ constexpr std::array<std::byte, kLeqAlignment> kZeros = {};
 
 struct LeqWriter::State {
   explicit State(const std::filesystem::path& path) : name(path.string()), file(path) {
-    file.append(kZeros);  // the preamble, written last
+    file.append(kZeros);  // space for the preamble, which is written last
   }
 
   void align() {
@@ -30,7 +30,7 @@ struct LeqWriter::State {
     if (over > 0) file.append(std::span(kZeros).first(kLeqAlignment - over));
   }
 
-  // Appends the bytes at the next multiple of 64; returns the JSON entry of their range.
+  // Appends the bytes at the next multiple of 64; returns the JSON entry of their byte range.
   Json append(std::span<const std::byte> bytes) {
     align();
     const std::uint64_t offset = file.size();

@@ -1,4 +1,4 @@
-// Writes a .leq file tensor by tensor; the file appears under its name only once it is complete.
+// Writes a .leq file tensor by tensor; the file appears under its name only when it is complete.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace leq {
 
-// Metadata that a file stores for a tensor beside its values.
+// Metadata that a file stores for a tensor in addition to its values.
 struct TensorFacts {
   std::string method = "none";  // how the codes were chosen; "none" for floats
   double error = 0;             // relative squared error of the weights
@@ -30,15 +30,15 @@ class LeqWriter {
   // `shape` has 1 or 2 dimensions; weight.rows x weight.columns must match it (1 x n for a vector).
   void add_tensor(const std::string& name, const Shape& shape, const PackedWeight& weight,
                   const TensorFacts& facts);
-  // Adds keys to the metadata of a tensor that was added before; those of add_tensor stay.
+  // Adds keys to the metadata of a tensor that was added earlier; existing keys are kept.
   void describe(const std::string& name, const Json& more);
   // Copies a tensor as stored in another file, with all of its metadata.
   void copy_tensor(const LeqReader& from, const StoredTensor& tensor);
   void add_blob(const std::string& name, std::span<const std::byte> bytes);
   // Lists a feature that a reader must support to use the file: "rotation".
   void add_requirement(const std::string& feature);
-  // Writes the JSON (metadata keys beside "tensors" and "blobs") and the preamble, syncs and
-  // renames. Returns the size of the file.
+  // Writes the JSON (metadata keys in addition to "tensors" and "blobs") and the preamble, syncs
+  // and renames the file. Returns its size.
   std::uint64_t finish(const Json& metadata);
 
  private:

@@ -19,17 +19,17 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kReadBytes = 8u << 20;   // per read: large, and enough reads to share
+constexpr std::size_t kReadBytes = 8u << 20;   // per read; many reads, to share between threads
 constexpr int kReadThreads = 4;                // copying from the page cache is memory-bound
-constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead at a time: two huge pages
-constexpr std::size_t kLookBytes = 64u << 20;  // mapped first, to decide about the rest of a file
+constexpr std::size_t kMapBytes = 4u << 20;    // mapped ahead in one call: two huge pages
+constexpr std::size_t kLookBytes = 64u << 20;  // mapped first to decide how to load the rest
 constexpr std::uint64_t kMargin = 1'000'000'000;
 
 std::optional<std::uint64_t> first_number(const char* path) {
   std::ifstream file(path);
   std::string word;
   if (!(file >> word)) return std::nullopt;
-  const auto value = parse_int(word);  // "max" where there is no limit
+  const auto value = parse_int(word);  // "max": no limit
   return value && *value >= 0 ? std::optional(static_cast<std::uint64_t>(*value)) : std::nullopt;
 }
 
@@ -68,7 +68,7 @@ void read_part(int descriptor, std::byte* to, std::size_t first, std::size_t las
   }
 }
 
-// A pool of one thread where more cannot be started; the result is the same.
+// A pool of one thread if the system cannot start more; the result is the same.
 ThreadPool reading_pool(int threads) {
   try {
     return ThreadPool(threads);
@@ -109,9 +109,9 @@ HugeBuffer read_whole(const std::filesystem::path& path, std::size_t size,
   return buffer;
 }
 
-// Maps the whole file; false where that gives small pages, found after mapping its beginning or all
-// of it. Huge pages result for files that were written in blocks of 2 MB (AtomicFile) or are read
-// from disk through this mapping, in order, where the file system supports them.
+// Maps the whole file; false if this gives small pages, as found after mapping its beginning or all
+// of it. The page cache has huge pages of files that were written in blocks of 2 MB (AtomicFile) or
+// are read through this mapping in order, if the file system supports them.
 bool map_in_huge_pages(std::span<const std::byte> file, const LoadProgress& progress) {
   const auto map = [&](std::size_t bytes, const LoadProgress& tell) {
     for_each_part(bytes, kMapBytes, tell, [&](std::size_t first, std::size_t last) {

@@ -1,4 +1,4 @@
-// The bytes of a model file in memory: mapped and used in place, or read into huge pages.
+// The bytes of a model file in memory, either mapped or read into huge pages.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +14,16 @@
 
 namespace leq {
 
-// Memory that a process may still allocate without swapping or exceeding its control group's limit;
-// nullopt where the system does not report it.
+// Memory that the process can still allocate without swapping or exceeding its control group's
+// limit; nullopt if the system does not report it.
 std::optional<std::uint64_t> available_memory();
 
 class LoadedFile {
  public:
-  // Maps `path`, or reads it into anonymous huge pages, as the options say. Automatic: where memory
-  // suffices for the file, what is needed beside it, and 1 GB, the file is mapped as a whole if the
-  // page cache has it in huge pages, else read. Throws Error naming the path, or whatever `check`
-  // throws, which gets the mapped bytes first.
+  // Maps `path` or reads it into anonymous huge pages, depending on the options. Automatic: if
+  // memory suffices for the file, memory_needed_beside and 1 GB, the file is mapped as a whole if
+  // the page cache has it in huge pages, otherwise read. Calls `check` with the mapped bytes first;
+  // throws Error naming the path, or what `check` throws.
   LoadedFile(const std::filesystem::path& path, const LoadOptions& options,
              const std::function<void(std::span<const std::byte>)>& check);
 

@@ -26,7 +26,7 @@ T number_at(const SourceTensor& tensor, std::int64_t index) {
   return value;
 }
 
-// The unsigned codes of columns [first, first + out.size()) of a row.
+// Reads the unsigned codes of columns [first, first + out.size()) of a row.
 void unpack_row(const PackedMatrix& matrix, std::int64_t row, std::int64_t first,
                 std::span<std::uint8_t> out) {
   const std::byte* bytes = matrix.codes->bytes.data();
@@ -62,7 +62,7 @@ void unpack_row(const PackedMatrix& matrix, std::int64_t row, std::int64_t first
     default:
       std::memcpy(out.data(), bytes + row * matrix.columns + first, out.size());
       if (matrix.form != CodeForm::signed_bytes) return;
-      for (std::uint8_t& code : out) code ^= 0x80;  // plus 128
+      for (std::uint8_t& code : out) code ^= 0x80;  // adds 128
   }
 }
 
@@ -101,7 +101,7 @@ std::int64_t block_of(const PackedMatrix& matrix, std::int64_t column) {
   return matrix.column_blocks[static_cast<std::size_t>(column)];
 }
 
-// The value of a float code.
+// The value of a floating-point code.
 float float_of(CodeForm form, std::uint8_t code) {
   if (form == CodeForm::float8_e4m3) return float8_e4m3_values()[code];
   if (form == CodeForm::float8_e5m2) return float8_e5m2_values()[code];
@@ -119,14 +119,14 @@ bool are_centred(const PackedMatrix& matrix) {
   return true;
 }
 
-// Whether some 8-bit code is -128, which symmetric schemes cannot represent.
+// Whether any 8-bit code is -128, which symmetric schemes cannot represent.
 bool has_lowest_code(const PackedMatrix& matrix) {
   const int lowest = matrix.form == CodeForm::signed_bytes ? 0x80 : 0;
   const auto bytes = matrix.codes->bytes;
   return std::memchr(bytes.data(), lowest, bytes.size()) != nullptr;
 }
 
-// The scheme's group size, such that each group has one scale; 0 where there is none.
+// The scheme's group size with which each group has one scale; 0 if there is none.
 int group_of(const PackedMatrix& matrix) {
   if (!matrix.column_blocks.empty()) return 0;
   if (matrix.has_row_scales()) return kMostGroup;
@@ -138,7 +138,7 @@ int group_of(const PackedMatrix& matrix) {
 
 bool is_f16(float value) { return std::isfinite(value) && f16_to_f32(f32_to_f16(value)) == value; }
 
-// Whether every scale is an f16 number, as grouped schemes require.
+// Whether every scale is representable in f16, as grouped schemes require.
 bool has_f16_scales(const PackedMatrix& matrix) {
   const std::int64_t blocks = blocks_of(matrix);
   const float factor = matrix.form == CodeForm::float4_e2m1 ? 0.5f : 1.0f;
@@ -150,12 +150,12 @@ bool has_f16_scales(const PackedMatrix& matrix) {
   return true;
 }
 
-// E2M1 codes with power-of-two scales, stored as twice the value and half the scale.
+// E2M1 codes with power-of-two scales, which are stored as twice the value and half the scale.
 bool is_mxfp4(const PackedMatrix& matrix) {
   return matrix.form == CodeForm::float4_e2m1 && matrix.scales.is_exponent && group_of(matrix) > 0;
 }
 
-// Converts one row to `scheme`, one scale per group. False: some value is not representable.
+// Converts one row to `scheme`, with one scale per group; false if a value is not representable.
 bool put_row(const PackedMatrix& matrix, const QuantScheme& scheme, std::int64_t row,
              std::span<std::int16_t> codes, std::span<float> scales,
              std::span<std::uint8_t> zeros) {

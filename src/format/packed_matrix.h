@@ -1,6 +1,6 @@
 // One matrix [N][K] that a quantized safetensors checkpoint stores as several tensors: codes, and
-// the scales, zero points and column order that decode them. docs/checkpoints.md has the table of
-// layouts.
+// the scales, zero points and column order needed to decode them. docs/checkpoints.md has the table
+// of layouts.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace leq {
 
-// The layout of codes in their tensor. Words have 32 bits, filled from the low bits; a code of 3
-// bits may span two words.
+// The layout of codes in their tensor. Words have 32 bits and are filled from the low bits; a code
+// of 3 bits may span two words.
 enum class CodeForm : std::uint8_t {
   words_down,    // [ceil(K b / 32)][N]: along the columns of a row (GPTQ)
   words_across,  // [N][ceil(K b / 32)] (compressed-tensors)
@@ -27,24 +27,24 @@ enum class CodeForm : std::uint8_t {
   float4_e2m1,   // [N][K / 2] U8, two columns in a byte, low half first
 };
 
-// One scale for each `rows` x `columns` block of the matrix; that of block (i, j) is element i *
-// row_stride + j * column_stride of the tensor.
+// One scale for each `rows` x `columns` block of the matrix; the scale of block (i, j) is element i
+// * row_stride + j * column_stride of the tensor.
 struct ScalePlane {
   const SourceTensor* tensor = nullptr;
-  bool is_exponent = false;  // a byte e that means 2^(e - 127) (E8M0)
+  bool is_exponent = false;  // a byte e that encodes 2^(e - 127) (E8M0)
   std::int64_t rows = 1, columns = 1;
   std::int64_t row_stride = 1, column_stride = 0;
 
   float at(std::int64_t row, std::int64_t column_block) const;
 };
 
-// Zero points of integer codes, one for each row and column block of the scales.
+// Zero points of integer codes, one for each block that has a scale.
 struct ZeroPlane {
-  const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) everywhere
+  const SourceTensor* tensor = nullptr;  // null: 2^(bits - 1) for all
   // words_down: [blocks][ceil(N b / 32)], along rows; words_across: [ceil(N b / 32)][blocks], along
   // rows; words_awq: [blocks][N / 8]; signed_bytes: [N][blocks].
   CodeForm form = CodeForm::signed_bytes;
-  bool plus_one = false;  // stored less one, modulo 2^bits (GPTQ, version 1)
+  bool plus_one = false;  // stored minus one, modulo 2^bits (GPTQ, version 1)
 };
 
 struct PackedMatrix {
@@ -55,9 +55,9 @@ struct PackedMatrix {
   ScalePlane scales;
   ZeroPlane zeros;
   std::vector<std::int32_t> column_blocks;  // [K] scale block of each column; empty: in order
-  float common = 1;  // factor of all scales, or divisor where the file says so
+  float common = 1;  // a factor of all scales, or divisor if the file says so
   bool divides = false;
-  std::string type;  // for people: "GPTQ int4 g128"
+  std::string type;  // for users: "GPTQ int4 g128"
 
   bool is_integer() const { return form <= CodeForm::signed_bytes; }
   // Whether one scale covers a whole row.
@@ -65,8 +65,8 @@ struct PackedMatrix {
 
   // Dequantizes elements [first, first + out.size()) of one row: (code - zero) * scale, in f32.
   void read_row(std::int64_t row, std::int64_t first, std::span<float> out) const;
-  // The scheme that represents all values exactly; nullopt: none. Makes one pass over scales and
-  // zero points, and over codes of 8 bits.
+  // The scheme that represents all values exactly; nullopt if there is none. Makes one pass over
+  // scales and zero points, and over codes of 8 bits.
   std::optional<QuantScheme> own_scheme() const;
   // See TensorSource::read_codes.
   bool read_codes(const QuantScheme& scheme, std::int64_t first, std::int64_t count,

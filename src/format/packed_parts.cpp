@@ -72,7 +72,7 @@ void require_matrix(const SourceTensor& tensor) {
           shape_text(tensor.shape));
 }
 
-// Builds one PackedMatrix from its parts; every method throws Error naming a tensor.
+// Builds one PackedMatrix from its parts; all methods throw Error naming a tensor.
 class MatrixMaker {
  public:
   MatrixMaker(const PackedParts& parts, const PackedOptions& options)
@@ -109,7 +109,7 @@ class MatrixMaker {
  private:
   // ---- integers packed in words
 
-  // Scales [blocks][N], one per row and column block; their count gives the group size.
+  // Scales [blocks][N], one per row and column block; the number of blocks gives the group size.
   void set_down_scales() {
     const SourceTensor& scale = *parts_.scale;
     require_type(scale, "F16, BF16 or F32", is_plain_float(scale));
@@ -180,7 +180,7 @@ class MatrixMaker {
     name("AWQ int4");
   }
 
-  // Codes [N][words], with the unpacked shape in a tensor of its own.
+  // Codes [N][words]; a separate tensor contains the unpacked shape.
   void make_words() {
     const SourceTensor& codes = *matrix_.codes;
     matrix_.form = CodeForm::words_across;
@@ -290,7 +290,7 @@ class MatrixMaker {
             ": zero points beside floats are not supported");
   }
 
-  // Scales per tensor, per row, per group of columns, or per block, by their shape.
+  // Scales per tensor, per row, per group of columns, or per block, as determined by their shape.
   void set_scales() {
     const SourceTensor& scale = *parts_.scale;
     ScalePlane& plane = matrix_.scales;
@@ -326,7 +326,7 @@ class MatrixMaker {
 
   std::int64_t scale_blocks() const { return divided(matrix_.columns, matrix_.scales.columns); }
 
-  // The group index of each column, where columns were sorted before grouping (act-order).
+  // The group index of each column, if columns were sorted before grouping (act-order).
   void set_order() {
     const SourceTensor* order = parts_.column_groups;
     if (order == nullptr || order->shape == Shape{0}) return;
@@ -342,7 +342,7 @@ class MatrixMaker {
       in_order = in_order && groups[k] == static_cast<std::int64_t>(k) / matrix_.scales.columns;
       all_zero = all_zero && groups[k] == 0;
     }
-    // Some writers store zeros where columns are in order.
+    // Some writers store zeros if columns are in order.
     if (!in_order && !all_zero) matrix_.column_blocks = std::move(groups);
   }
 
@@ -375,7 +375,7 @@ std::optional<PackedName> packed_name(std::string_view tensor) {
 }
 
 void PackedParts::add(PackedRole role, const SourceTensor& tensor) {
-  const SourceTensor* none = nullptr;  // ignored: leq computes scales of its own
+  const SourceTensor* none = nullptr;  // ignored, because leq computes its own scales
   std::array<const SourceTensor**, 8> places = {&weight,        &packed, &scale,        &zeros,
                                                 &column_groups, &shape,  &common_scale, &none};
   const SourceTensor*& place = *places[static_cast<std::size_t>(role)];

@@ -19,7 +19,7 @@ enum class PackedRole : std::uint8_t {
   column_groups,  // group index of each column, in any order
   shape,
   common_scale,  // multiplies all scales
-  activations,   // scales of inputs, keys and values, ignored: leq computes its own
+  activations,   // scales of inputs, keys and values; ignored, since leq computes its own
 };
 
 // "layers.0.q_proj.weight_scale" -> {"layers.0.q_proj", scale}; nullopt for tensors that are not
@@ -42,7 +42,7 @@ struct PackedParts {
 
   // Throws Error naming the second of two tensors with the same role.
   void add(PackedRole role, const SourceTensor& tensor);
-  // Whether the parts are codes with scales; false for a weight of floats.
+  // Whether the parts are codes with scales; false for a floating-point weight.
   bool is_packed() const;
 };
 

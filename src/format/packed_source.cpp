@@ -33,7 +33,7 @@ SourceTensor weight_of(const PackedParts& parts, const PackedMatrix& matrix) {
   return tensor;
 }
 
-// Float weights with scales beside them need fake quantization at load time, unsupported here.
+// Float weights with scales need fake quantization at load time, which is not supported.
 void refuse_scales(const PackedParts& parts) {
   const SourceTensor* scale = parts.scale != nullptr ? parts.scale : parts.zeros;
   if (scale == nullptr) return;
@@ -74,7 +74,7 @@ PackedSource::PackedSource(std::unique_ptr<TensorSource> files, const PackedOpti
       matrices_.push_back(std::move(matrix));
     } else {
       refuse_scales(parts);
-      if (parts.weight == nullptr) continue;  // scales of inputs
+      if (parts.weight == nullptr) continue;  // only scales of inputs
       tensors_.push_back(*parts.weight);
       matrices_.push_back(nullptr);
     }

@@ -15,20 +15,20 @@ namespace leq {
 
 enum class PackedMethod : std::uint8_t { fp8, gptq, awq, compressed_tensors, modelopt };
 
-// Settings from config.json that the tensors themselves do not show.
+// Settings from config.json that cannot be derived from the tensors.
 struct PackedOptions {
   PackedMethod method = PackedMethod::fp8;
-  std::vector<int> bits;        // of integers that some weights have; empty: by their shapes
-  std::int64_t group = 0;       // columns that share a scale; 0: not said, -1: whole rows
+  std::vector<int> bits;        // possible bits of integers; empty: by their shapes
+  std::int64_t group = 0;       // columns per scale; 0: unknown, -1: whole rows
   bool zeros_plus_one = false;  // GPTQ, version 1
-  std::int64_t block_rows = 128, block_columns = 128;  // of scales for blocks
+  std::int64_t block_rows = 128, block_columns = 128;  // block size of block scales
 };
 std::string_view packed_method_name(PackedMethod method);
 
 class PackedSource : public TensorSource {
  public:
-  // Throws Error naming tensor and location: a part that is missing, of a wrong shape or type, or
-  // codes whose layout no part determines.
+  // Throws Error naming tensor and location: a part that is missing or has the wrong shape or type,
+  // or codes whose layout cannot be determined.
   PackedSource(std::unique_ptr<TensorSource> files, const PackedOptions& options);
 
   const std::vector<SourceTensor>& tensors() const override { return tensors_; }
@@ -42,7 +42,7 @@ class PackedSource : public TensorSource {
 
   // Number of quantized weights.
   std::int64_t matrix_count() const;
-  // "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
+  // A note for users: "quantized by GPTQ: 28 weights, mostly GPTQ int4 g128".
   std::string note() const;
 
  private:
@@ -51,7 +51,7 @@ class PackedSource : public TensorSource {
   std::unique_ptr<TensorSource> files_;
   PackedOptions options_;
   std::vector<SourceTensor> tensors_;
-  std::vector<std::unique_ptr<PackedMatrix>> matrices_;  // [tensors]; null: a tensor as it is
+  std::vector<std::unique_ptr<PackedMatrix>> matrices_;  // [tensors]; null: not packed
   std::unordered_map<std::string, std::size_t> by_name_;
 };
 

@@ -67,7 +67,7 @@ std::vector<std::uint64_t> read_sizes(const Json& entry, const char* key, std::s
 }
 
 struct Placed {
-  std::uint64_t begin = 0;  // within the data after the header
+  std::uint64_t begin = 0;  // relative to the data after the header
   std::uint64_t end = 0;
   SourceTensor tensor;
 };
@@ -104,7 +104,7 @@ Placed read_entry(const std::string& name, const Json& entry, std::string_view s
   return placed;
 }
 
-// The tensors of one file in byte order, which they must cover without gaps.
+// The tensors of one file in byte order; they must cover the data without gaps.
 std::vector<SourceTensor> read_tensors(std::span<const std::byte> bytes, std::string_view source) {
   refuse_lfs_pointer(as_text(bytes.first(std::min(bytes.size(), kLfsPointerBytes))), source);
   ByteReader reader(bytes, source);
@@ -161,10 +161,10 @@ class SafetensorsSource : public TensorSource {
 
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // Predicate for the tensors of a file that are used.
+  // Selects the tensors of a file that are used.
   using Wanted = std::function<bool(const std::string& tensor)>;
 
-  // Adds the wanted tensors of a file; refuses a name that another file has.
+  // Adds the selected tensors of a file; refuses a name that occurs in another file.
   void add_file(
       const fs::path& path, const Wanted& wanted = [](const auto&) { return true; }) {
     files_.emplace_back(path);
@@ -192,7 +192,7 @@ class SafetensorsSource : public TensorSource {
   std::unordered_map<std::string, std::size_t> by_name_;
 };
 
-// Opens the index's shards and checks that each tensor is in the shard that the index names.
+// Opens the shards of the index and checks that each tensor is in the shard that the index names.
 void add_shards(SafetensorsSource& source, const fs::path& index_path) {
   const std::string place = index_path.string();
   const Json index = parse_json(read_file(index_path, kMaxJsonBytes), place);

@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kChunk = 256;  // a constant count lets the loops below vectorise
+constexpr std::size_t kChunk = 256;  // a constant count lets the compiler vectorize the loops
 
 using Halves = std::array<std::uint16_t, kChunk>;
 using Floats = std::array<float, kChunk>;
@@ -22,8 +22,8 @@ void widen_bf16(const Halves& in, Floats& out) {
   }
 }
 
-// Branch-free equivalent of half.h's f16_to_f32: exponent and mantissa form a number that is 2^112
-// too small, corrected by an exact product; an exponent of all ones is restored separately.
+// Branch-free equivalent of half.h's f16_to_f32: exponent and mantissa form a number that is too
+// small by 2^112, which an exact product corrects; an exponent of all ones is restored separately.
 void widen_f16(const Halves& in, Floats& out) {
   for (std::size_t i = 0; i < kChunk; ++i) {
     const std::uint32_t sign = static_cast<std::uint32_t>(in[i] & 0x8000u) << 16;

@@ -1,4 +1,4 @@
-// The input tensors of a conversion: names, shapes, and bytes on demand.
+// The input tensors of a conversion: names and shapes; the bytes are read on demand.
 #pragma once
 
 #include <cstddef>
@@ -21,39 +21,39 @@ std::string shape_text(const Shape& shape);  // "[4096, 11008]"
 
 struct SourceTensor {
   std::string name;
-  DType dtype = DType::f32;  // u8 where DType lacks the file's type; see file_dtype
+  DType dtype = DType::f32;  // u8 if DType lacks the file's type; see file_dtype
   Shape shape;
-  std::span<const std::byte> bytes;  // in place; row-major, little-endian
+  std::span<const std::byte> bytes;  // row-major, little-endian
   std::string place;                 // file and offset, for errors
-  std::string file_dtype;            // as the file spells it: "BF16", "F64", "BOOL"
+  std::string file_dtype;            // the file's spelling: "BF16", "F64", "BOOL"
 };
 
 class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual const std::vector<SourceTensor>& tensors() const = 0;
-  // nullptr where the source has no such tensor.
+  // nullptr if the source has no such tensor.
   virtual const SourceTensor* find(std::string_view name) const = 0;
-  // Hint that the bytes of a tensor will not be read again soon.
+  // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;
 
-  // Elements [first, first + out.size()) of a tensor as f32, dequantized where the file has codes.
-  // Throws Error naming the tensor where its type is not numeric, or where they exceed its end.
+  // Elements [first, first + out.size()) of a tensor as f32, dequantized if the file has codes.
+  // Throws Error naming the tensor if its type is not numeric or the elements exceed its end.
   virtual void read(const SourceTensor& tensor, std::int64_t first, std::span<float> out) const;
   // Whether tensors have many types, so that a converted file should record each one's type.
   virtual bool tells_types() const { return false; }
   // The scheme that represents a tensor's stored values, exactly or nearly (see read_codes);
-  // nullopt: there is none.
+  // nullopt if there is none.
   virtual std::optional<QuantScheme> own_scheme(const SourceTensor& tensor) const;
-  // The codes of rows [first, first + rows) of a tensor in an integer scheme, where it represents
+  // Reads the codes of rows [first, first + rows) of a tensor in an integer scheme if it represents
   // all their values exactly: scale * code equals the result of `read`, and scales are f16 times a
-  // scale_mul of 1. False: not exact.
+  // scale_mul of 1. Returns false if it does not.
   virtual bool read_codes(const SourceTensor& tensor, const QuantScheme& scheme, std::int64_t first,
                           std::int64_t rows, ChosenCodes& out) const;
 };
 
-// Elements [first, first + out.size()) of a float tensor widened to f32. Throws Error naming the
-// tensor where its dtype is not f32, f16 or bf16, or where the elements reach past its end.
+// Elements [first, first + out.size()) of a float tensor, widened to f32. Throws Error naming the
+// tensor if its dtype is not f32, f16 or bf16 or if the elements exceed its end.
 void read_floats(const SourceTensor& tensor, std::int64_t first, std::span<float> out);
 
 }  // namespace leq

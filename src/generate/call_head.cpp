@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kSpace = " \t\r\n";
 
-// The string literal at the beginning of `text`, with its quotes; nullopt: it has no end yet.
+// The string literal at the beginning of `text`, with its quotes; nullopt if it is incomplete.
 std::optional<std::string_view> literal_at(std::string_view text) {
   for (std::size_t i = 1; i < text.size(); ++i) {
     if (text[i] == '\\') {
@@ -90,7 +90,7 @@ CallHead read_call_head(std::string_view text) {
       if (!json || !json->is_string() || json->text().empty()) return {CallHead::State::bad};
       head.name = json->text();
     } else if (is_arguments) {
-      // Some models write the object as a text.
+      // Some models write the arguments object as a JSON string.
       arguments = json && json->is_string() ? json->text() : std::string(value);
       if (!arguments->starts_with('{')) arguments = "{}";
     }

@@ -11,11 +11,11 @@
 
 namespace leq {
 
-// The nesting depth within a JSON value that is streamed.
+// Tracks the nesting depth within a JSON value that is streamed.
 class JsonDepth {
  public:
-  // Of the bytes from the value's first bracket on, those up to the one that closes it; all where
-  // it is still open.
+  // `text` begins at the value's first bracket or later. Returns the number of bytes up to and
+  // including the closing bracket, or all bytes if the value is still open.
   std::size_t take(std::string_view text);
   bool closed() const { return closed_; }
 
@@ -24,24 +24,24 @@ class JsonDepth {
   bool in_string_ = false, escaped_ = false, closed_ = false;
 };
 
-// The members that the beginning of {"name": ..., "arguments": {...}} has shown so far.
+// The members of {"name": ..., "arguments": {...}} that are known from its beginning.
 struct CallHead {
   enum class State : std::uint8_t {
-    open,     // its name or its arguments are still to come
-    bad,      // it is none
+    open,     // the name or the arguments are still incomplete
+    bad,      // it is not a call
     streams,  // the arguments have begun
-    whole     // the object is there to its end
+    whole     // the object is complete
   } state = State::open;
   std::string name = {};
-  std::size_t arguments = 0;  // streams: where they begin
-  std::size_t end = 0;        // whole: after the object
+  std::size_t arguments = 0;  // streams: offset of the arguments
+  std::size_t end = 0;        // whole: offset after the object
   std::string text = {};      // whole: the arguments
 };
 CallHead read_call_head(std::string_view text);
 
-// The end of the JSON value at `at`; nullopt: it has none yet.
+// The end of the JSON value at `at`; nullopt if the value is incomplete.
 std::optional<std::size_t> json_value_end(std::string_view text, std::size_t at);
-// nullopt where the text is no JSON.
+// nullopt if the text is not JSON.
 std::optional<Json> json_of(std::string_view text);
 
 }  // namespace leq

@@ -18,7 +18,7 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::uint64_t kMaxFileBytes = 64ull << 20;
 constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
 
-// The order of roles is checked by the template; here only the form of each message.
+// Checks only the form of each message; the template checks the order of roles.
 std::vector<ChatMessage> messages_from_json(const Json& list, const std::string& source) {
   std::vector<ChatMessage> messages;
   for (const Json& entry : list) {

@@ -1,4 +1,4 @@
-// How the named formats write a conversation, as data: one row for each of them.
+// The named chat formats as data: one table row describes how a format writes a conversation.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,28 @@ namespace leq {
 struct MessageMarks {
   std::string_view before;
   std::string_view after;
-  bool trim = false;  // white space at both ends of the message is dropped
+  bool trim = false;  // remove white space at both ends of the message
 };
 
 enum class SystemPlace : std::uint8_t {
-  own_message,   // where it stands, like any other message
-  first_always,  // one at the start, empty if there is none; further ones where they stand
+  own_message,   // at its position, like any other message
+  first_always,  // one at the start, empty if there is none; later ones at their positions
   first_user,    // within the first user message
   last_user,     // within the last user message
-  last_message,  // within the last message if it is the user's; otherwise left out
+  last_message,  // within the last message if it is the user's, otherwise omitted
   refused,
 };
 
 enum class RoleOrder : std::uint8_t {
   any,
   alternate,       // user, assistant, user, ... after the system message
-  mistral_common,  // neighbours of one role are joined by an empty line; a reply is never empty
+  mistral_common,  // adjacent messages of one role are joined; no reply is empty
 };
 
 enum class Thinking : std::uint8_t {
   none,
-  dropped,         // what a reply thought is left out when it is history
-  kept_after_ask,  // ... but stays after the last question, as Qwen3's template does
+  dropped,         // the reasoning of earlier replies is removed from the history
+  kept_after_ask,  // ... but kept after the last question, as in Qwen3's template
 };
 
 struct ChatFormat {
@@ -41,15 +41,15 @@ struct ChatFormat {
   MessageMarks system = {};
   MessageMarks user = {};
   MessageMarks assistant = {};
-  MessageMarks further_system = {};  // first_always: system messages that are not the first
-  std::string_view reply = {};       // in front of the model's next reply
+  MessageMarks further_system = {};  // first_always: system messages after the first
+  std::string_view reply = {};       // text before the model's next reply
   std::string_view end = {};         // the token that ends a reply
   SystemPlace system_place = SystemPlace::own_message;
   bool drops_empty_system = false;
   RoleOrder order = RoleOrder::any;
   Thinking thinking = Thinking::none;
   std::string_view default_system = {};
-  std::string_view default_date = {};  // for {date}; empty: today
+  std::string_view default_date = {};  // for {date}; empty: today's date
 };
 
 std::span<const ChatFormat> chat_formats();

@@ -1,4 +1,4 @@
-// The formats, in the order of docs/chat-templates.md, which shows what each of them writes.
+// The table of formats, in the order of docs/chat-templates.md, which documents their output.
 #include "generate/chat_format.h"
 
 namespace leq {

@@ -33,7 +33,7 @@ std::tm local_time() {
   return local;
 }
 
-// "26 Jul 2024", in English whatever the locale.
+// "26 Jul 2024", in English regardless of the locale.
 std::string date_text(const std::tm& day) {
   constexpr std::array<std::string_view, 12> kMonths = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
                                                         "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
@@ -51,7 +51,7 @@ JsonTree tree_of(std::span<const ChatMessage> messages) {
   return parse_json_tree(list.dump_any(), "the conversation");
 }
 
-// The messages that a named format can write; throws Error on tools and the like.
+// The messages, if a named format can write them; throws Error on tools and the like.
 std::vector<ChatMessage> plain_messages(JsonNode messages, std::string_view format) {
   std::vector<ChatMessage> plain;
   for (JsonNode message = messages.first(); message; message = message.next()) {
@@ -92,8 +92,8 @@ bool has_no_content(JsonNode messages) {
   return false;
 }
 
-// Templates that add the arguments of earlier calls, or a content, to a text get them as texts:
-// each is tried where plain rendering fails; if all fail, the error of plain rendering is reported.
+// Some templates concatenate arguments of earlier calls, or a content, with text: variants with
+// strings are tried if plain rendering fails. If all fail, the plain rendering's error is reported.
 std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput input) {
   std::vector<JinjaInput> ways = {input};
   if (has_calls(input.messages)) {
@@ -117,7 +117,7 @@ std::vector<TextPart> render_adapted(const JinjaTemplate& jinja, JinjaInput inpu
   throw *first;
 }
 
-// The special token that the template writes after a past reply; nullopt where there is none.
+// The special token that the template writes after a past reply; nullopt if it writes none.
 std::optional<Token> token_behind_reply(const ChatTemplate& chat, const Tokenizer& tokenizer) {
   constexpr std::string_view kReply = "leq";
   const std::vector<ChatMessage> probe = {{"user", "?"}, {"assistant", std::string(kReply)}};
@@ -228,7 +228,7 @@ bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages) {
   const auto written = std::find_if(parts.rbegin(), parts.rend(),
                                     [](const TextPart& part) { return !part.special; });
   if (!content.is_string() || written == parts.rend()) return false;
-  // Templates trim contents, and leave out thoughts in front of them.
+  // Templates may trim the content and remove reasoning in front of it.
   const std::string_view wanted = trim(content.text()), found = trim(written->text);
   const bool is_it = found.ends_with(wanted) || wanted.ends_with(found);
   if (wanted.empty() || found.empty() || !is_it) return false;

@@ -1,5 +1,5 @@
-// A conversation as the text a chat model was trained on: by the model's own Jinja template, which
-// is run (generate/jinja), or by a format that leq knows by its name.
+// Renders a conversation as the text format that a chat model was trained on, either with the
+// model's own Jinja template (run by generate/jinja) or with a format built into leq.
 #pragma once
 
 #include <ctime>
@@ -24,62 +24,62 @@ struct ChatMessage {
   std::string content;
 };
 
-// A conversation as clients of the OpenAI API write it. Parts of a message that are lists of
-// {"type": "text"} are joined; arguments of tool calls may be JSON in a text, or an object.
+// A conversation as in the OpenAI API. A content that is a list of {"type": "text"} parts is
+// joined; arguments of tool calls may be a string of JSON or an object.
 struct ChatRequest {
   JsonNode messages;        // an array of {"role", "content", "tool_calls", ...}
   JsonNode tools = {};      // an array of {"type": "function", "function": {...}}, or nothing
-  JsonNode variables = {};  // an object of what else a template may ask for, or nothing
+  JsonNode variables = {};  // an object of further template variables, or nothing
 };
 
 struct ChatOptions {
-  std::string bos;  // texts of the model's tokens; see chat_options
+  std::string bos;  // the texts of the model's BOS and EOS tokens; see chat_options
   std::string eos;
-  bool ask_for_reply = true;    // ends where the model's next reply begins
-  bool enable_thinking = true;  // false: formats that can think are told not to
+  bool ask_for_reply = true;    // append the prefix of the model's next reply
+  bool enable_thinking = true;  // false: disable thinking in formats that support it
   std::string date;  // "26 Jul 2024", for templates with a date; empty: the template's or today
-  std::optional<std::tm> now = {};  // what templates take for today; nullopt: local time
+  std::optional<std::tm> now = {};  // the templates' current time; nullopt: local time
 };
 
-// Options with the texts of the tokenizer's own BOS and EOS.
+// Options whose bos and eos are the texts of the tokenizer's BOS and EOS.
 ChatOptions chat_options(const Tokenizer& tokenizer);
 
 class ChatTemplate {
  public:
-  // A model's own template. Throws Error naming `source`, the line and what is no Jinja there, or a
-  // construct that is not supported.
+  // Compiles a model's own template. Throws Error naming `source`, the line, and the syntax error
+  // or the unsupported construct.
   static ChatTemplate of_model(std::string_view jinja, std::string_view source);
-  // A format by its name; throws Error with the names that exist.
+  // A built-in format; throws Error listing the known names if `name` is unknown.
   static ChatTemplate by_name(std::string_view name);
   // All names, in the order of docs/chat-templates.md.
   static std::vector<std::string_view> names();
 
-  std::string_view name() const;  // "the model's own" where it has none
+  std::string_view name() const;  // "the model's own" for a Jinja template
 
-  // The whole conversation. Special tokens are to be recognised in the template's own parts only.
-  // Throws Error on an empty conversation, and on what the template refuses.
+  // Renders the whole conversation. Special tokens may be recognized only in the template's own
+  // parts. Throws Error if the conversation is empty or the template refuses it.
   std::vector<TextPart> render(std::span<const ChatMessage> messages,
                                const ChatOptions& options) const;
-  // The same with tools and whatever else the template knows. Throws Error too where a named format
-  // is asked for tools.
+  // Renders a request with tools and other variables of the template. Also throws Error if a named
+  // format is given tools.
   std::vector<TextPart> render(const ChatRequest& request, const ChatOptions& options) const;
 
   // Adds the end of a reply to `rules`: the special token that the template or the named format
-  // writes after a reply, as a stop string where the tokenizer has no such token.
+  // writes after a reply, or a stop string if the tokenizer has no such token.
   void add_stops(const Tokenizer& tokenizer, StopRules& rules) const;
 
  private:
   ChatTemplate() = default;
 
   const ChatFormat* format_ = nullptr;
-  std::shared_ptr<const JinjaTemplate> jinja_;  // one of both
+  std::shared_ptr<const JinjaTemplate> jinja_;  // exactly one of the two is set
 };
 
-// Removes what the template wrote after the text of the last message, so that the reply continues
-// that text. false where the parts do not end with it: some templates drop or change it.
+// Removes what the template wrote after the last message's content, so that the reply continues it.
+// false if the parts do not end with that content: some templates drop or change it.
 bool reopen_last_message(std::vector<TextPart>& parts, JsonNode messages);
 
-// The parts as one text, to be read by people.
+// Concatenates the parts, for human readers.
 std::string joined(std::span<const TextPart> parts);
 
 }  // namespace leq

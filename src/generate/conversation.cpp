@@ -56,7 +56,7 @@ void append(Parts& parts, std::string_view text, bool special) {
   parts.back().text += text;
 }
 
-// Trims the parts as the one text they make.
+// Trims white space at both ends of the concatenated parts.
 void trim_parts(Parts& parts) {
   while (!parts.empty()) {
     parts.front().text = trim_left(parts.front().text);
@@ -75,7 +75,7 @@ class Writer {
   Writer(const ChatFormat& format, const ChatOptions& options)
       : format_(format), options_(options) {}
 
-  // Text of the format itself.
+  // Appends text that belongs to the format itself.
   void mark(std::string_view text) {
     std::string filled = replace_all(std::string(text), "{bos}", options_.bos);
     filled = replace_all(std::move(filled), "{eos}", options_.eos);
@@ -89,7 +89,7 @@ class Writer {
     mark(marks.after);
   }
 
-  // A user's message with the system prompt in front of it.
+  // Appends a user's message, preceded by the system prompt.
   void user(std::string_view content, const std::optional<std::string>& system) {
     Parts parts;
     if (system) {
@@ -110,7 +110,7 @@ class Writer {
 };
 
 struct Conversation {
-  std::optional<std::string> system;  // where it is not a message of its own
+  std::optional<std::string> system;  // set if it is not a message of its own
   std::vector<ChatMessage> messages;
 };
 
@@ -125,7 +125,7 @@ bool own_messages(const ChatFormat& format) {
          format.system_place == SystemPlace::first_always;
 }
 
-// Takes the system prompt out of the messages.
+// Moves the system prompt from the messages to `conversation.system`.
 void take_system(const ChatFormat& format, Conversation& conversation) {
   auto& messages = conversation.messages;
   if (format.order == RoleOrder::mistral_common) {
@@ -145,7 +145,7 @@ void take_system(const ChatFormat& format, Conversation& conversation) {
   }
 }
 
-// Joins neighbours of one role, but for system messages.
+// Joins adjacent messages of one role, except system messages.
 void merge_neighbours(std::vector<ChatMessage>& messages) {
   std::vector<ChatMessage> merged;
   for (ChatMessage& message : messages) {
@@ -215,7 +215,7 @@ Conversation arrange(const ChatFormat& format, std::span<const ChatMessage> mess
   return conversation;
 }
 
-// The message that the system prompt goes into; nowhere: none of them.
+// The index of the message that contains the system prompt; nullopt if none does.
 std::optional<std::size_t> system_host(const ChatFormat& format, const Conversation& conversation) {
   const auto& messages = conversation.messages;
   if (!conversation.system || messages.empty()) return std::nullopt;
@@ -232,7 +232,7 @@ std::optional<std::size_t> system_host(const ChatFormat& format, const Conversat
   return static_cast<std::size_t>(messages.rend() - last) - 1;
 }
 
-// The last message in which the user asks something; the last of all if there is none.
+// The last message in which the user asks something; the last message if there is none.
 std::size_t last_question(const std::vector<ChatMessage>& messages) {
   for (std::size_t i = messages.size(); i-- > 0;) {
     const std::string& text = messages[i].content;
@@ -243,7 +243,7 @@ std::size_t last_question(const std::vector<ChatMessage>& messages) {
   return messages.size() - 1;
 }
 
-// What a thinking model replied, in its two parts.
+// A thinking model's reply, split into reasoning and answer.
 struct ThoughtReply {
   std::string_view thought;
   std::string_view reply;

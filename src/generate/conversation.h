@@ -1,5 +1,5 @@
-// Writes a conversation in a format: places the system prompt, checks the order of roles, leaves
-// out what earlier replies thought.
+// Writes a conversation in a named format: inserts the system prompt, checks the order of roles and
+// removes the reasoning of earlier replies.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@
 
 namespace leq {
 
-// `options.date` is filled in. Throws Error on an order of roles that the format refuses.
+// `options.date` must be set. Throws Error if the format does not allow the order of roles.
 std::vector<TextPart> render_conversation(const ChatFormat& format,
                                           std::span<const ChatMessage> messages,
                                           const ChatOptions& options);
 
-// The text without the white space at its ends, as Python's strip and Jinja's trim see it: all of
-// Unicode's.
+// Strips white space from both ends like Python's strip and Jinja's trim, including all Unicode
+// white space.
 std::string_view trim_unicode(std::string_view text);
 
 }  // namespace leq

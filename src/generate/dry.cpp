@@ -6,11 +6,11 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kMostRestTokens =
-    20;  // what is longer is cut: it ends a sequence all the same
+    20;  // a longer rest is cut to this many tokens, which still end a sequence
 
-// out[k]: how many tokens before the end of `context` equal those before its k-th last one, that
-// is, the length of the longest common suffix of the context and of the context without its last k
-// tokens, at most `most`; out[0] is not used. Linear in the context (the Z algorithm, from the
+// out[k]: the length of the longest common suffix of `context` and of `context` without its last
+// k tokens, at most `most`; that is, how many tokens before the end equal those before the k-th
+// last token. out[0] is not used. Linear in the context's length (the Z algorithm, from the
 // end).
 void suffix_lengths(std::span<const Token> context, std::size_t most,
                     std::vector<std::size_t>& out) {
@@ -30,7 +30,7 @@ void suffix_lengths(std::span<const Token> context, std::size_t most,
   for (std::size_t& length : out) length = std::min(length, most);
 }
 
-// multiplier * base^exponent, at most the largest float; by squaring, in one order.
+// multiplier * base^exponent, at most the largest float; computed by squaring, in a fixed order.
 float dry_cost(const SamplingSettings& settings, std::size_t exponent) {
   double cost = double{settings.dry_multiplier}, factor = double{settings.dry_base};
   for (; exponent > 0; exponent /= 2) {
@@ -114,7 +114,7 @@ std::span<const LogitChange> DryPenalty::changes(std::span<const Token> context,
     if (id < 0 || static_cast<std::size_t>(id) >= vocabulary || breakers.is_breaker(id)) continue;
     changes_.push_back({.id = id, .minus = dry_cost(settings, lengths_[k] - allowed)});
   }
-  // Of several the longest sequence counts, which costs most.
+  // If a token extends several sequences, the longest one counts, because its penalty is largest.
   std::ranges::sort(changes_, [](const LogitChange& a, const LogitChange& b) {
     return a.id != b.id ? a.id < b.id : a.minus > b.minus;
   });

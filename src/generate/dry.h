@@ -1,5 +1,5 @@
-// DRY, "don't repeat yourself": a token that would make a sequence longer which stood in the text
-// before costs more the longer that sequence is (docs/sampling.md).
+// DRY, "don't repeat yourself": a token that would extend a sequence which already occurred in the
+// text gets a penalty that grows with the sequence's length (docs/sampling.md).
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,28 @@
 
 namespace leq {
 
-// Texts over which no sequence reaches, as the tokens that spell them.
+// Texts that end a repeated sequence, as the tokens that contain them.
 class DryBreakers {
  public:
   DryBreakers() = default;  // none
-  // Looks at the bytes of all tokens.
+  // Scans the bytes of all tokens for the breakers.
   DryBreakers(const Tokenizer& tokenizer, std::span<const std::string> texts);
 
-  // How many of the last tokens stand after the last breaker: all where there is none.
+  // The number of tokens after the last breaker; all tokens if there is no breaker.
   std::size_t tokens_since(std::span<const Token> context) const;
-  // The token holds a whole breaker: it is never penalised.
+  // Whether the token contains a whole breaker; such a token is never penalized.
   bool is_breaker(Token id) const;
 
  private:
-  // By a token that holds the breaker, or ends with its beginning: the tokens of the rest.
+  // Key: a token that contains a breaker or ends with its beginning; value: the rest's tokens.
   std::multimap<Token, std::vector<Token>> rests_;
 };
 
-// Whether the settings ask for it.
+// Whether the settings enable DRY.
 bool uses_dry(const SamplingSettings& settings);
 
-// What is subtracted from which logits after `context`, ids ascending, each once, below
-// `vocabulary`. Scratch is kept between calls.
+// Computes the penalties after `context`: token ids below `vocabulary`, ascending and unique, each
+// with the value to subtract from its logit. Scratch is reused between calls.
 class DryPenalty {
  public:
   std::span<const LogitChange> changes(std::span<const Token> context,

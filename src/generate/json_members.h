@@ -1,5 +1,5 @@
-// Members of JSON files that people may have changed: of the right type and in range, or an Error
-// that names the file and the member.
+// Reads members of JSON files that users may have edited: checks types and ranges, and throws
+// Errors that name the file and the member.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ SampleRequest Reply::request(std::span<const Token> drafts) {
   return request;
 }
 
-// The token that ends thoughts which take too long.
+// The token that must come next because the reasoning has exceeded its budget.
 std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
   if (rules_.thoughts == nullptr) return std::nullopt;
   ThoughtWatch watch = thoughts_;
@@ -77,7 +77,7 @@ std::optional<Token> Reply::forced(std::span<const Token> drafts) const {
   return watch.forced();
 }
 
-// Fails closed: no token is allowed where the grammar reports an error.
+// If the grammar reports an error, no token is allowed.
 std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
   if (const auto only = forced(drafts)) {
     const auto id = static_cast<std::size_t>(*only);
@@ -91,10 +91,10 @@ std::span<const std::uint64_t> Reply::allowed(std::span<const Token> drafts) {
     for (const Token draft : drafts) {
       if (state != kOutOfGrammar) state = rules_.grammar->after(state, draft);
     }
-    if (state == kOutOfGrammar) return {};  // these draft tokens are rejected: the draw is not used
+    if (state == kOutOfGrammar) return {};  // the drafts are rejected, so this draw is unused
     if (rules_.grammar->allows_all(state)) return {};
     allow_after(state);
-  } catch (const Error&) {  // grammar_error() says which
+  } catch (const Error&) {  // grammar_error() reports it
     allowed_.assign(rules_.grammar->words(), 0);
   }
   return allowed_;
@@ -122,7 +122,7 @@ std::string Reply::grammar_error() {
   return dead_end(text_);
 }
 
-// A special token adds nothing to a text, unless it is one of those to be shown.
+// A special token adds no text, unless it is one of the `shown` ones.
 std::string Reply::decoded(Token token) {
   if (std::ranges::find(rules_.shown, token) == rules_.shown.end()) return decoder_.push(token);
   return decoder_.finish() + tokenizer_->decode(std::span(&token, 1), true);

@@ -19,7 +19,7 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
 
 namespace {
 
-constexpr double kNoSurprise = -1;  // surprises are 0 or more
+constexpr double kNoSurprise = -1;  // unset; real values are 0 or more
 
 std::shared_ptr<const DryBreakers> breakers_of(const SamplingSettings& settings,
                                                const Tokenizer& tokenizer) {
@@ -53,7 +53,7 @@ Sampler::Sampler(const SamplingSettings& settings, std::size_t vocabulary,
            " is outside of the vocabulary of ", vocabulary);
     fixed_.push_back(banned_token(id));
   }
-  // Of several for one token the last bias counts, and a ban more than any.
+  // If a token has several biases, the last one counts; a ban overrides any bias.
   std::ranges::stable_sort(fixed_, {}, &LogitChange::id);
   std::vector<LogitChange> once;
   for (const LogitChange& change : fixed_) {
@@ -100,7 +100,7 @@ void Sampler::took() {
   surprise_ = kNoSurprise;
 }
 
-// Adds changes, ids ascending, to changes_; what is done to one token stands in one place.
+// Merges changes, sorted by id, into changes_, so that all changes of a token are adjacent.
 void Sampler::merge(std::span<const LogitChange> more) {
   if (more.empty()) return;
   merged_.clear();
@@ -121,7 +121,7 @@ void Sampler::merge(std::span<const LogitChange> more) {
   changes_.swap(merged_);
 }
 
-// The last tokens of the context, each once with how often it occurs.
+// The distinct tokens at the end of the context, with their counts.
 void Sampler::count_recent(std::span<const Token> context) {
   repeated_.clear();
   if (!has_penalties()) return;

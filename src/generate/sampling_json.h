@@ -1,4 +1,4 @@
-// Sampling settings as JSON, a member for each knob: what saved chats and receipts hold.
+// Sampling settings as JSON with one member for each setting, as in saved chats and receipts.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace leq {
 
 Json sampling_to_json(const SamplingSettings& settings);
-// Throws Error naming `source`, and the member that is missing, of another type or out of range.
+// Throws Error naming `source` and the member that is missing, has another type or is out of range.
 SamplingSettings sampling_from_json(const Json& json, const std::string& source);
 
 }  // namespace leq

@@ -19,16 +19,16 @@ GivenSetting choose(const SamplingKnob& knob, const GivenSampling& given,
   return {knob_value(SamplingSettings{}, knob), SettingOrigin::fallback};
 }
 
-// Whether the setting has an effect, or could have one and is expected to be told.
+// Whether to report a setting: it has an effect, or the user would expect it to have one.
 bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const SamplingSettings& all) {
   const bool greedy = all.temperature == 0;
   if (knob.role == KnobRole::temperature) return true;
   const bool is_cut = knob.role == KnobRole::cut || knob.role == KnobRole::extra_cut;
-  if (is_cut && all.mirostat != 0 && knob.name != "mirostat") return false;  // it replaces them
+  if (is_cut && all.mirostat != 0 && knob.name != "mirostat") return false;  // Mirostat replaces it
   if (knob.role == KnobRole::cut) return !greedy;
   if (origin == SettingOrigin::fallback) return false;
   const bool is_off = knob_value(all, knob) == knob_value(SamplingSettings{}, knob);
-  if (is_cut && is_off && origin == SettingOrigin::model) return false;  // many files say it
+  if (is_cut && is_off && origin == SettingOrigin::model) return false;  // common in model files
   return !greedy || (all.penalties_when_greedy && !is_cut);
 }
 
@@ -36,7 +36,7 @@ bool is_worth_a_note(const SamplingKnob& knob, SettingOrigin origin, const Sampl
 
 std::string number_text(double value) {
   std::array<char, 32> text;
-  // Settings are kept as f32: 0.8f is "0.8", not the double next to it.
+  // Settings are stored as f32, so 0.8f is printed as "0.8", not as the nearest double.
   const auto end = std::to_chars(text.data(), text.data() + text.size(), static_cast<float>(value));
   return {text.data(), end.ptr};
 }

@@ -1,5 +1,5 @@
-// Sampling settings from where they may come: flags, LEQ_ARG_* variables, the model's
-// generation_config, and the defaults; the first of these that names a setting wins.
+// Combines sampling settings from flags, LEQ_ARG_* variables, the model's generation_config and the
+// defaults; the first of these sources that specifies a setting determines it.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ struct GivenSetting {
   SettingOrigin origin = SettingOrigin::flag;
 };
 
-using GivenSampling = PerKnob<GivenSetting>;  // what the user gave
+using GivenSampling = PerKnob<GivenSetting>;  // from the user
 
 struct SamplingChoice {
   SamplingSettings settings;  // without the seed
-  // One entry for each setting that says something, "temp 0.7 (model)"; penalties only where
-  // something turned them on.
+  // One entry for each relevant setting, such as "temp 0.7 (model)"; penalties only if
+  // enabled.
   std::vector<std::string> notes;
 };
 
-// Throws Error naming the setting where one is out of range.
+// Throws Error naming a setting that is out of range.
 SamplingChoice choose_sampling(const GivenSampling& given, const PerKnob<double>& model);
 
 // The shortest text that reads back as the same number, independent of the locale.

@@ -30,7 +30,7 @@ bool StopRules::is_end_token(Token id) const {
 StopStringFinder::StopStringFinder(std::vector<std::string> strings)
     : strings_(std::move(strings)) {
   std::erase(strings_, std::string());
-  // The longest first, so that of several that end at one byte it is found.
+  // Longest first, so that the longest one is found if several end at the same byte.
   std::stable_sort(strings_.begin(), strings_.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
 }

@@ -1,5 +1,5 @@
-// What ends a reply: end tokens, stop strings, and limits. Stop strings are found in text that
-// comes in pieces; text that may still become one is held back.
+// The conditions that end a reply: end tokens, stop strings and limits. Stop strings are searched
+// in text that arrives in pieces; text that may still become a stop string is withheld.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +13,38 @@
 namespace leq {
 
 enum class StopReason : std::uint8_t {
-  none,          // the reply goes on
-  end_token,     // the model ended it
+  none,          // the reply continues
+  end_token,     // the model drew an end token
   stop_string,   // a stop string was written
-  token_limit,   // as many tokens as asked for
-  context_full,  // no room for another position
-  interrupted,   // the user or the caller asked for it
+  token_limit,   // max_tokens was reached
+  context_full,  // the context has no free position
+  interrupted,   // stopped by the user or the caller
   failed,        // no token could be drawn
 };
 
-// "the model ended its reply", for reports.
+// For reports, such as "the model ended its reply".
 std::string_view describe(StopReason reason);
-// "end_token", for programs.
+// For programs, such as "end_token".
 std::string_view stop_name(StopReason reason);
 
 struct StopRules {
-  std::vector<Token> end_tokens;     // several: generation_config's and the chat template's
+  std::vector<Token> end_tokens;     // from generation_config and the chat template
   std::vector<std::string> strings;  // empty strings are ignored
   std::int64_t max_tokens = -1;      // -1: no limit
 
   bool is_end_token(Token id) const;
 };
 
-// The stop string that is complete first ends the text; of several that are complete at the same
-// byte it is the longest. The result does not depend on how the text is cut into pieces.
+// The stop string that is completed first ends the text; if several are completed at the same byte,
+// the longest one counts. The result does not depend on how the text is split into pieces.
 class StopStringFinder {
  public:
   explicit StopStringFinder(std::vector<std::string> strings);
 
-  // The text that is certainly part of the reply after `text` was added. Nothing from the first
-  // byte of a stop string on is ever returned, and nothing after it is found.
+  // Adds `text` and returns the text that is certainly part of the reply. Never returns anything
+  // from the first byte of a stop string on; text after a stop string is ignored.
   std::string push(std::string_view text);
-  // What was held back, at the end of the reply; empty where a stop string was found.
+  // Returns the withheld text at the end of the reply; empty if a stop string was found.
   std::string finish();
 
   bool found() const { return found_ != kNone; }
@@ -54,7 +54,7 @@ class StopStringFinder {
  private:
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
-  // Length of the longest tail of held_ that begins a stop string.
+  // Length of the longest suffix of held_ that is the beginning of a stop string.
   std::size_t open_tail() const;
 
   std::vector<std::string> strings_;

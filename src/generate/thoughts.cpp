@@ -33,7 +33,7 @@ Expr after_thoughts(GrammarBuilder& builder, const ReplyStyle& style, std::strin
   if (thinking == ThoughtState::none) return answer;
   const WatchMode free = {.anywhere = {{style.think_end, {}, 1}}};
   const Expr thoughts = watched_text(builder, {free, {.closed = true}}, 0, WatchEnd::closed);
-  // The answer is a rule of its own, so that the grammar has it once.
+  // The answer is a rule of its own, so that the grammar contains it only once.
   const std::int32_t rule = builder.rule("answer");
   builder.define(rule, answer);
   const Expr rest = builder.sequence({thoughts, blanks(builder), builder.call(rule)});

@@ -1,4 +1,4 @@
-// Thoughts in front of an answer: where a grammar may begin, and how many tokens they may take.
+// Reasoning before an answer: when a grammar begins to apply, and the reasoning's token limit.
 #pragma once
 
 #include <cstdint>
@@ -15,38 +15,38 @@
 namespace leq {
 
 enum class ThoughtState : std::uint8_t {
-  none,   // the style has no thoughts, or the prompt has ended them
-  may,    // the model may begin its reply with them
-  begun,  // the prompt has begun them
+  none,   // the style has no reasoning, or the prompt has ended it
+  may,    // the reply may begin with reasoning
+  begun,  // the prompt has begun the reasoning
 };
 ThoughtState thinking_after(const ReplyStyle& style, std::string_view prompt);
 
-// The answer after thoughts, as many as there may be; the answer alone where there are none.
+// The answer, preceded by optional reasoning of any length if the style has reasoning.
 GrammarBuilder::Expr after_thoughts(GrammarBuilder& builder, const ReplyStyle& style,
                                     std::string_view prompt, GrammarBuilder::Expr answer);
 
-// The limit of tokens for thoughts, after which the reply is forced to continue with `closing`.
+// The token limit of reasoning, after which the reply is forced to continue with `closing`.
 struct ThoughtBudget {
-  std::string begin, end;  // the marks around thoughts
-  bool begun = false;      // by the prompt
+  std::string begin, end;  // the marks around reasoning
+  bool begun = false;      // whether the prompt has begun the reasoning
   std::int64_t tokens = 0;
   std::vector<Token> closing;
-  std::size_t vocabulary = 0;  // of the model's logits
+  std::size_t vocabulary = 0;  // number of logits
 };
 
-// The marks, `closing` and whether they have begun; null where the reply has no thoughts. `words`:
-// said before the mark that ends them.
+// Sets the marks, `closing` and `begun`; null if the reply has no reasoning. `words` are written
+// before the mark that ends the reasoning.
 std::shared_ptr<ThoughtBudget> thought_budget(const ReplyStyle& style, std::string_view prompt,
                                               const Tokenizer& tokenizer, std::string_view words);
 
-// Progress of a reply through its thoughts: a value, copied to look ahead over draft tokens.
+// Tracks how far a reply's reasoning has come: a value, copied to look ahead over draft tokens.
 class ThoughtWatch {
  public:
   ThoughtWatch() = default;
-  // Null: nothing is watched.
+  // A null budget sets no limit.
   ThoughtWatch(std::shared_ptr<const ThoughtBudget> budget, const Tokenizer& tokenizer);
 
-  // The token that must come next; nullopt: any may.
+  // The token that must come next; nullopt if any token may.
   std::optional<Token> forced() const;
   void take(Token token);
 
@@ -57,9 +57,9 @@ class ThoughtWatch {
   std::shared_ptr<const ThoughtBudget> budget_;
   const Tokenizer* tokenizer_ = nullptr;
   Place place_ = Place::answer;
-  std::string tail_;  // the end of the text that may begin a mark
+  std::string tail_;  // the end of the text, which may begin a mark
   std::int64_t count_ = 0;
-  std::size_t said_ = 0;  // of the closing tokens
+  std::size_t said_ = 0;  // number of closing tokens written
 };
 
 }  // namespace leq

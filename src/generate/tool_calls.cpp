@@ -15,14 +15,14 @@ namespace leq {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr std::size_t kLongestHead = 1 << 16;  // bytes; no call's name takes so many
+constexpr std::size_t kLongestHead = 1 << 16;  // bytes; names of calls are shorter
 
 std::size_t space_at_end(std::string_view text) {
   const std::size_t last = text.find_last_not_of(kBlanks);
   return last == std::string_view::npos ? text.size() : text.size() - last - 1;
 }
 
-// Length of the longest tail of `text` that begins the mark.
+// Length of the longest suffix of `text` that is the beginning of `mark`.
 std::size_t open_tail(std::string_view text, std::string_view mark) {
   for (std::size_t length = std::min(text.size(), mark.size() - 1); length > 0; --length) {
     if (mark.starts_with(text.substr(text.size() - length))) return length;
@@ -144,7 +144,7 @@ bool ReplyReader::step() {
   return false;
 }
 
-// More text may make it this mark.
+// Whether more text could complete this mark.
 bool ReplyReader::waits_for(std::string_view mark) const {
   return !ended_ && held_.size() < mark.size() && mark.starts_with(held_);
 }
@@ -186,17 +186,17 @@ void ReplyReader::begin_call(std::string_view name, std::size_t drop) {
   depth_ = rest_ = {};
 }
 
-// What was taken for a call is content.
+// Treats the text of an assumed call as content.
 bool ReplyReader::give_up() {
   const bool had_mark = !opened_.empty();
   say(std::exchange(opened_, {}));
   place_ = Place::content;
-  if (style_.tools == ToolCallStyle::llama3) {  // it begins a reply, or is none
+  if (style_.tools == ToolCallStyle::llama3) {  // calls only begin a reply
     say(std::exchange(held_, {}));
     return false;
   }
   if (held_.empty() || had_mark) return !held_.empty();
-  say(std::string_view(held_).substr(0, 1));  // "<": else the same mark would be seen again
+  say(std::string_view(held_).substr(0, 1));  // skips "<", so that the same mark is not found again
   held_.erase(0, 1);
   return true;
 }
@@ -207,7 +207,7 @@ std::string_view ReplyReader::mark() const {
   return kMarks[static_cast<std::size_t>(style_.tools)];
 }
 
-// White space, then thoughts or content.
+// Skips white space, then decides between reasoning and content.
 bool ReplyReader::read_start() {
   if (thought_) skip_space();
   const std::size_t first = held_.find_first_not_of(kBlanks);
@@ -232,7 +232,7 @@ bool ReplyReader::read_start() {
 }
 
 bool ReplyReader::read_thoughts() {
-  if (!any_thought_) skip_space();  // before the first of them
+  if (!any_thought_) skip_space();  // before the first one
   const std::size_t end = held_.find(style_.think_end);
   if (end == std::string::npos) {
     const std::size_t sure = held_.size() - open_tail(held_, style_.think_end);
@@ -246,7 +246,7 @@ bool ReplyReader::read_thoughts() {
   out_.thoughts += text.substr(0, text.size() - space_at_end(text));
   held_.erase(0, end + style_.think_end.size());
   place_ = Place::start;
-  style_.think_begin.clear();  // once
+  style_.think_begin.clear();  // only once
   thought_ = true;
   return true;
 }
@@ -272,7 +272,7 @@ bool ReplyReader::read_content() {
     return false;
   }
   say(std::string_view(held_).substr(0, at));
-  // <function= is a part of the head.
+  // <function= is part of the head.
   const bool is_head = found == kFunction;
   opened_ = is_head ? "" : std::string(found);
   held_.erase(0, at + opened_.size());
@@ -302,7 +302,7 @@ bool ReplyReader::read_head() {
 
 bool ReplyReader::read_json_head() {
   CallHead head = read_call_head(held_);
-  // A plain JSON object with a name in it is a call only where it has arguments.
+  // A plain JSON object with a name is a call only if it has arguments.
   const bool bare = style_.tools == ToolCallStyle::llama3 && !python_ &&
                     head.state == CallHead::State::whole &&
                     held_.find("\"parameters\"") == std::string::npos &&
@@ -326,7 +326,7 @@ bool ReplyReader::read_json_head() {
   return false;
 }
 
-// [{...}, ...], or NAME[ARGS]{...} with an id between them.
+// [{...}, ...], or NAME[ARGS]{...} with an optional id between them.
 bool ReplyReader::read_mistral_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -348,8 +348,8 @@ bool ReplyReader::read_mistral_head() {
   return true;
 }
 
-// <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}, or "function" for the name, and it in a line before
-// a block of JSON.
+// <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{...}; or "function" instead of the name, which is then on
+// a line before a block of JSON.
 bool ReplyReader::read_deepseek_head() {
   const std::size_t call = held_.find(kDeepSeekCall), sep = held_.find(kDeepSeekSep);
   if (sep == std::string::npos) return false;
@@ -389,7 +389,7 @@ bool ReplyReader::read_xml_head() {
   return true;
 }
 
-// NAME.call(KEY="...", ...) of built-in tools; all else is a program, told at the reply's end.
+// NAME.call(KEY="...", ...) of built-in tools; other text is a program, returned at the end.
 bool ReplyReader::read_python_head() {
   const std::size_t first = held_.find_first_not_of(kBlanks);
   if (first == std::string::npos) return false;
@@ -431,7 +431,7 @@ bool ReplyReader::read_arguments() {
   return depth_.closed();
 }
 
-// The value of one argument as JSON: a text wherever its tool's schema allows one.
+// The value of one argument as JSON: a string if its tool's schema allows one.
 std::string ReplyReader::argument_value(std::string_view key, std::string_view text) const {
   const auto json = json_of(text);
   if (!json || json->is_string()) return Json(text).dump_any();
@@ -472,9 +472,9 @@ bool ReplyReader::read_parameters() {
   return true;
 }
 
-// What closes a call, and is none of its arguments.
+// Reads the text that closes a call and is not part of its arguments.
 bool ReplyReader::read_tail() {
-  if (!rest_.closed()) {  // of the object that holds them
+  if (!rest_.closed()) {  // the enclosing object is open
     JsonDepth outer = rest_;
     std::string text = "{" + held_;
     const std::size_t taken = outer.take(text);

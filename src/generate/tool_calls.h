@@ -1,6 +1,6 @@
-// Parses a model's reply into reasoning, content and tool calls, incrementally: text comes in
-// pieces and results go out in pieces. How the input is cut changes only where the output
-// is cut, never its text.
+// Parses a model's reply into reasoning, content and tool calls, incrementally: input and
+// output come in pieces. How the input is split only affects how the output is split, never its
+// text.
 #pragma once
 
 #include <cstddef>
@@ -27,25 +27,25 @@ enum class ToolCallStyle : std::uint8_t {
 
 struct ReplyStyle {
   ToolCallStyle tools = ToolCallStyle::none;
-  // What stands around thoughts; empty: none.
+  // The marks around reasoning; empty: none.
   std::string think_begin, think_end;
 };
 
-// How a model with this template writes, by the marks in the template.
+// How a model with this template writes calls and reasoning, judging by the template's marks.
 ReplyStyle reply_style(std::string_view chat_template);
 
-// Special tokens that a reply's text must show, since calls begin with them:
-// EngineRequest::shown.
+// Special tokens that must appear in a reply's text, because calls begin with them
+// (EngineRequest::shown).
 std::vector<Token> shown_tokens(const ReplyStyle& style, const Tokenizer& tokenizer);
 
-// Whether the end of a rendered conversation has begun the reply's thoughts.
+// Whether the end of a rendered conversation has begun the reply's reasoning.
 bool begins_with_thoughts(const ReplyStyle& style, std::string_view prompt);
 
 struct ToolCallPiece {
-  std::size_t index = 0;  // of the call in its reply, from 0 on
-  std::string name = {};  // whole, in the first piece of a call; empty in all others
-  // More of a JSON object's text. All pieces of a call together are one object, unless the reply
-  // broke off in its middle.
+  std::size_t index = 0;  // index of the call in its reply, from 0
+  std::string name = {};  // set in a call's first piece, empty in all others
+  // The next part of a JSON object's text. All parts of a call form one object, unless the reply
+  // was cut off within it.
   std::string arguments = {};
 };
 
@@ -59,32 +59,32 @@ struct ReplyPiece {
 
 class ReplyReader {
  public:
-  // `prompt`: the end of the rendered conversation (begins_with_thoughts); `with_tools`
-  // false: what looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
-  // the xml style writes every argument as a text, of which their schemas tell what it is.
+  // `prompt`: the end of the rendered conversation (begins_with_thoughts). Without `with_tools`,
+  // text that looks like a call is content. `tools`: as in ChatRequest, must outlive the reader;
+  // their schemas give the types of arguments in the xml style, which writes all values as text.
   ReplyReader(const ReplyStyle& style, std::string_view prompt, bool with_tools,
               JsonNode tools = {});
 
   ReplyPiece push(std::string_view text);
-  // What was held back. A call that broke off before its name was known, or that is none, comes out
-  // as content.
+  // Returns the withheld text. A call that was cut off before its name was known, or an invalid
+  // call, is returned as content.
   ReplyPiece finish();
 
-  std::size_t calls() const { return calls_; }  // begun so far
+  std::size_t calls() const { return calls_; }  // number of calls begun so far
 
  private:
   enum class Place : std::uint8_t {
-    start,  // nothing but white space yet
+    start,  // only white space so far
     thoughts,
     content,
     head,        // after a mark, before a call's arguments
-    arguments,   // of JSON, up to its end
-    parameters,  // of the xml style
-    tail,        // after arguments, up to the end of the call
-    between,     // calls that one mark stands for
+    arguments,   // within JSON arguments
+    parameters,  // within arguments of the xml style
+    tail,        // after the arguments, up to the end of the call
+    between,     // between calls that share one mark
   };
 
-  // Each takes what it can from held_ and says whether there is more to do now.
+  // Each function consumes what it can of held_ and returns whether more can be done now.
   bool step();
   bool read_start();
   bool read_thoughts();
@@ -114,9 +114,9 @@ class ReplyReader {
   JsonNode tools_;
   Place place_ = Place::start;
   std::string held_;
-  std::string opened_;  // the mark that was read before the head
-  std::string space_;   // white space that is content only where more content follows
-  std::string name_;    // of the call in work
+  std::string opened_;  // the mark read before the head
+  std::string space_;   // white space that is content only if more content follows
+  std::string name_;    // name of the current call
   bool ended_ = false;
   bool python_ = false;
   JsonDepth depth_, rest_;

@@ -22,15 +22,15 @@ constexpr std::int64_t kNoLimit = GrammarBuilder::kNoLimit;
 struct Tool {
   std::string name;
   JsonNode schema = {};     // of its arguments; nothing: any object
-  std::string source = {};  // in errors
-  std::string prefix = {};  // of its rules
+  std::string source = {};  // used in errors
+  std::string prefix = {};  // prefix of its rules' names
 };
 
 bool is_flag(JsonNode node, bool value) {
   return node && node.is_boolean() && node.boolean() == value;
 }
 
-// Throws Error where the schema is none of objects, or a strict one cannot be held.
+// Throws Error if the schema does not describe an object, or if a strict one is not supported.
 void check_arguments(const Tool& tool, SchemaNotes* notes) {
   const JsonNode type = tool.schema.find("type");
   require(!type || (type.is_string() && type.text() == "object"), tool.source,
@@ -44,7 +44,7 @@ JsonNode no_arguments() {
   return tree.root();
 }
 
-// Whether values of the schema are objects and nothing else, which arguments must be.
+// Whether the schema allows only objects, which arguments must be.
 bool is_of_objects(JsonNode schema) {
   for (const char* keyword : {"type", "properties", "required", "additionalProperties", "$ref",
                               "anyOf", "oneOf", "allOf", "patternProperties"}) {
@@ -75,8 +75,8 @@ Tool read_tool(JsonNode node, std::size_t index, std::string_view source, Schema
   return tool;
 }
 
-// An argument that may be a text is written as it is in the xml style; what else it may be cannot
-// be told from one.
+// In the xml style a string argument is written without quotes, so that an argument which may be a
+// string cannot be told apart from other types.
 bool may_be_text(JsonNode schema, JsonNode root) { return text_use(schema, root) != TextUse::no; }
 
 class CallGrammar {
@@ -89,7 +89,7 @@ class CallGrammar {
     }
   }
 
-  // After thoughts: one call, or calls and answers.
+  // Optional reasoning, then one call, or calls and answers.
   std::shared_ptr<const Grammar> make_forced(std::string_view only, std::string_view prompt);
   std::shared_ptr<const Grammar> make_or_answer(const AnswerSchema& answer, std::string_view prompt,
                                                 SchemaNotes* notes);
@@ -110,8 +110,8 @@ class CallGrammar {
   }
 
  private:
-  // What a reply goes through. The answer is all that is no thought; in some styles a call may
-  // only begin it, or follow another.
+  // The phases of a reply. The answer is all text that is not reasoning; in some styles a call can
+  // occur only at its beginning or after another call.
   enum Mode : std::size_t { kStart, kThoughts, kAnswer, kBetween, kPythonTag, kEnd, kModes };
 
   void add_marks(std::vector<WatchMode>& modes);
@@ -129,7 +129,7 @@ class CallGrammar {
     builder_.define(rule, expression);
     return rule;
   }
-  // After a call.
+  // The mode after a call.
   std::size_t next(std::size_t mode) const { return count_ == CallCount::one ? kEnd : mode; }
 
   Expr text(std::string_view bytes) { return builder_.text(bytes); }
@@ -158,7 +158,7 @@ class CallGrammar {
   GrammarBuilder builder_;
   JsonParts parts_;
   std::vector<Tool> tools_;
-  SchemaNotes told_;  // by read_tool already
+  SchemaNotes told_;  // already reported by read_tool
 };
 
 void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
@@ -186,7 +186,7 @@ void CallGrammar::add_marks(std::vector<WatchMode>& modes) {
     case ToolCallStyle::llama3:
       answer.anywhere = {{std::string(kPythonCall), {}, kPythonTag}};
       for (const Mode mode : {kAnswer, kBetween, kPythonTag}) add_llama_heads(modes[mode]);
-      // Between calls stands a semicolon; anything else is content.
+      // Calls are separated by a semicolon; any other text is content.
       modes[kBetween].anywhere = answer.anywhere;
       modes[kBetween].at_start.push_back({std::string(1, kAnyBlanks) + ";", {}, kBetween});
       return;
@@ -205,13 +205,13 @@ Expr CallGrammar::arguments(const Tool& tool) {
   return builder_.call(known);
 }
 
-// Anything up to the mark, and it.
+// Any text up to the mark, and the mark.
 Expr CallGrammar::until(std::string_view mark) {
   const WatchMode free = {.anywhere = {{std::string(mark), {}, 1}}};
   return watched_text(builder_, {free, {.closed = true}}, 0, WatchEnd::closed);
 }
 
-// {"name": ..., "arguments": {...}}, with what may follow the arguments.
+// {"name": ..., "arguments": {...}}, with `rest` after the arguments.
 Expr CallGrammar::json_call(Expr rest) {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence({text("{"), space(), key("name"), text("\""),
@@ -220,7 +220,7 @@ Expr CallGrammar::json_call(Expr rest) {
   });
 }
 
-// [{...}, ...], each with an id or not; or NAME[ARGS]{...}, with an id or not.
+// [{...}, ...], each with an optional id; or NAME[ARGS]{...}, with an optional id.
 Expr CallGrammar::mistral_calls() {
   GrammarBuilder& b = builder_;
   const Expr id = b.repeat(b.chars({{'0', '9'}, {'A', 'Z'}, {'a', 'z'}}), 1, 64);
@@ -238,7 +238,7 @@ Expr CallGrammar::mistral_calls() {
        b.choice({b.sequence({text("["), space(), one, more, space(), text("]")}), named})});
 }
 
-// NAME and arguments, or "function", the name in a line and the arguments in a block of JSON.
+// NAME and arguments; or "function", the name on a line and the arguments in a block of JSON.
 Expr CallGrammar::deepseek_calls() {
   GrammarBuilder& b = builder_;
   const Expr call = any_tool([&](const Tool& tool) {
@@ -252,7 +252,7 @@ Expr CallGrammar::deepseek_calls() {
                      text(kDeepSeekCallsEnd)});
 }
 
-// After <function=.
+// The call after <function=.
 Expr CallGrammar::xml_call() {
   return any_tool([&](const Tool& tool) {
     return builder_.sequence(
@@ -260,7 +260,7 @@ Expr CallGrammar::xml_call() {
   });
 }
 
-// In the schema's order, as in JSON. What texts may be besides that is not held in this style.
+// In the schema's order, as in JSON. A string's other restrictions are not enforced here.
 Expr CallGrammar::parameters(const Tool& tool) {
   GrammarBuilder& b = builder_;
   const JsonNode properties = tool.schema.find("properties");
@@ -309,8 +309,8 @@ Expr CallGrammar::parameter(const Tool& tool, JsonNode property, std::int32_t ru
   return b.sequence({head, value});
 }
 
-// {"name": "NAME" of a tool begins a call, at the beginning of an answer alone; what is another
-// object is content.
+// {"name": "NAME" with the name of a tool begins a call, but only at the beginning of an answer;
+// any other object is content.
 void CallGrammar::add_llama_heads(WatchMode& mode) {
   const std::string blank(1, kAnyBlanks);
   const std::string name = "\"name\"" + blank + ":" + blank;
@@ -337,7 +337,7 @@ std::shared_ptr<const Grammar> CallGrammar::make_forced(std::string_view only,
   return finish(after_thoughts(builder_, style_, prompt, json_call(builder_.nothing())));
 }
 
-// The mark's text, where its blanks are some, and what follows it.
+// The mark's text, in which its blanks are repeated blanks, followed by its rule.
 Expr CallGrammar::marked_call(const WatchMark& mark) {
   std::vector<Expr> parts;
   std::string_view rest = mark.text;
@@ -360,11 +360,11 @@ std::shared_ptr<const Grammar> CallGrammar::make_or_answer(const AnswerSchema& a
   std::vector<Expr> calls;
   for (const auto* marks : {&modes[kAnswer].anywhere, &modes[kAnswer].at_start}) {
     for (const WatchMark& mark : *marks) {
-      if (mark.rule) calls.push_back(marked_call(mark));  // all but llama's tag of programs
+      if (mark.rule) calls.push_back(marked_call(mark));  // excludes llama3's tag of programs
     }
   }
   const Expr call = builder_.call(define("any call", builder_.choice(std::move(calls))));
-  // Llama's calls begin as JSON: one, so that nothing is a call and an answer's beginning.
+  // Llama3's calls begin like JSON answers; only one is allowed, so that no text can be both.
   const bool one = count_ == CallCount::one || style_.tools == ToolCallStyle::llama3;
   const Expr more = builder_.repeat(builder_.sequence({blanks(), call}), 0, one ? 0 : kNoLimit);
   Expr held = parts_.object();

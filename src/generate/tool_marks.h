@@ -1,4 +1,4 @@
-// The literal texts of tool calls in the notations of models' templates.
+// The literal texts that mark tool calls in the notations of models' templates.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// The input of one forward pass: prefill, decode, evaluation and any mix of them.
+// The input of one forward pass: tokens of prefill, decode and evaluation in any combination.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +7,11 @@
 namespace leq {
 
 struct Batch {
-  std::vector<std::int32_t> tokens;     // [T]; drawn_id(row) after Operations::begin_sample
-  std::vector<std::int32_t> sequences;  // [T] sequence of each row in the cache
-  std::vector<std::int32_t> outputs;    // rows whose logits are wanted, ascending
+  std::vector<std::int32_t> tokens;     // [T]; drawn_id(row) if the device sampled the token
+  std::vector<std::int32_t> sequences;  // [T] KV-cache sequence of each row
+  std::vector<std::int32_t> outputs;    // rows whose logits are needed, ascending
 
-  // Appends `count` tokens of one sequence; logits for none, the last, or all of them.
+  // Appends `count` tokens of one sequence; Want selects the tokens that get a row of logits.
   enum class Want { none, last, all };
   void add(std::int32_t sequence, const std::int32_t* first, std::int64_t count, Want want) {
     for (std::int64_t i = 0; i < count; ++i) {

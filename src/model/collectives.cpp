@@ -19,8 +19,8 @@ void Collectives::gather(const SharedBlock& block, std::int64_t tokens, Receiver
   backend_.gather(block.whole, tokens, {ranks, block.columns, to, block.own.rows, site});
 }
 
-// Rows that are not finite show where a device is waited for; where it works before its operations
-// return they have been thrown, and gathers have ended the others.
+// With device collectives (linked_), an error such as a row that is not finite is only reported
+// when the device is synchronized. Without them, gathers have already reported it to all ranks.
 void Collectives::finish_step() {
   if (linked_ == nullptr) return;
   constexpr std::string_view kSite = "the end of the step";

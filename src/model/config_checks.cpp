@@ -1,4 +1,4 @@
-// What a ModelConfig of any source must hold.
+// Checks that every ModelConfig must pass, wherever it comes from.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -115,7 +115,7 @@ void check_experts(const ModelConfig& config, const ExpertsMlpConfig& mlp, std::
   require(config.norm == NormKind::rms, place, ": experts after layer norms are not supported");
 }
 
-// The norms of what sublayers add, and the cap of the logits.
+// Checks the norms of sublayer outputs, and the cap of the logits.
 void check_additions(const ModelConfig& config, std::string_view source) {
   const auto& [scale, cap] = config.logit_cap;
   require(std::isfinite(scale) && scale > 0 && scale <= 1e6 && std::isfinite(cap) && cap >= 0 &&

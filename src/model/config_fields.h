@@ -1,4 +1,4 @@
-// Numbers of a ModelConfig by their names in the file.
+// Integer fields of a ModelConfig with their names in a .leq file.
 #pragma once
 
 #include <array>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// Whole-number fields by their name in the file, with the largest value that is believed.
+// An integer field: its name in the file, and the largest value that is accepted.
 struct CountField {
   const char* name;
   std::int64_t ModelConfig::*member;

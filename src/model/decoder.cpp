@@ -71,7 +71,7 @@ bool Decoder::run(const AttentionWeights& weights, std::int64_t layer, const Bat
   return true;
 }
 
-// x += out(delta_net(in(norm(x)), gates(norm(x)))); the norm's rows once as codes, once as they are
+// x += out(delta_net(in(norm(x)), gates(norm(x)))); `in` may read codes of norm(x), `gates` f32
 bool Decoder::run(const DeltaNetWeights& weights, std::int64_t layer, const BatchView& batch,
                   const KvLayers&) {
   const std::int64_t tokens = batch.tokens;
@@ -102,8 +102,8 @@ bool Decoder::run(const DenseMlpWeights& weights, std::int64_t tokens) {
   return true;
 }
 
-// x += the sum over each row's experts of p_e * down_e(swiglu(gate_up_e(norm(x)))), and a shared
-// expert's
+// x += sum over the experts e of each row of p_e * down_e(swiglu(gate_up_e(norm(x)))), plus the
+// output of a shared expert
 bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   ExpertsRun run = {backend_, work_, ranks_, weights};
   const SharedBlock x = work_.shared_stream();  // [T, W]
@@ -122,7 +122,7 @@ bool Decoder::run(const ExpertsMlpWeights& weights, std::int64_t tokens) {
   return true;
 }
 
-// x, normed, as the input of `linear`
+// norm(x) in the format that `linear` reads
 RowsFor Decoder::norm(const Norm& norm, const LayerLinear& linear, std::int64_t tokens) {
   const RowsFor out = work_.input_of(linear);
   backend_.norm(work_.x, tokens, norm, out);
@@ -163,7 +163,7 @@ void Decoder::final_norm(std::span<const std::int32_t> outputs) {
   backend_.norm(work_.last, std::ssize(outputs), weights_.final_norm, work_.last);
 }
 
-// last = rows of x, out of the rotated stream
+// last = rows `outputs` of x, with the rotation of the residual stream undone
 void Decoder::pick(std::span<const std::int32_t> outputs) {
   backend_.gather_rows(work_.x, outputs, work_.last);
   if (work_.rotation.block > 0) {
@@ -171,7 +171,7 @@ void Decoder::pick(std::span<const std::int32_t> outputs) {
   }
 }
 
-// Blocks of the cache that were whole before this step and that its queries read as codes.
+// Quantizes the blocks that were complete before this step and that its queries read as codes.
 void Decoder::quantize_closed_blocks(const BatchView& batch, const KvLayers& kv) {
   if (!kv.pages.residual().copies()) return;
   kv_layers_.clear();

@@ -1,6 +1,6 @@
-// The forward pass of all families, from the token ids of a step to its logits: straight-line code
-// over a device's operations. Communication of ranks is in collectives.h; the caller
-// (transformer.h) handles positions, sequences and errors.
+// The forward pass of all model families, from the token ids of a step to its logits, as
+// straight-line code over a device's operations. Communication of ranks is in collectives.h;
+// positions, sequences and errors are handled by the caller (transformer.h).
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace leq {
 
 class Decoder {
  public:
-  // All of them must outlive the decoder.
+  // All arguments must outlive the decoder.
   Decoder(const ModelConfig& config, const Weights& weights, Backend& backend, Workspace& work,
           Collectives& ranks);
 
@@ -31,10 +31,10 @@ class Decoder {
   // Workspace::last [outputs, W] = final_norm(rows of x).
   void final_norm(std::span<const std::int32_t> outputs);
 
-  // Runs one sublayer on the current x. Returns false where the observer ended it early; x is
-  // unchanged then.
+  // Runs one sublayer on the current x. Returns false if the observer ended it early, in which case
+  // x is unchanged.
   bool sublayer(Sublayer which, std::int64_t layer, const BatchView& batch, const KvLayers& kv);
-  // `observer` sees the inputs of all linears of the layers from now on; nullptr: none.
+  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: to none.
   void observe(Observer* observer) { observer_ = observer; }
   bool observed() const { return observer_ != nullptr; }
 
@@ -60,8 +60,8 @@ class Decoder {
   Collectives& ranks_;
   Observer* observer_ = nullptr;
   std::vector<std::int64_t> attention_layers_;
-  std::vector<std::int64_t> cache_layers_;  // of each layer, -1 where it has no keys and values
-  std::vector<KvLayer> kv_layers_;          // of the step at work, where blocks of it become codes
+  std::vector<std::int64_t> cache_layers_;  // [layers] index in the KV cache; -1: no attention
+  std::vector<KvLayer> kv_layers_;          // of the current step, for quantize_kv_blocks
 };
 
 }  // namespace leq

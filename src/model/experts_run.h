@@ -1,4 +1,4 @@
-// The experts of one layer over the rows of one step, between the norm and the residual stream.
+// Runs the experts of one layer for the rows of one step, between the norm and the addition to x.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace leq {
 
-// All of them must outlive it.
+// All members must outlive the object.
 struct ExpertsRun {
   Backend& backend;
   Workspace& work;
   Collectives& ranks;
   const ExpertsMlpWeights& weights;
 
-  // Chooses the experts of each of the normed rows [T, W].
+  // Chooses the experts of each row of `normed` [T, W].
   void route(const Rows& normed, std::int64_t tokens);
-  // The products [T k, F] of all groups, and [T, F'] of a shared expert.
+  // Computes the gated products [T k, F] of all experts, and [T, F'] of a shared expert.
   void gate(const Rows& normed);
-  // What each down reads, experts without rows included.
+  // Visits the input rows of each expert's down, including experts without rows.
   void each_product(
       const std::function<void(const LayerLinear& linear, const Rows& rows)>& visit) const;
-  // x [T, W] += down of them.
+  // x [T, W] += the outputs of each row's down linears.
   void add(Rows& x);
 };
 

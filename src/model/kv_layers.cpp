@@ -13,7 +13,7 @@ namespace leq {
 
 namespace {
 
-// e^(i j f) of each pair of channels, averaged over the positions j that the model was made for.
+// e^(i j f) for the frequency f of each pair of channels, averaged over the model's positions j.
 std::vector<std::complex<double>> mean_rotations(const ModelConfig& config,
                                                  std::span<const float> frequencies) {
   const auto positions = static_cast<double>(config.context);
@@ -27,22 +27,22 @@ std::vector<std::complex<double>> mean_rotations(const ModelConfig& config,
   return rotations;
 }
 
-// The largest distance of a unit vector rotated by up to `angle` from its mean, of length `size`.
+// Largest distance of a unit vector rotated by up to `angle` from their mean, of norm `size`.
 float distance_from_mean(double angle, double size) {
   constexpr double kPi = 3.14159265358979323846;
   if (angle > 2 * kPi) return static_cast<float>(1 + size);
   return static_cast<float>(std::abs(1.0 - std::polar(size, angle / 2)));
 }
 
-// The range of each channel's bias that codes have to cover: along tokens what RoPE leaves of it
-// around the centre, along channels how far RoPE rotates it within a block. [kv_heads d]
+// The part of each channel's bias [kv_heads d] that codes must cover. Codes along tokens cover what
+// remains after the centre is subtracted, codes along channels the change by RoPE within a block.
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
-  // Channels that RoPE does not rotate keep their bias.
+  // Part of the channels that RoPE does not rotate, whose bias is constant.
   const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
   std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
   const auto rotations = mean_rotations(config, frequencies);
@@ -116,13 +116,13 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by type and norms of keys
+  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and presence of norms
   const std::vector<std::int64_t> layers = config.attention_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();
     if (!attention.rotary) continue;
-    // Before RoPE a bias is one number for each channel.
+    // Skips layers without RoPE, because there the bias of a channel is constant.
     const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded()) continue;
     const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});

@@ -1,7 +1,7 @@
-// The layers of a decoder as data. Each layer is two sublayers, with a norm before each:
+// The layers of a decoder as data. Each layer has two sublayers, with a norm before each:
 //   x += mixer(norm(x)); x += mlp(norm(x))
-// A kind of layer is an alternative of one of the variants here, its linears in linear_sites.cpp,
-// its weights in weights.h and its forward pass in decoder.cpp.
+// A kind of layer is an alternative of one of the variants below. Its linears are listed in
+// linear_sites.cpp, its weights are in weights.h and its forward pass is in decoder.cpp.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,26 @@ namespace leq {
 
 enum class Sublayer : std::uint8_t { mixer, mlp };
 
-// q of position p is multiplied by 1 + beta ln(1 + floor(p / period)) after RoPE: attention that is
-// sharper at the far end of long texts (Ministral 3, Llama 4).
+// q of position p is multiplied by 1 + beta ln(1 + floor(p / period)) after RoPE, which makes
+// attention sharper at late positions of long texts (Ministral 3, Llama 4).
 struct QueryTemperature {
   double beta = 0;
-  std::int64_t period = 0;  // 0: none
+  std::int64_t period = 0;  // 0: no temperature
 
   bool operator==(const QueryTemperature&) const = default;
 };
 
 // Softmax attention over keys and values in the cache.
 struct AttentionConfig {
-  std::int32_t window = 0;   // positions that a query sees; 0 = all before it
+  std::int32_t window = 0;   // positions that a query sees; 0 = all up to its own
   bool rotary = true;        // RoPE on q and k
   bool qk_norm = false;      // norms of q and k over each head, before RoPE
-  bool qkv_bias = false;     // of q, k and v
+  bool qkv_bias = false;     // q, k and v have biases
   bool output_bias = false;  // of o
-  // RoPE turns the first so many numbers of a head, pairs (i, i + rotary_dims / 2), and leaves the
-  // others as they are; 0 = all of them.
+  // RoPE rotates the first `rotary_dims` channels of a head as pairs (i, i + rotary_dims / 2), and
+  // leaves the others unchanged; 0 = all channels.
   std::int32_t rotary_dims = 0;
-  // A fourth linear reads the layer's input: out = attention(q, k, v) * sigmoid(gate), before o.
+  // A fourth linear reads the layer's input, and o reads attention(q, k, v) * sigmoid(gate).
   bool output_gate = false;
   QueryTemperature temperature = {};
 
@@ -43,15 +43,15 @@ struct AttentionConfig {
 // Gated DeltaNet (Yang et al. 2024): linear attention over a state of fixed size, without positions
 // (backend/decoder_parts.h has the formulas). Value head h reads key head h / (H_v / H_k).
 struct DeltaNetConfig {
-  std::int64_t key_heads = 0;    // H_k, of queries and keys
-  std::int64_t value_heads = 0;  // H_v, a multiple of H_k
+  std::int64_t key_heads = 0;    // H_k, heads of queries and keys
+  std::int64_t value_heads = 0;  // H_v, heads of values, a multiple of H_k
   std::int64_t key_dim = 0;      // d_k
   std::int64_t value_dim = 0;    // d_v
-  std::int64_t conv_taps = 0;    // of the causal convolution over time, the current token's too
+  std::int64_t conv_taps = 0;    // taps of the convolution over time, current token included
 
   std::int64_t keys() const { return key_heads * key_dim; }
   std::int64_t values() const { return value_heads * value_dim; }
-  std::int64_t channels() const { return 2 * keys() + values(); }  // of the convolution
+  std::int64_t channels() const { return 2 * keys() + values(); }  // channels of the convolution
 
   bool operator==(const DeltaNetConfig&) const = default;
 };
@@ -64,15 +64,15 @@ struct DenseMlpConfig {
   bool operator==(const DenseMlpConfig&) const = default;
 };
 
-// Gated MLPs of which a router picks a few for each row: p = softmax(router(x)), the k largest p
-// (equal ones by the lower id), y = the sum of p_e * down_e(swiglu(gate_e x, up_e x)) in ascending
-// order of e.
+// A mixture of gated MLPs. A router picks k of them for each row: p = softmax(router(x)); the k
+// largest p are chosen, on ties the lower id; y = sum of p_e * down_e(swiglu(gate_e x, up_e x)) in
+// ascending order of e.
 struct ExpertsMlpConfig {
   std::int64_t experts = 0;        // E
-  std::int64_t active = 0;         // k, experts of a row
-  std::int64_t hidden = 0;         // F of each
+  std::int64_t active = 0;         // k, number of experts of a row
+  std::int64_t hidden = 0;         // F of each expert
   bool normalized = false;         // the k probabilities are divided by their sum
-  std::int64_t shared_hidden = 0;  // F of an expert of every row, times sigmoid(gate x); 0 = none
+  std::int64_t shared_hidden = 0;  // F of the shared expert, times sigmoid(gate x); 0 = none
 
   bool operator==(const ExpertsMlpConfig&) const = default;
 };
@@ -81,7 +81,7 @@ struct LayerConfig {
   std::variant<AttentionConfig, DeltaNetConfig> mixer;
   std::variant<DenseMlpConfig, ExpertsMlpConfig> mlp;
 
-  // nullptr where the layer has another kind.
+  // Returns nullptr if the layer has another kind of mixer.
   const AttentionConfig* attention() const { return std::get_if<AttentionConfig>(&mixer); }
   AttentionConfig* attention() { return std::get_if<AttentionConfig>(&mixer); }
   const DeltaNetConfig* delta_net() const { return std::get_if<DeltaNetConfig>(&mixer); }
@@ -93,16 +93,16 @@ struct LayerConfig {
   bool operator==(const LayerConfig&) const = default;
 };
 
-// Layers that differ in their windows only, as files of version 1.0 can express.
+// Layers that differ at most in their windows, which file version 1.0 can express.
 struct UniformLayers {
   std::int64_t count = 0;
-  AttentionConfig attention = {};  // its window counts where `windows` is empty
+  AttentionConfig attention = {};  // its `window` is used if `windows` is empty
   DenseMlpConfig mlp = {};
   std::vector<std::int32_t> windows = {};  // [count], or empty
 
   std::vector<LayerConfig> layers() const;
 };
-// nullopt where the layers differ in more than their windows.
+// Returns nullopt if the layers differ in more than their windows.
 std::optional<UniformLayers> uniform_layers(std::span<const LayerConfig> layers);
 
 }  // namespace leq

@@ -37,7 +37,7 @@ std::int32_t window_from_json(const Json& json, std::string_view source) {
   return static_cast<std::int32_t>(value);
 }
 
-// Version 1.0: the fields of one layer stand for all, beside a list of windows.
+// Version 1.0: writes the fields of one layer for all layers, and a list of windows.
 void add_uniform_layers(const UniformLayers& layers, Json& json) {
   json["layers"] = layers.count;
   json["windows"] = layers.windows;
@@ -88,7 +88,7 @@ QueryTemperature temperature_from_json(const Json& mixer, std::string_view sourc
   require(found->is_object(), place, ": expected an object");
   const QueryTemperature temperature = {json_get<double>(*found, "beta", place),
                                         json_get<std::int64_t>(*found, "period", place)};
-  // 0 means "none" in memory only: a file says so by leaving the key out.
+  // 0 means "none" in memory only. A file without temperature has no such key.
   require(temperature.period != 0, place, ": period = 0: expected at least 1");
   return temperature;
 }
@@ -161,7 +161,7 @@ ExpertsMlpConfig experts_from_json(const Json& mlp, std::string_view source) {
   return experts;
 }
 
-// A section and its kind, one of `kinds`.
+// Returns a section of the layer's JSON and its kind, which must be one of `kinds`.
 std::pair<const Json&, std::string> section_of(const Json& layer, const char* name,
                                                std::span<const std::string_view> kinds,
                                                std::string_view source) {
@@ -209,8 +209,8 @@ std::vector<LayerConfig> listed_layers(const Json& json, std::string_view source
   return layers;
 }
 
-// The layers as version 1.0 can have them, which has learned positions where it has no RoPE, and no
-// temperature.
+// The layers if version 1.0 can express them, otherwise nullopt. Version 1.0 assumes learned
+// positions in models without RoPE, and has no query temperature.
 std::optional<UniformLayers> version_1_0_layers(const ModelConfig& config) {
   auto uniform = uniform_layers(config.layers);
   if (!uniform) return uniform;

@@ -1,5 +1,5 @@
-// The layers of a configuration as a .leq file has them (docs/leq-format.md): once for all, as
-// version 1.0 can say it, or one by one. A kind of layer names itself and its fields here.
+// The layers of a configuration as JSON of a .leq file (docs/leq-format.md): one entry for all
+// layers, as in version 1.0, or a list. Names of layer kinds and of their fields are defined here.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace leq {
 
 inline constexpr std::int64_t kLargestWindow = 1 << 30;
 
-// Whether version 1.0 can say what layers and positions there are.
+// Whether version 1.0 can express the layers and position embeddings.
 bool has_version_1_0_layers(const ModelConfig& config);
-// One layer as files list them.
+// One layer as an entry of the file's list.
 Json layer_to_json(const LayerConfig& layer);
 LayerConfig layer_from_json(const Json& json, std::string_view source);
 
 void layers_to_json(const ModelConfig& config, Json& json);
-// Sets layers and learned_positions. Throws Error naming `source`, layer, field and value.
+// Sets layers and learned_positions. Throws Error naming `source`, the layer, field and value.
 void layers_from_json(const Json& json, std::string_view source, ModelConfig& config);
 
 }  // namespace leq

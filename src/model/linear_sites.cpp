@@ -6,12 +6,12 @@
 namespace leq {
 namespace {
 
-// A gain of what the site's linear adds to the stream.
+// Adds the gain of the norm of the site's output, if the model has such norms.
 void add_post_norm(const ModelConfig& config, const char* name, LinearSite& site) {
   if (config.post_norm_eps > 0) site.vectors.push_back({name, config.width});
 }
 
-// qkv [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o [H d -> W]
+// qkv: [W -> (H + 2 H_kv) d], with an output gate [W -> (2 H + 2 H_kv) d]; o: [H d -> W]
 void add_sites(const ModelConfig& config, const AttentionConfig& attention,
                std::vector<LinearSite>& sites) {
   const std::int64_t query = config.heads * config.head_dim;
@@ -46,7 +46,7 @@ void add_sites(const ModelConfig& config, const AttentionConfig& attention,
   add_post_norm(config, "attention_post_norm", sites.back());
 }
 
-// delta_in [W -> channels + H_v d_v], beside it delta_gates [W -> 2 H_v]; delta_out [H_v d_v -> W]
+// delta_in: [W -> channels + H_v d_v]; delta_gates: [W -> 2 H_v]; delta_out: [H_v d_v -> W]
 void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
                std::vector<LinearSite>& sites) {
   LinearSite in = {"delta_in",
@@ -75,7 +75,7 @@ void add_sites(const ModelConfig& config, const DeltaNetConfig& delta,
                    {}});
 }
 
-// gate_up [W -> 2 F], or up alone [W -> F]; down [F -> W]
+// gate_up: [W -> 2 F], or only up: [W -> F]; down: [F -> W]
 void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite gate_up = {"gate_up",    Sublayer::mlp,
@@ -85,7 +85,7 @@ void add_sites(const ModelConfig& config, const DenseMlpConfig& mlp,
   if (mlp.gated) gate_up.weights.push_back({"gate", mlp.hidden, Axis::mlp, mlp.bias});
   gate_up.weights.push_back({"up", mlp.hidden, Axis::mlp, mlp.bias});
   sites.push_back(std::move(gate_up));
-  // up is a factor of SwiGLU's product, so it can take a scale; silu and GELU cannot.
+  // SwiGLU's product is linear in up, so that up can absorb a scale; silu and GELU are not linear.
   sites.push_back({"down",
                    Sublayer::mlp,
                    mlp.hidden,
@@ -102,7 +102,7 @@ void add_gated(const std::string& of, std::int64_t hidden, double share, LinearS
   site.weights.push_back({of + "up", hidden, Axis::mlp, false, false, share});
 }
 
-// [F -> W]
+// down of one expert: [F -> W]
 LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_t hidden,
                    double share) {
   return {of + "down",
@@ -115,8 +115,8 @@ LinearSite down_of(const ModelConfig& config, const std::string& of, std::int64_
           {}};
 }
 
-// experts [W -> E, and 2 F of each expert, and 2 F' and 1 of a shared one], which all read one
-// input; then down of each [F -> W]
+// One site for the router [W -> E] and the gate_up [W -> 2 F] of all experts, 2 F' and 1 more
+// outputs for a shared one, because all read one input; then one site for each down [F -> W].
 void add_sites(const ModelConfig& config, const ExpertsMlpConfig& mlp,
                std::vector<LinearSite>& sites) {
   LinearSite first = {"experts",    Sublayer::mlp,

@@ -1,7 +1,7 @@
-// The linear sites of a layer: the places where linears read one input. All that
-// works on the linears of a model iterates over its sites: the list of tensors, binding, workspace,
-// calibration, folds, quantizing, sharding, plans and synthetic models. A kind of layer lists its
-// sites in linear_sites.cpp and nowhere else.
+// The linear sites of a layer: the places where one or several linears read the same input. All
+// code that handles the linears of a model iterates over its sites: tensor list, binding,
+// workspace, calibration, folds, quantization, sharding, plans and synthetic models. The sites of a
+// layer kind are listed in linear_sites.cpp and nowhere else.
 #pragma once
 
 #include <cstddef>
@@ -23,62 +23,62 @@ enum class Axis : std::uint8_t {
   kv_heads,        // H_kv d
   mlp,             // F
   vocabulary,      // V
-  delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each in its heads
+  delta_channels,  // 2 H_k d_k + H_v d_v: q, k and v of Gated DeltaNet, each divided by heads
   delta_values,    // H_v d_v
-  whole,           // every rank has all of it: a router's outputs
+  whole,           // not divided: every rank has all of it (router outputs)
 };
 
 struct NormSpec {
   std::string name;        // "attention_norm"
-  std::int64_t width = 0;  // of its gain
+  std::int64_t width = 0;  // length of its gain
   NormKind kind = NormKind::rms;
 };
 
 struct LinearSpec {
   std::string name;          // "q"
   std::int64_t outputs = 0;  // N
-  Axis axis = Axis::stream;  // of its rows
+  Axis axis = Axis::stream;  // axis of its rows
   bool bias = false;
-  // A few rows that are never quantized: a router, gates. Stored in f32; they read the rows of the
-  // site before these are quantized.
+  // A linear with few rows that is never quantized (a router, gates). It is stored in f32 and reads
+  // the site's input before quantization.
   bool exact = false;
-  double share = 1;  // of a step's rows that meet it, where a router decides: k / E
+  double share = 1;  // share of a step's rows that it reads: k / E for routed experts
 };
 
-// Numbers beside the linears that an operation of the sublayer computes with: stored in f32.
+// A parameter vector of the sublayer that another operation than a linear reads; stored in f32.
 struct VectorSpec {
   std::string name;  // "delta_conv"
   std::int64_t count = 0;
 };
 
 struct LinearSite {
-  std::string name;  // "qkv"; the same in all layers of a kind
+  std::string name;  // "qkv"; the same name in all layers of a kind
   Sublayer sublayer = Sublayer::mixer;
-  std::int64_t inputs = 0;          // K of all its weights
-  Axis axis = Axis::stream;         // of the inputs
-  std::vector<LinearSpec> weights;  // in the order of the joined outputs
-  // The norm of the residual stream that makes the input; nullopt: an operation of the sublayer
-  // makes it, each rank its own columns.
+  std::int64_t inputs = 0;          // K, the same for all its weights
+  Axis axis = Axis::stream;         // axis of the inputs
+  std::vector<LinearSpec> weights;  // in the order of the concatenated outputs
+  // The norm of the residual stream that produces the input; nullopt: the input is the result of an
+  // operation in the sublayer, of which each rank computes its own columns.
   std::optional<NormSpec> norm;
-  // The linear of an earlier site whose rows the input's columns are proportional to ("v", "up"),
-  // so that a scale of a column can move there; empty: none.
+  // The linear of an earlier site ("v", "up") whose output rows the input's columns are
+  // proportional to, so that a column's scale can be moved to that row; empty: none.
   std::string producer;
-  std::vector<NormSpec> head_norms;      // of the outputs, over each head: "q_norm", "k_norm"
-  std::vector<VectorSpec> vectors = {};  // that the operation after the linears computes with
-  // The name that sites with one block of activations share, "experts.down": they are adjacent,
-  // none reads another's output, and their inputs have one format. Empty: the site is alone.
+  std::vector<NormSpec> head_norms;      // norms over each head of the outputs: "q_norm", "k_norm"
+  std::vector<VectorSpec> vectors = {};  // read by the operation that follows the linears
+  // A name that several sites with a common activation block have, "experts.down". These sites are
+  // adjacent, independent of each other, and have inputs of one format. Empty: no such block.
   std::string block = {};
 
   const std::string& block_name() const { return block.empty() ? name : block; }
-  double share() const;  // of a step's rows that it sees
-  // Those that are quantized.
+  double share() const;  // share of a step's rows that it reads
+  // The weights that may be quantized.
   std::vector<LinearSpec> coded_weights() const;
 };
 
-// Parts of a layer with experts: "experts.3.gate", "shared.up".
+// Tensor name of a part of a layer with experts: "experts.3.gate", "shared.up".
 std::string expert_part(std::int64_t expert, std::string_view part);
 
-// In the order of a forward pass.
+// The sites of one layer in the order of a forward pass.
 std::vector<LinearSite> linear_sites(const ModelConfig& config, std::int64_t layer);
 
 }  // namespace leq

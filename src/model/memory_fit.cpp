@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// "6.90 GB of the device's 8.20 GB are free for it"
+// "6.90 GB of the device's 8.20 GB are free", or the cap that the user set
 std::string free_text(const DeviceMemoryInfo& memory) {
   if (memory.cap > 0 && memory.bytes >= memory.cap) {
     return Setting{"memory_cap"}.marked() + " allows " + human_bytes(memory.cap);
@@ -18,7 +18,7 @@ std::string free_text(const DeviceMemoryInfo& memory) {
 }
 
 std::string advice(const RunLimits& limits) {
-  // The KV type that every device supports.
+  // int8 is the smallest KV type that every device supports.
   const KvScheme& least = kv_scheme(KvType::int8);
   const auto small = [&](KvType type) { return kv_scheme(type).bits <= least.bits; };
   const bool small_cache = small(limits.key_type) && small(limits.value_type);
@@ -61,7 +61,7 @@ MemoryPlan MemoryPlanner::plan(const RunLimits& resolved) const {
   return plan_rank_memory(file_bytes_, config_, weights_, layout_, resolved, place_);
 }
 
-// Plans grow with the context, so halving finds the last that fits.
+// Bisects over the number of pages, which works because plans grow with the context.
 std::int64_t MemoryPlanner::largest_context(RunLimits limits, std::int64_t most,
                                             std::uint64_t bytes) const {
   const std::int64_t page = std::int64_t{kPageTokens} * limits.sequences;

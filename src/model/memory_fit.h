@@ -1,6 +1,6 @@
-// Plans against the memory that there is: the largest context that fits, and for devices with
-// memory of their own a context cut to it or an error that shows the plan, before anything is
-// loaded.
+// Compares memory plans with the available memory. Finds the largest context that fits; for devices
+// with their own memory it reduces the context to that or throws an error that shows the plan,
+// before anything is loaded.
 #pragma once
 
 #include <cstdint>
@@ -19,28 +19,28 @@ namespace leq {
 std::string plan_text(const MemoryPlan& plan);
 
 struct FittedLimits {
-  RunLimits limits;  // resolved
-  std::string note;  // one line for people where the context was cut, else empty; for spelled()
+  RunLimits limits;  // with all defaults filled in
+  std::string note;  // one line for the user if the context was reduced; for spelled()
 };
 
-// Makes plans of one model on one device, which need not be here; the model, what `find` finds and
-// the layout must outlive it. Weights are counted once.
+// Makes memory plans of one model for one device, which need not be present. The model, the tensors
+// that `find` returns, and the layout must outlive the object. Weights are counted only once.
 class MemoryPlanner {
  public:
   MemoryPlanner(const Model& model, const Layout& layout);
-  // For one of several ranks.
+  // Plans for one of several ranks.
   MemoryPlanner(const Model& model, const Layout& layout, const RankPlace& place);
-  // Weights from elsewhere (synthetic ones).
+  // Plans for weights that are not in a .leq file (synthetic ones).
   MemoryPlanner(const TensorFinder& find, std::string source, const ModelConfig& config,
                 std::uint64_t weight_bytes, const Layout& layout, const RankPlace& place);
 
   MemoryPlan plan(const RunLimits& resolved) const;
-  // Most positions of all sequences, in whole pages and up to `most` for each sequence, whose plan
-  // takes at most `bytes`; 0 = not even one page.
+  // The largest context of all sequences together, in whole pages and at most `most` per sequence,
+  // for which the plan needs at most `bytes`; 0 if not even one page fits.
   std::int64_t largest_context(RunLimits limits, std::int64_t most, std::uint64_t bytes) const;
-  // Resolves the limits. Where the plan does not fit `memory`, the default context is cut to what
-  // fits; a context that was asked for is refused: Error with the plan, the room of `device`, the
-  // largest context that fits and what to try.
+  // Resolves the limits. If the plan does not fit `memory`, a default context is reduced until the
+  // plan fits. A context that was requested is not reduced: the Error then states the plan, the
+  // memory of `device`, the largest context that fits and what to try.
   FittedLimits fit(const RunLimits& wanted, const DeviceMemoryInfo& memory,
                    std::string_view device) const;
 
@@ -50,17 +50,17 @@ class MemoryPlanner {
   const Layout& layout_;
   std::uint64_t file_bytes_;
   RankPlace place_;
-  CountingMemory memory_;  // of the weights
+  CountingMemory memory_;  // where weights were counted
   Weights weights_;
 };
 
-// The same for a model on a backend; where the backend has no memory of its own, as resolve_limits
-// has it.
+// Fits the limits of a model to a backend's memory. If the backend uses the host's memory, only
+// calls resolve_limits.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend);
-// For the rank at `place`.
+// Does the same for the rank at `place`.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model, Backend& backend,
                         const RankPlace& place);
-// For ranks of this process: the limits that every one of them can have.
+// Does the same for ranks that are threads: returns limits that fit on every rank.
 FittedLimits fit_limits(const RunLimits& wanted, const Model& model,
                         std::span<Backend* const> ranks);
 

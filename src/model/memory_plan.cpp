@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kDefaultContext = 8192;
 
-// The longest context a model can be asked for: scalings that stretch positions allow more.
+// The longest context that a user can request for a model; RoPE scalings allow more than its own.
 std::int64_t largest_context(const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto stretch = [&](std::int64_t base) {
@@ -26,7 +26,7 @@ std::int64_t largest_context(const ModelConfig& config) {
   return config.context;
 }
 
-// The widest window of all layers; 0 where some layer sees all positions.
+// The largest window of all layers; 0 if some layer sees all positions.
 std::int64_t widest_window(const ModelConfig& config) {
   std::int32_t widest = 0;
   for (const std::int64_t layer : config.attention_layers()) {
@@ -145,7 +145,7 @@ KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout
   const std::int64_t layers = std::ssize(config.attention_layers());
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     keys.push_back(shape.type(layer, KvPart::keys));
-    // Throws for a type that the device does not run.
+    // Throws Error if the device does not support the type.
     (void)layout.page_bytes(KvPart::keys, keys.back(), shape.kv_heads, shape.head_dim);
   }
   shape.key_centre_check = key_centre_check(weights, keys);

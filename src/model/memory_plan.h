@@ -1,6 +1,6 @@
-// Memory is planned, not discovered: the exact bytes of weights, KV cache and scratch from the
-// header alone, by building what a session builds on memory that only counts. A test compares them
-// with the engine's own peak.
+// Computes the exact bytes of weights, KV cache and scratch from the file's header, without
+// allocating. It builds the objects of a session on a memory that only counts bytes. A test
+// compares the result with the real peak.
 #pragma once
 
 #include <cstdint>
@@ -21,63 +21,63 @@ inline constexpr std::int64_t kDefaultKeptStates = 8;
 inline constexpr std::int64_t kMostKeptStates = 4096;
 
 struct RunLimits {
-  std::int64_t context = 0;  // positions in all sequences together; 0 = min(model, 8192)
+  std::int64_t context = 0;  // total positions of all sequences; 0 = min(model, 8192)
   int sequences = 1;
-  // Positions in one sequence; 0 = an equal share. More than a share: sequences take what they
-  // need.
+  // Limit on the positions of one sequence; 0 = an equal share of `context`. With more than a
+  // share, sequences compete for the positions.
   std::int64_t sequence_context = 0;
-  std::int64_t batch_tokens = 512;  // in one step
+  std::int64_t batch_tokens = 512;  // rows in one step
   std::int64_t output_tokens = 1;
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
-  std::vector<KvLayerTypes> kv_layers = {};  // that have others; the last that names a layer counts
-  // Positions that stay in f16 beside the codes of types that make whole blocks; nullopt: as the
-  // types have it.
+  std::vector<KvLayerTypes> kv_layers = {};  // layers with their own types; later entries win
+  // Number of first and of recent positions that stay in f16 beside codes, for types that quantize
+  // whole blocks; nullopt: the defaults of the type.
   std::optional<int> kv_sinks = {}, kv_recent = {};
-  // Of models with fixed states (Gated DeltaNet): states that are kept beside those of the
-  // sequences, so that a text which begins like an earlier one is not fed again from its start.
+  // For models with fixed states (Gated DeltaNet): number of states kept beside those of running
+  // sequences, so that texts with a common beginning need not be fed from the start.
   std::int64_t kept_states = kDefaultKeptStates;
 };
 
 struct MemoryPlan {
-  std::uint64_t weight_bytes = 0;  // the file, mapped or read; on a GPU its copy there
+  std::uint64_t weight_bytes = 0;  // the mapped or read file; on a GPU its copy there
   std::uint64_t kv_bytes = 0;
-  std::uint64_t state_bytes = 0;  // fixed states
+  std::uint64_t state_bytes = 0;  // fixed states of Gated DeltaNet
   std::uint64_t scratch_bytes = 0;
   std::uint64_t total() const { return weight_bytes + kv_bytes + state_bytes + scratch_bytes; }
 };
 
-// Default KV type of a model: f32 for files of type f32, else f16.
+// Default KV type of a model: f32 if the file has type f32, otherwise f16.
 KvType default_kv_type(std::string_view model_type);
 
-// Fills in the context (default min(model, 8192)) and checks all limits against the model. Throws
-// Error naming the setting, its value and the range.
+// Sets a missing context to min(model, 8192) and checks all limits against the model. Throws Error
+// naming the setting, its value and the valid range.
 RunLimits resolve_limits(RunLimits limits, const ModelConfig& config);
 
-// The KV types of a layer, and the positions that stay in f16 beside codes.
+// Type of keys or values in one layer, and the positions that stay in f16 beside codes.
 KvType layer_type(const RunLimits& limits, std::int64_t layer, KvPart part);
 KvResidual kv_residual(const RunLimits& limits);
 
-// Sizes of the cache and of a forward pass under resolved limits.
+// Sizes of the KV cache and of a forward pass under resolved limits.
 KvShape kv_shape(const ModelConfig& config, const RunLimits& limits);
-// With wider keys in layers that need them (kv_layers.h). Throws Error for a type of the cache that
-// the device does not run.
+// Also widens the key types of layers that need it (kv_layers.h). Throws Error if the device does
+// not support one of the types.
 KvShape kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                  const RunLimits& limits);
-// Of the pages of one rank's kv heads.
+// Does the same for the KV heads of one rank.
 KvShape rank_kv_shape(const ModelConfig& config, const Weights& weights, const Layout& layout,
                       const RunLimits& limits, const RankPlace& place);
 ForwardLimits forward_limits(const RunLimits& limits);
-// The states of all sequences, two of each while a step runs, and those that are kept, of one
-// rank's heads; null where no layer has one.
+// Allocates one rank's heads of the fixed states: two per sequence, because a step reads one and
+// writes the other, and `kept_states` more. Returns null if no layer has a fixed state.
 std::unique_ptr<FixedStates> make_fixed_states(DeviceMemory& memory, const ModelConfig& config,
                                                const RunLimits& limits, const RankShare& share);
 
-// For resolved limits. One sequence may hold context / sequences positions. `weights` as bound on
-// the device's memory, or on a CountingMemory of `layout`.
+// Plans memory for resolved limits, with context / sequences positions per sequence. `weights` are
+// bound on the device's memory or on a CountingMemory of `layout`.
 MemoryPlan plan_memory(std::uint64_t file_bytes, const ModelConfig& config, const Weights& weights,
                        const Layout& layout, const RunLimits& limits);
-// The same for one of several ranks, of its weights.
+// Does the same for one of several ranks; `weights` are its share.
 MemoryPlan plan_rank_memory(std::uint64_t file_bytes, const ModelConfig& config,
                             const Weights& weights, const Layout& layout, const RunLimits& limits,
                             const RankPlace& place);

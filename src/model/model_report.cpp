@@ -28,7 +28,7 @@ double bits_each(std::uint64_t bytes, std::int64_t numbers) {
   return static_cast<double>(bytes) * 8.0 / static_cast<double>(numbers);
 }
 
-// Tensors that are stored alike.
+// Sums over the tensors of one scheme.
 struct Total {
   std::int64_t tensors = 0;
   std::int64_t numbers = 0;
@@ -46,7 +46,7 @@ std::map<std::string, Total> totals_by_scheme(const Model& model) {
   return totals;
 }
 
-// Strings as they are, numbers with the digits of an f32, everything else as JSON.
+// Strings are printed unchanged, numbers with the digits of an f32, everything else as JSON.
 std::string plain(const Json& value) {
   if (value.is_number_float()) {
     std::array<char, 32> text{};
@@ -56,7 +56,7 @@ std::string plain(const Json& value) {
   return printable(value.is_string() ? value.get<std::string>() : value.dump(), 400);
 }
 
-// JSON for a terminal: control characters that JSON allows, such as \u009b, are escaped.
+// Makes JSON safe for a terminal: escapes control characters that JSON allows, such as \u009b.
 std::string terminal_json(std::string_view json) {
   std::string out;
   for (std::size_t i = 0; i < json.size();) {
@@ -75,7 +75,7 @@ std::string terminal_json(std::string_view json) {
   return out;
 }
 
-// "  key  value" lines with the values below each other.
+// Lines "  key  value" whose values are aligned.
 std::string listing(const Json& object) {
   std::size_t width = 0;
   for (const auto& [key, value] : object.items()) width = std::max(width, key.size());
@@ -96,7 +96,7 @@ std::string act_text(const StoredTensor& tensor) {
   return text;
 }
 
-// "Q4_K, off by 0.31 %" of the weights' norm; "Q8_0, exact".
+// "Q4_K, off by 0.31 %" (error relative to the weights' norm), or "Q8_0, exact"
 std::string source_text(const StoredTensor& tensor) {
   if (tensor.source.empty()) return "";
   const std::string type = printable(tensor.source);

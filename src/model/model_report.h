@@ -1,4 +1,4 @@
-// What leq-inspect prints of a .leq file: for people and as JSON.
+// The description of a .leq file that leq-inspect prints, as text and as JSON.
 #pragma once
 
 #include <string>

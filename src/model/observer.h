@@ -1,4 +1,4 @@
-// Receives the inputs of a layer's linears; passed by the caller (calibration).
+// Interface for callers that need the inputs of a layer's linears (calibration).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace leq {
 class Observer {
  public:
   virtual ~Observer() = default;
-  // The first `tokens` rows of `input` are what `linear` multiplies its weights with, f32 where
-  // that linear takes floats. Returns whether the rest of this sublayer is wanted.
+  // The first `tokens` rows of `input` are the input of `linear`, in f32 if that linear reads
+  // floats. Returns whether the rest of this sublayer should run.
   virtual bool see(const LayerLinear& linear, const Rows& input, std::int64_t tokens) = 0;
 };
 

@@ -1,4 +1,4 @@
-// An opened .leq file: configuration, tokenizer, weights in place, and what the file says of
+// An opened .leq file: configuration, tokenizer, mapped weights, and the file's statements about
 // itself.
 #pragma once
 
@@ -18,30 +18,30 @@
 
 namespace leq {
 
-// Sampling defaults and end tokens from generation_config.json; absent where the file has none.
+// Sampling defaults and end tokens from generation_config.json; absent if the file has none.
 struct GenerationDefaults {
-  PerKnob<double> sampling;  // each in its range
+  PerKnob<double> sampling;  // checked: each in its range
   std::vector<Token> end_tokens;
 };
 
-// The knobs that models may say, each under one of its names: the key in generation_config.json, or
-// its own. Throws Error naming `source` and the key of what is no number, no whole one, or out of
-// its range.
+// Reads the sampling settings that a model may define. Each has the key of generation_config.json
+// or the knob's own name. Throws Error naming `source` and the key if a value is not a number, not
+// a whole number where one is needed, or out of range.
 PerKnob<double> sampling_from_json(const Json& json, std::string_view SamplingKnob::*key,
                                    std::string_view source);
 
-// The id of a token; throws Error naming `source` where it is none that fits.
+// Reads a token id; throws Error naming `source` if the JSON value is not a valid id.
 Token token_from_json(const Json& json, std::string_view source);
 
 Json generation_to_json(const GenerationDefaults& defaults);
 GenerationDefaults generation_from_json(const Json& json, std::string_view source);
 
-// The KV cache that a file was made for, and what was measured with it.
+// The KV cache that a file was made for, and the error measured with it.
 struct KvEvidence {
   KvType key_type = kUsualKv;
   KvType value_type = kUsualKv;
-  std::int64_t context = 0;  // that memory was planned for
-  double kl = 0;             // of weights and cache together from the unquantized model, nats
+  std::int64_t context = 0;  // context for which memory was planned
+  double kl = 0;             // KL in nats of weights and cache together from the unquantized model
   bool operator==(const KvEvidence&) const = default;
 };
 
@@ -50,21 +50,21 @@ KvEvidence kv_evidence_from_json(const Json& json, std::string_view source);
 
 class Model {
  public:
-  // Opens and checks the file. Throws Error naming the file and what is wrong.
+  // Opens and checks the file. Throws Error naming the file and the cause.
   Model(const std::filesystem::path& path, const LoadOptions& options);
 
   const LeqReader& file() const { return file_; }
   const ModelConfig& config() const { return config_; }
-  // Its head of multi-token prediction as a model; nullptr where it has none.
+  // The multi-token prediction head as a model of its own; nullptr if the file has none.
   const ModelConfig* mtp() const { return mtp_ ? &*mtp_ : nullptr; }
-  const Tokenizer& tokenizer() const;  // throws Error where the file carries none
+  const Tokenizer& tokenizer() const;  // throws Error if the file has none
   bool has_tokenizer() const { return tokenizer_ != nullptr; }
   const GenerationDefaults& generation() const { return generation_; }
-  // What ends a text: the generation defaults' end tokens, else the tokenizer's own.
+  // Tokens that end a text: those of the generation defaults or, without these, the tokenizer's.
   std::vector<Token> end_tokens() const;
   const std::optional<KvEvidence>& kv_evidence() const { return kv_evidence_; }
   const std::string& chat_template() const { return chat_template_; }
-  const std::string& type() const { return type_; }  // "int8", as leq-quantize was told
+  const std::string& type() const { return type_; }  // "int8", as passed to leq-quantize
   std::int64_t parameters() const;
   double bits_per_weight() const;  // all tensor bytes x 8 / parameters
 

@@ -10,7 +10,7 @@ namespace leq {
 namespace {
 
 constexpr std::string_view kSource = "a command between ranks";
-constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;  // far more than there are
+constexpr std::int64_t kMostPositions = std::int64_t{1} << 40;  // upper bound of any valid position
 
 class Writer {
  public:
@@ -90,7 +90,7 @@ Enum read_enum(ByteReader& reader, Enum last) {
   return static_cast<Enum>(value);
 }
 
-// Lists of one length, rows in one order, pages for all positions.
+// Checks that lists have the same length, rows are in order, and pages hold all positions.
 void check_step(const RankStep& step) {
   const std::int64_t tokens = std::ssize(step.batch.tokens);
   bool fits = std::ssize(step.positions) == tokens;
@@ -125,7 +125,7 @@ RankStep read_step(ByteReader& reader) {
     run.rows = reader.read<std::int64_t>("the rows of a run");
     run.first_position = reader.read<std::int64_t>("a position");
     step.pages.push_back(read_list(reader));
-    run.pages = step.pages.back();  // a moved list stays where it is
+    run.pages = step.pages.back();  // moving step.pages later does not move this list's numbers
     step.runs.push_back(run);
   }
   check_step(step);

@@ -1,5 +1,5 @@
-// What the leader of several ranks tells the others: steps, copies of pages, sequences that
-// are saved or loaded, the end.
+// Commands that the leader of several ranks sends to the others: steps, copies of pages, saving and
+// loading of sequences, the end.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 
 namespace leq {
 
-// One step, with what the leader's cache made of it.
+// One step, with the pages and positions that the leader's KV cache assigned to it.
 struct RankStep {
   enum class Wanted : std::uint8_t { logits, hidden } wanted = Wanted::logits;
-  Batch batch;                          // without sequences
+  Batch batch;                          // its `sequences` are not sent
   std::vector<std::int32_t> positions;  // [T]
   std::vector<SequenceRun> runs;
-  std::vector<std::int32_t> copies;                   // [pages] f16 copies, -1 for none
-  std::vector<FixedStates::StepStates> states = {};   // [runs]; zeros of models without
-  std::vector<std::vector<std::int32_t>> pages = {};  // decoded: what the runs point into
+  std::vector<std::int32_t> copies;                   // [pages] f16 copy of the page; -1: none
+  std::vector<FixedStates::StepStates> states = {};   // [runs]; zeros if the model has no states
+  std::vector<std::vector<std::int32_t>> pages = {};  // after decoding: the memory of runs[i].pages
 };
 
 struct RankEnd {};
@@ -32,7 +32,7 @@ using RankCommand = std::variant<RankStep, PageCopy, RankEnd, SequenceTransfer, 
 RankCommand as_rank_command(const KvCommand& command);
 
 std::vector<std::byte> encode(const RankCommand& command);
-// Throws Error where the bytes are no command.
+// Throws Error if the bytes are not a valid command.
 RankCommand decode_command(std::span<const std::byte> bytes);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// What ranks that share a model compare before the first step.
+// Facts that ranks which share a model compare before the first step.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// `fingerprint`: LeqReader::fingerprint(), 0 where the weights are no file's.
+// `fingerprint`: LeqReader::fingerprint(), or 0 if the weights are not from a file.
 std::vector<RankFact> rank_facts(const ModelConfig& config, const RunLimits& limits,
                                  std::uint64_t fingerprint);
 

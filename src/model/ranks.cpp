@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-// A rank that does not lead, loaded.
+// A rank other than the leader, with its weights, pages and transformer.
 class Follower {
  public:
   Follower(const ModelConfig& config, Weights weights, Backend& backend, const RunLimits& limits,
@@ -30,7 +30,7 @@ class Follower {
         weights_(std::move(weights)),
         transformer_(config, weights_, backend, forward_limits(limits), ranks, place_) {}
 
-  // An error ends the other ranks while what they may wait for, or write, is still there.
+  // Reports an error to the other ranks while the buffers that they may still access exist.
   void run() {
     try {
       obey();
@@ -96,7 +96,7 @@ class Follower {
     }
   }
 
-  // Sequences may have given up pages, and have copies of some only.
+  // Pages may be missing where sequences have released them, and only some pages have f16 copies.
   void apply(const SequenceTransfer& transfer) const {
     const SequencePlace& place = transfer.place;
     for (std::size_t i = 0; i < place.pages.size(); ++i) {
@@ -173,7 +173,7 @@ ThreadFollowers::ThreadFollowers(const ModelConfig& config, const Binder& bind,
         const RankPlace place = place_of(config, own.rank(), own.size());
         follow(config, bind(*backends_[i], place), *backends_[i], limits, own, fingerprint);
       } catch (const Error& error) {
-        own.abort(error);  // the leader tells of it
+        own.abort(error);  // the leader reports it
       } catch (const std::exception& error) {
         own.abort(rank_error(own, Error(error.what(), ErrorKind::no_memory)));
       }

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// 1 / base^(2i/d): the exponent and the power rounded to f32 one after another (docs/numerics.md).
+// 1 / base^(2i/d). The exponent and the power are each rounded to f32 (docs/numerics.md).
 std::vector<float> plain_frequencies(std::int64_t head_dim, double base) {
   std::vector<float> inv_freq;
   for (std::int64_t i = 0; i < head_dim / 2; ++i) {
@@ -23,7 +23,7 @@ void scale_linear(std::vector<float>& inv_freq, const RopeScaling& scaling) {
   for (float& f : inv_freq) f /= static_cast<float>(scaling.factor);
 }
 
-// Low frequencies are slowed by the factor, high ones kept, those between blended.
+// Divides low frequencies by the factor, keeps high ones, and blends the frequencies between.
 void scale_llama3(std::vector<float>& inv_freq, const RopeScaling& scaling) {
   const auto factor = static_cast<float>(scaling.factor);
   const auto low = static_cast<float>(scaling.low_freq_factor);
@@ -46,7 +46,7 @@ double yarn_mscale(double scale, double mscale) {
   return scale <= 1.0 ? 1.0 : 0.1 * mscale * std::log(scale) + 1.0;
 }
 
-// YaRN (Peng et al. 2023): interpolation below, extrapolation above a ramp of dimensions.
+// YaRN (Peng et al. 2023): keeps high frequencies, divides low ones, with a linear ramp between.
 float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   const RopeScaling& scaling = config.rope_scaling;
   const auto dim = static_cast<double>(config.rope_dims());
@@ -85,7 +85,7 @@ float scale_yarn(std::vector<float>& inv_freq, const ModelConfig& config) {
   return static_cast<float>(yarn_mscale(scaling.factor, 1.0));
 }
 
-// NTK-aware base for the context in use (transformers' "dynamic").
+// NTK-aware base for the context in use ("dynamic" in Hugging Face's transformers).
 double dynamic_base(const ModelConfig& config, std::int64_t context) {
   const auto made_for = static_cast<double>(config.rope_scaling.original_context > 0
                                                 ? config.rope_scaling.original_context

@@ -1,5 +1,5 @@
-// Frequencies of rotary position embeddings with the scalings of Hugging Face's transformers, in
-// its order of f32 operations.
+// Frequencies of rotary position embeddings, with the scalings of Hugging Face's transformers and
+// with f32 operations in the same order.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ namespace leq {
 
 struct RopeFrequencies {
   std::vector<float> inv_freq;    // [d/2]
-  float attention_factor = 1.0f;  // multiplies cosines and sines
-  std::string note;  // what a user should know ("dynamic: base 20961.9 for context 4096")
+  float attention_factor = 1.0f;  // factor on cosines and sines
+  std::string note;               // a note for the user ("dynamic: base 20961.9 for context 4096")
 };
 
-// `context` is the context in use: it fixes the base of `dynamic` scaling, so that chunks agree.
+// `context` fixes the base of `dynamic` scaling, so that the chunks of a text use the same base.
 RopeFrequencies rope_frequencies(const ModelConfig& config, std::int64_t context);
 
-// What q is multiplied by at position p: factors[p / period], 1/sqrt(d) times the temperature, in
-// double and rounded once. No factors where no layer has a temperature.
+// Factors on q: position p uses factors[p / period]. Each is 1/sqrt(d) times the temperature,
+// computed in double and rounded once. Empty if no layer has a temperature.
 struct QueryFactors {
   std::int64_t period = 0;
   std::vector<float> factors;  // [(context - 1) / period + 1]

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMostBreakerBytes = 1000;
 
-// NaN is outside.
+// Throws Error if the value is outside the knob's range; NaN counts as outside.
 void check_range(const SamplingKnob& knob, double value) {
   require(value >= knob.least && value <= knob.most, Setting{knob.name}, " is ", value,
           ", expected ", knob.range);
@@ -24,7 +24,7 @@ struct Overloaded : Cases... {
   using Cases::operator()...;
 };
 template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;  // clang makes no guide for an aggregate yet
+Overloaded(Cases...) -> Overloaded<Cases...>;  // clang does not deduce aggregates yet
 
 }  // namespace
 
@@ -58,7 +58,7 @@ double knob_value(const SamplingSettings& settings, const SamplingKnob& knob) {
 }
 
 void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value) {
-  if (!knob.is_whole()) value = static_cast<float>(value);  // 1.00000001 is 1
+  if (!knob.is_whole()) value = static_cast<float>(value);  // rounded: 1.00000001 becomes 1
   check_range(knob, value);
   std::visit(
       [&](auto field) {

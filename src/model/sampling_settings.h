@@ -1,8 +1,8 @@
-// What can be said about sampling, as a struct and as a table with a row for each of its knobs.
-// From the table come flags and their help, ranges and their errors, what is read from a model's
-// generation_config and kept in its .leq file, what a saved chat holds, and the rule by which a
-// backend draws. So a new knob is a field and a row here, and its arithmetic: a field of SampleRule
-// and a step in backend/sample.cpp, and in cuda/kernels/sample/sample_select.cuh or a word in
+// The sampling settings as a struct, and as a table with one row per setting ("knob"). The table
+// generates command-line flags and their help, range checks, the defaults read from a model's
+// generation_config and kept in its .leq file, the settings of saved chats, and the rule that
+// backends use. A new knob needs a field and a row here, a field of SampleRule, a step in
+// backend/sample.cpp, and either code in cuda/kernels/sample/sample_select.cuh or an entry in
 // draws_on_host().
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace leq {
 
-// What is added to one token's logit; kNoLogit: it is never drawn.
+// A number added to one token's logit; kNoLogit: the token is never drawn.
 struct LogitBias {
   std::int32_t id = 0;
   float bias = 0;
@@ -28,57 +28,57 @@ struct LogitBias {
   bool operator==(const LogitBias&) const = default;
 };
 
-// The defaults are those of a run that neither flags nor the model's generation_config change.
+// The defaults apply where neither a flag nor the model's generation_config sets a value.
 struct SamplingSettings {
-  float temperature = 0.8f;     // 0: the token of the largest raw logit
-  int top_k = 40;               // keeps the k largest logits; 0 or -1: all
-  float top_p = 0.95f;          // keeps the shortest prefix with this share of probability; 1: all
-  float min_p = 0.05f;          // drops tokens less probable than this times the first; 0: none
-  float repeat_penalty = 1.0f;  // 1: none
-  int repeat_last_n = 64;       // how many of the last tokens are penalised; 0: none, -1: all
-  float presence_penalty = 0.0f;   // subtracted once from each token that occurred
-  float frequency_penalty = 0.0f;  // subtracted for each time that it occurred
-  float typical_p = 1.0f;          // keeps the most typical tokens with this share; 1: all
-  float top_n_sigma = 0.0f;        // drops logits so many deviations below the first; 0 or -1: none
-  float xtc_probability = 0.0f;    // how often the most probable tokens are left out; 0: never
-  float xtc_threshold = 0.1f;      // those of this probability, but the last; above 0.5: none
-  float dry_multiplier = 0.0f;     // what a repeated sequence costs; 0: nothing
-  float dry_base = 1.75f;          // how the cost grows with each token of the sequence
-  int dry_allowed_length = 2;      // the longest sequence that costs only the multiplier
-  int dry_penalty_last_n = -1;     // where sequences are looked for; 0: nowhere, -1: everywhere
-  int mirostat = 0;                // its version, 1 or 2, in place of the cuts; 0: off
-  float mirostat_lr = 0.1f;        // how fast it follows
-  float mirostat_ent = 5.0f;       // the surprise that it aims at, in bits
-  std::vector<LogitBias> logit_bias = {};  // acts at temperature 0 too
-  // Texts over which no repeated sequence reaches.
+  float temperature = 0.8f;        // 0: always the token with the largest raw logit
+  int top_k = 40;                  // keeps the k largest logits; 0 or -1: all
+  float top_p = 0.95f;             // keeps the most probable tokens up to this sum; 1: all
+  float min_p = 0.05f;             // drops tokens below this times the largest probability; 0: none
+  float repeat_penalty = 1.0f;     // 1: none
+  int repeat_last_n = 64;          // number of last tokens that are penalised; 0: none, -1: all
+  float presence_penalty = 0.0f;   // subtracted from the logit of each token that occurred
+  float frequency_penalty = 0.0f;  // the same, times the number of occurrences
+  float typical_p = 1.0f;          // keeps the most typical tokens up to this probability; 1: all
+  float top_n_sigma = 0.0f;        // drops logits this many deviations below the top; 0 or -1: none
+  float xtc_probability = 0.0f;    // probability of removing the top tokens; 0: never
+  float xtc_threshold = 0.1f;      // removes tokens above this, but the last; above 0.5: none
+  float dry_multiplier = 0.0f;     // penalty for continuing a repeated sequence; 0: none
+  float dry_base = 1.75f;          // factor on the penalty for each token of the sequence
+  int dry_allowed_length = 2;      // longest sequence that gets only the multiplier
+  int dry_penalty_last_n = -1;     // number of tokens searched for repeats; 0: none, -1: all
+  int mirostat = 0;                // version 1 or 2, used instead of the cuts; 0: off
+  float mirostat_lr = 0.1f;        // learning rate
+  float mirostat_ent = 5.0f;       // target surprise in bits
+  std::vector<LogitBias> logit_bias = {};  // also applied at temperature 0
+  // Texts that end a repeated sequence.
   std::vector<std::string> dry_breakers = {"\n", ":", "\"", "*"};
-  // At temperature 0 penalties act only where the user asked for them, not where a model's
-  // generation_config has some.
+  // At temperature 0, penalties are applied only if the user set them, not if they come from a
+  // model's generation_config.
   bool penalties_when_greedy = false;
   std::uint64_t seed = 0;
 };
 
 enum class KnobRole : std::uint8_t {
   temperature,
-  cut,        // leaves out improbable tokens, which changes nothing at temperature 0
+  cut,        // removes improbable tokens; has no effect at temperature 0
   extra_cut,  // a cut that is off by default
-  penalty,    // off by default; at temperature 0 it acts where the user asks for it
-  detail,     // of penalties or extra cuts
+  penalty,    // off by default; at temperature 0 used only if the user set it
+  detail,     // a parameter of penalties or extra cuts
 };
 
 struct SamplingKnob {
-  std::string_view name;  // of the field; also its key in a .leq file
+  std::string_view name;  // name of the field; also its key in a .leq file
   std::variant<float SamplingSettings::*, int SamplingSettings::*> field;
-  // Where a backend finds it; negative whole numbers come there as 0.
+  // The field that a backend reads; negative whole numbers are stored there as 0.
   std::variant<std::monostate, float SampleRule::*, std::int32_t SampleRule::*> rule;
   KnobRole role = KnobRole::cut;
-  double least = 0, most = 0;        // both allowed
-  std::string_view range = {};       // the same in words
-  std::string_view value_name = {};  // "N", for help
+  double least = 0, most = 0;        // inclusive
+  std::string_view range = {};       // the same as text
+  std::string_view value_name = {};  // "N", for help texts
   std::string_view help = {};
-  std::string_view config_key = {};  // in generation_config.json; empty: models do not say it
-  std::string_view short_name = {};  // what people write, where it is not the name
-  bool is_later = false;             // chats that were saved before it was there lack it
+  std::string_view config_key = {};  // key in generation_config.json; empty: not set by models
+  std::string_view short_name = {};  // name on the command line, if it is another one
+  bool is_later = false;             // missing in older saved chats
 
   bool is_whole() const { return field.index() == 1; }
 };
@@ -272,38 +272,38 @@ inline constexpr std::array kSamplingKnobs = {
                  .is_later = true},
 };
 
-// The knob's place in the table. Throws Error where there is none of this name.
+// Index of the knob in the table. Throws Error if there is no knob of this name.
 std::size_t knob_index(std::string_view name);
 
-// By its name or as people write it, with dashes or underscores; null where there is none.
+// Finds a knob by either name, with dashes or underscores; null if there is none.
 const SamplingKnob* find_knob(std::string_view word);
 
-// As people write it, in a settings line or as an option: "top-k", "temp".
+// The name in a settings line or as an option: "top-k", "temp".
 std::string knob_word(const SamplingKnob& knob);
-// As a saved chat has it: "top_k", "temp".
+// The key in a saved chat: "top_k", "temp".
 std::string_view knob_key(const SamplingKnob& knob);
 
 double knob_value(const SamplingSettings& settings, const SamplingKnob& knob);
-// Throws Error naming the knob and its range where the value is out of it, or is no number.
+// Throws Error naming the knob and its range if the value is not a number in the range.
 void set_knob(SamplingSettings& settings, const SamplingKnob& knob, double value);
 
-// "15043+1", "29905-inf": a token, a sign and what is added to its logit. Throws Error naming the
-// setting where it is anything else.
+// Parses "15043+1" or "29905-inf": a token id, a sign and the number added to its logit. Throws
+// Error naming the setting if the text has another form.
 LogitBias parse_logit_bias(std::string_view text);
 std::string logit_bias_text(const LogitBias& bias);
 
-// Throws Error as set_knob does.
+// Checks every setting; throws Error as set_knob does.
 void check_settings(const SamplingSettings& settings);
 
-// What backends need of it; the random number is left 0.
+// The part of the settings that backends need; the random number is left at 0.
 SampleRule sample_rule(const SamplingSettings& settings);
 
-// A value for some of the knobs.
+// A value for each of some knobs.
 template <class T>
 struct PerKnob {
   std::array<std::optional<T>, kSamplingKnobs.size()> values = {};  // in the table's order
 
-  // Throws Error where no knob has this name.
+  // Throws Error if there is no knob of this name.
   std::optional<T>& operator[](std::string_view name) { return values[knob_index(name)]; }
   const std::optional<T>& operator[](std::string_view name) const {
     return values[knob_index(name)];

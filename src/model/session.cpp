@@ -78,7 +78,7 @@ Session::~Session() {
     std::vector<std::byte> end = encode(RankEnd());
     ranks_.broadcast(end, "the end");
   } catch (const Error&) {
-    // The others have ended already.
+    // Ignored, because the other ranks have ended already.
   }
 }
 

@@ -1,4 +1,4 @@
-// What every tool that runs a model sets up: weights, KV cache and transformer on one backend.
+// Everything that a tool needs to run a model: weights, KV cache and transformer on one backend.
 #pragma once
 
 #include <cstdint>
@@ -16,51 +16,51 @@
 
 namespace leq {
 
-// The weights of the rank at `place` on `backend`, after it took the memory of the whole plan for
-// these limits: a Session is to follow. Throws Error as DeviceMemory::plan and bind_weights do.
+// Loads the weights of the rank at `place`. First reserves the memory of the whole plan for these
+// limits, because a Session will follow. Throws Error as DeviceMemory::plan and bind_weights do.
 Weights load_weights(const TensorFinder& find, std::string_view source, const ModelConfig& config,
                      Backend& backend, const RunLimits& limits, const RankPlace& place);
 
 class Session;
-// Of a model's head of multi-token prediction, on one rank; `limits` as resolve_limits returned
-// them for it. The model must have one.
+// A session of the model's multi-token prediction head, on one rank. `limits` are the result of
+// resolve_limits for the head. The model must have such a head.
 std::unique_ptr<Session> make_mtp_session(const Model& model, Backend& backend,
                                           const RunLimits& limits);
-// Of `mtp`, the mtp_model of a model whose tensors `find` finds; it must outlive the session.
+// The same for `mtp`, the mtp_model of a model with the tensors of `find`. It must stay alive.
 std::unique_ptr<Session> make_mtp_session(const TensorFinder& find, std::string_view source,
                                           const ModelConfig& mtp, Backend& backend,
                                           const RunLimits& limits);
 
 class Session {
  public:
-  // A model's own weights. `model`, `backend` and `ranks` must outlive the session; `limits` as
-  // resolve_limits returned them. Where there are several ranks the session leads them: the others
-  // follow() (ranks.h), and end with it.
+  // Loads the model's weights. `model`, `backend` and `ranks` must outlive the session; `limits`
+  // are the result of resolve_limits. With several ranks this session is the leader: the others run
+  // follow() (ranks.h) until the session ends.
   Session(const Model& model, Backend& backend, const RunLimits& limits,
           Communicator& ranks = one_rank());
-  // Weights from elsewhere (synthetic ones), by load_weights or bound without a plan; what they
-  // point to and `config` must outlive the session.
-  // `fingerprint`: of the model's file, where ranks may have read different ones.
+  // Uses weights from load_weights or weights bound without a plan, such as synthetic ones. The
+  // memory that they point to and `config` must outlive the session.
+  // `fingerprint`: of the model's file, to detect ranks that have read different files.
   Session(const ModelConfig& config, Weights weights, std::uint64_t weight_bytes, Backend& backend,
           const RunLimits& limits, Communicator& ranks = one_rank(), std::uint64_t fingerprint = 0);
   ~Session();
 
-  // Stays where it is: its transformer and cache point into it.
+  // Not movable, because its transformer and cache point to its members.
   Session(Session&&) = delete;
 
   KvCache& cache() { return cache_; }
-  // What the model remembers of its sequences: its pages, and what else its layers have.
+  // The memory of the session's sequences: KV pages and, if layers have them, fixed states.
   SequenceState state() { return {cache_, states_.get()}; }
   Transformer& transformer() { return transformer_; }
   const Weights& weights() const { return weights_; }
   const RunLimits& limits() const { return limits_; }
-  const MemoryPlan& plan() const { return plan_; }  // of this rank
+  const MemoryPlan& plan() const { return plan_; }  // plan of this rank
   int ranks() const { return ranks_.size(); }
 
   // Feeds tokens of one sequence in chunks of at most batch_tokens; returns the logits [1, V] of
   // the last token on the device, valid until the next call. `tokens` must not be empty.
   const Rows& advance(std::int32_t sequence, std::span<const Token> tokens);
-  // The same logits on the host.
+  // Does the same, but returns the logits in host memory.
   std::span<const float> feed(std::int32_t sequence, std::span<const Token> tokens);
 
  private:
@@ -69,7 +69,7 @@ class Session {
   RunLimits limits_;
   MemoryPlan plan_;
   KvCache cache_;
-  std::unique_ptr<FixedStates> states_;  // null where no layer has one
+  std::unique_ptr<FixedStates> states_;  // null if no layer has one
   Weights weights_;
   Transformer transformer_;
   Batch batch_;

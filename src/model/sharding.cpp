@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kGroup = 128;  // columns of an activation scale
+constexpr std::int64_t kGroup = 128;  // columns that share an activation scale
 
 Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
   if (heads.empty()) return {};
@@ -21,20 +21,20 @@ Slice kv_heads_of(const Slice& heads, const ModelConfig& config) {
   return {heads.first / group / unit * unit, std::min(config.kv_heads, round_up(last, unit))};
 }
 
-// Columns of the value heads of one key head.
+// Columns of all value heads that belong to one key head.
 std::int64_t values_of_key_head(const DeltaNetConfig& delta) {
   return delta.values() / delta.key_heads;
 }
 
-// Key heads that are cut off together: their rows are whole panels and their outputs whole groups.
-// All of them, where k does not begin with a panel.
+// Smallest number of key heads that a rank may get: their rows must be whole panels and their
+// outputs whole groups. All key heads, if k does not start at a panel.
 std::int64_t delta_unit(const DeltaNetConfig& delta) {
   if (delta.keys() % kPanelRows != 0) return delta.key_heads;
   return std::lcm(kPanelRows / std::gcd(delta.key_dim, kPanelRows),
                   kGroup / std::gcd(values_of_key_head(delta), kGroup));
 }
 
-// q, k and v of some key heads among the channels.
+// The channel ranges of q, k and v of some key heads.
 std::vector<Slice> channels_of(const DeltaNetConfig& delta, const Slice& heads) {
   const std::int64_t values = values_of_key_head(delta);
   const auto from = [&](std::int64_t first, std::int64_t dims) {
@@ -127,7 +127,7 @@ std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& conf
   if (config.delta_net() == nullptr) return runs;
   const DeltaNetConfig& delta = *config.delta_net();
   const std::int64_t of_head = delta.key_dim * values_of_key_head(delta);
-  std::int64_t at = 0;  // numbers before the run
+  std::int64_t at = 0;  // offset of the current run in numbers
   const auto add = [&](auto slice_of) {
     std::vector<ByteRange>& parts = runs.emplace_back();
     for (const RankShare& share : place.shares) {

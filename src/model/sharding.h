@@ -1,6 +1,6 @@
-// How a model is cut for several ranks (docs/ranks.md): every linear by its outputs, in whole
-// panels, never by its inputs. So no rank sums what another does, and any number of ranks computes
-// the same bits.
+// Division of a model among several ranks (docs/ranks.md). Every linear is divided by its outputs,
+// in whole panels, and never by its inputs. Each sum is therefore computed by a single rank, and
+// any number of ranks computes the same bits.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace leq {
 
-// What one rank computes and holds. Slices may be uneven, and empty.
+// The part of a model that one rank computes and stores. Slices may be uneven, and empty.
 struct RankShare {
-  Slice heads;        // query heads: whole groups of 128 columns of the attention output
-  Slice kv_heads;     // held here: what these read, out to whole panels; ranks may share some
-  Slice stream;       // of W, what o and down add to: panels of 64
-  Slice vocabulary;   // of V: panels of 64
-  Slice delta_heads;  // key heads of Gated DeltaNet with their value heads
+  Slice heads;        // query heads, in whole groups of 128 columns of attention output
+  Slice kv_heads;     // KV heads that these read, up to whole panels; ranks may overlap
+  Slice stream;       // of W, the outputs of o and down: in panels of 64
+  Slice vocabulary;   // of V, in panels of 64
+  Slice delta_heads;  // key heads of Gated DeltaNet, with their value heads
   int rank = 0, ranks = 1;
   std::int64_t head_dim = 0;  // d
-  DeltaNetConfig delta;       // the model's; without heads where no layer is one
+  DeltaNetConfig delta;       // the whole model's; zero heads if no layer is of this kind
 
-  // Of the F columns of a layer's gated product: groups of 128.
+  // Slice of the F columns of a layer's gated product, in groups of 128.
   Slice mlp(std::int64_t hidden) const;
-  // Of the `count` columns of an axis, which are one slice for all axes but delta_channels.
+  // Slice of the `count` columns of an axis. Not for delta_channels, which have several slices.
   Slice of(Axis axis, std::int64_t count) const;
-  // Of the `count` rows of a weight.
+  // Slices of the `count` rows of a weight.
   std::vector<Slice> rows(Axis axis, std::int64_t count) const;
-  // The heads of Gated DeltaNet that are this rank's.
+  // The DeltaNet configuration with the heads of this rank alone.
   DeltaNetConfig own_delta() const;
 };
 
-// [ranks] shares of the model; each kind is divided as evenly as its units allow. ranks >= 1.
+// Divides each kind of slice as evenly as its units allow. Returns [ranks]; ranks >= 1.
 std::vector<RankShare> cut_model(const ModelConfig& config, int ranks);
 
-// One rank's place among those that share a model.
+// One rank's index and the shares of all ranks that share a model.
 struct RankPlace {
   std::vector<RankShare> shares;  // [ranks]
   std::size_t rank = 0;
@@ -48,9 +48,9 @@ struct RankPlace {
 };
 
 RankPlace place_of(const ModelConfig& config, int rank, int ranks);
-// [ranks] whose pages each has.
+// [ranks] KV heads whose pages each rank holds.
 std::vector<Slice> kv_heads_of_ranks(const RankPlace& place);
-// Where each rank's heads lie in a whole fixed state (FixedStates): [runs][ranks].
+// Byte ranges of each rank's heads in a complete fixed state (FixedStates): [runs][ranks].
 std::vector<std::vector<ByteRange>> state_parts_of_ranks(const ModelConfig& config,
                                                          const RankPlace& place);
 

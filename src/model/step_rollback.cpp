@@ -3,7 +3,7 @@
 namespace leq {
 namespace {
 
-// Moving scales as they are now, where the host has them: asking a device for its own would wait.
+// Saves the moving scales that are on the host. Device scales are skipped: reading them would wait.
 std::vector<OnlineState> saved(std::span<OnlineInput> online) {
   std::vector<OnlineState> states;
   for (const OnlineInput& input : online) {

@@ -1,4 +1,4 @@
-// Undoes a step that throws: sequences and moving scales become what they were before it.
+// Undoes a step that throws: restores its sequences and moving scales.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 
 namespace leq {
 
-// Calls `work`, which appends to sequences and notes each in `runs` once it has. Where it throws,
-// they and the moving scales of `online` are as before, and the error goes on.
+// Calls `work`, which appends to sequences and records each in `runs` afterwards. If `work` throws,
+// restores these sequences and the moving scales of `online`, then rethrows.
 void undo_on_error(const SequenceState& state, const std::vector<SequenceRun>& runs,
                    std::span<OnlineInput> online, const std::function<void()>& work);
 

@@ -1,5 +1,5 @@
-// The tensors of a model in file order: name, shape and what each is for. Import, quantization and
-// binding agree through this list.
+// The tensors of a model in file order: name, shape and role of each. Import, quantization and
+// binding all use this list.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace leq {
 
-// What a tensor is. Linears of the layers differ in what their input is: of which format it is best
+// The role of a tensor. Linears are distinguished by what their input is, because the best format
 // depends on it.
 enum class TensorRole : std::uint8_t {
-  vector,  // a norm, a bias, numbers that an operation computes with
+  vector,  // a norm, a bias, or a vector that an operation reads
   token_embedding,
   position_embedding,
   normed_linear,  // reads the normed residual stream: q, k, v; gate, up
-  mixer_output,   // reads what the mixer's own operation made, adds to the stream: o
-  mlp_output,     // the same of the MLP: down
-  exact_linear,   // reads the normed stream beside others and is never quantized: f32
+  mixer_output,   // reads the mixer's result and adds to the stream: o
+  mlp_output,     // the same in the MLP: down
+  exact_linear,   // reads the normed stream, is never quantized: f32
   head,
 };
 
@@ -35,23 +35,23 @@ struct TensorSpec {
 // Names of the tensors of a .leq file: "token_embedding", "layers.3.q", "layers.3.q.bias", ...
 std::string layer_tensor(std::int64_t layer, std::string_view part);
 
-// All that a file must have. Beside them it may have inv_smooth vectors (inv_smooth_tensor in
-// model/weights.h), which are bound where they are present.
+// All tensors that a file must have. It may also have inv_smooth vectors (inv_smooth_tensor in
+// model/weights.h), which are bound if they are present.
 std::vector<TensorSpec> tensor_list(const ModelConfig& config);
-// Those of one layer, by their names within it: "q", "q.bias".
+// The tensors of one layer, with their names within the layer: "q", "q.bias".
 std::vector<TensorSpec> layer_tensors(const ModelConfig& config, std::int64_t layer);
 
-// Whether a head of multi-token prediction reads its model's tensor of this name: embedding, head.
+// Whether a multi-token prediction head uses its model's tensor of this name (embedding, head).
 bool is_shared_with_mtp(std::string_view name);
 
-// Whether a tensor is one of a layer's linears that may be quantized.
+// Whether a tensor is a linear of a layer that may be quantized.
 bool is_block_linear(TensorRole role);
 TensorRole role_of(const LinearSite& site, const LinearSpec& weight);
 
-// Parameters of all tensors of the list, and those of the layers' linears alone.
+// Parameters of all tensors in the list, and of the layers' linears alone.
 std::int64_t parameter_count(const ModelConfig& config);
 std::int64_t block_linear_parameters(const ModelConfig& config);
-// Of the latter those that one token meets: of experts the share of the active ones.
+// Parameters of the layers' linears that one token uses: of experts only the active share.
 double active_linear_parameters(const ModelConfig& config);
 
 }  // namespace leq

@@ -73,8 +73,8 @@ void Transformer::step(RankStep::Wanted wanted, const Batch& batch, const Sequen
   state.commit();
 }
 
-// Steps that an observer sees are not recorded, since it looks at each one's numbers on the host;
-// nor are those without logits: they are rare.
+// Steps with an observer are not recorded as graphs, because it reads each result on the host, and
+// neither are steps without logits, because they are rare.
 void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   const auto layers = [&] { decoder_.layers(embedding(batch), batch_, kv); };
   const auto logits = [&] {
@@ -91,7 +91,7 @@ void Transformer::run(RankStep::Wanted wanted, const Batch& batch, const KvLayer
   }
 }
 
-// Sends the step to the other ranks.
+// Broadcasts the step to the other ranks.
 void Transformer::lead(RankStep::Wanted wanted, const Batch& batch, const KvLayers& kv) {
   if (ranks_.alone()) return;
   const RankStep step = {wanted, batch, positions_, runs_, {kv.copies.begin(), kv.copies.end()},
@@ -110,7 +110,7 @@ void point_to_states(const FixedStates& fixed, std::span<const FixedStates::Step
   }
 }
 
-// States that each run reads and writes: a later run of a sequence reads what the one before wrote.
+// States read and written by each run. A later run of a sequence reads what the earlier one wrote.
 std::vector<FixedStates::StepStates> states_of(const FixedStates& fixed,
                                                std::span<const SequenceRun> runs) {
   std::vector<FixedStates::StepStates> all;
@@ -163,7 +163,7 @@ bool Transformer::run_sublayer(Sublayer which, std::int64_t layer, std::span<flo
 
 namespace {
 
-// Positions for all rows of each sequence.
+// Throws Error unless all rows of each sequence fit into the context.
 void require_room(const Batch& batch, const SequenceState& state, std::int64_t context) {
   std::map<std::int32_t, std::int64_t> rows_of;
   for (const std::int32_t sequence : batch.sequences) ++rows_of[sequence];
@@ -224,7 +224,7 @@ Embedding Transformer::embedding(const Batch& batch) const {
   return {weights_.token_embedding, batch.tokens, learned ? &*learned : nullptr, positions_};
 }
 
-// Takes positions for the batch in the cache and finds its runs of neighbouring rows.
+// Reserves cache positions for the batch and finds its runs (consecutive rows of one sequence).
 void Transformer::append(const Batch& batch, const SequenceState& state) {
   const auto tokens = std::ssize(batch.tokens);
   positions_.resize(batch.tokens.size());

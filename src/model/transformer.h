@@ -1,6 +1,6 @@
-// A decoder (decoder.h) with what surrounds a step of it: checks of the batch, positions, sequences
-// that grow, errors undone. Where ranks share the model, each has a transformer of its own weights
-// and all do the same step (docs/ranks.md).
+// A decoder (decoder.h) with everything around a step: checks of the batch, positions, growing the
+// sequences, rollback on errors. If ranks share the model, each has a transformer with its own
+// weights and all run the same step (docs/ranks.md).
 #pragma once
 
 #include <cstddef>
@@ -29,46 +29,46 @@ class Transformer {
   // `config`, `weights` and `backend` must outlive the transformer.
   Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
               const ForwardLimits& limits);
-  // One of `ranks`, at its place, with its share of the weights. All calls but follow() are the
-  // leader's.
+  // A transformer of the rank at `place`, with its share of the weights. Only the leader may make
+  // calls other than follow().
   Transformer(const ModelConfig& config, const Weights& weights, Backend& backend,
               const ForwardLimits& limits, Communicator& ranks, const RankPlace& place);
 
-  // One step over a batch: appends its tokens to their sequences in `state` and returns the logits
-  // [outputs, V] on the device, valid until the next call. Throws Error where the batch is larger
-  // than the limits, a token is no id of the model, the context is full, or a row is not finite.
-  // After an error sequences and moving scales are as they were; an asynchronous device reports
-  // rows that are not finite later (Operations::synchronize), when both have moved on.
+  // Runs one step: appends the batch's tokens to their sequences in `state` and returns the logits
+  // [outputs, V] on the device, valid until the next call. Throws Error if the batch exceeds the
+  // limits, a token is not an id of the model, the context is full, or a row is not finite. After
+  // an error, sequences and moving scales are restored. Asynchronous devices report rows that are
+  // not finite later (Operations::synchronize), when this is no longer possible.
   const Rows& forward(const Batch& batch, const SequenceState& state);
 
-  // The same for a head of multi-token prediction: `hidden` [T][W], of each row the hidden state of
-  // the token before it.
+  // The same for a multi-token prediction head. Row t of `hidden` [T][W] is the hidden state of the
+  // token before token t.
   const Rows& forward(const Batch& batch, const SequenceState& state,
                       std::span<const float> hidden);
-  // Of the last step the hidden states after the final norm of some of its rows, in any order:
+  // Copies the hidden states after the final norm of some rows of the last step, in any order, to
   // `out` [rows][W]. Waits for the device.
   void normed_hidden(std::span<const std::int32_t> rows, std::span<float> out);
 
-  // The same, but returns what the head would read: the normed last hidden states [outputs, W].
+  // The same step, but returns the head's input: the normed last hidden states [outputs, W].
   const Rows& hidden(const Batch& batch, const SequenceState& state);
 
-  // The step that the leader began, on another rank; its pages are `pages`, its states `states`,
-  // null where no layer has one.
+  // Runs the step that the leader began, on another rank. `pages` and `states` belong to this rank;
+  // `states` is null if no layer has one.
   void follow(const RankStep& step, const KvPages& pages, const FixedStates* states);
 
-  // One sublayer of one layer over hidden states of a whole sequence, in place: `hidden` [T][W], T
-  // at most batch_tokens. `state` must be empty and holds the sequence while an attention runs.
-  // Returns false where the observer wanted no more; `hidden` is unchanged then.
+  // Runs one sublayer of one layer in place on the hidden states of a whole sequence: `hidden`
+  // [T][W], T at most batch_tokens. `state` must be empty; attention stores the sequence there
+  // during the call. Returns false if the observer ended the sublayer; `hidden` is unchanged then.
   bool run_sublayer(Sublayer which, std::int64_t layer, std::span<float> hidden,
                     const SequenceState& state);
-  // `observer` sees the inputs of all linears of the layers from now on; nullptr: none.
+  // Passes the inputs of all linears of the layers to `observer` from now on; nullptr: to none.
   void observe(Observer* observer) { decoder_.observe(observer); }
 
   const ForwardLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   Backend& backend() { return backend_; }
   const std::string& rope_note() const { return work_.frequencies.note; }
-  // Linears with a moving scale: their counters, and their states to save and to restore.
+  // Linears with a moving scale: their counters, and their states to save and restore.
   std::span<OnlineInput> online() { return work_.online(); }
 
  private:
@@ -88,9 +88,9 @@ class Transformer {
   Workspace work_;
   Collectives ranks_;
   Decoder decoder_;
-  // Of the step at work:
+  // Members that describe the current step:
   std::vector<SequenceRun> runs_;
-  std::vector<FixedStates::StepStates> states_;  // of each run
+  std::vector<FixedStates::StepStates> states_;  // [runs]
   BatchView batch_;
   std::vector<std::int32_t> positions_;  // [T]
   std::vector<std::byte> command_;

@@ -1,4 +1,4 @@
-// The linears of bound weights, and what a step reads of them.
+// Lists of the linears of bound weights, and the number of weight bytes that a step reads.
 #include <cmath>
 
 #include "backend/step_times.h"
@@ -24,8 +24,8 @@ void add_linears(const ExpertsMlpWeights& mlp, std::vector<const LayerLinear*>& 
   if (mlp.shared) all.push_back(&mlp.shared->down);
 }
 
-// The share of experts that some of the tokens go to, where each goes to `active` of them at
-// random.
+// Expected share of experts used by `tokens` tokens if each token is routed to `active` random
+// experts.
 double met_share(const ExpertsMlpConfig& config, std::int64_t tokens) {
   const double missed =
       1 - static_cast<double>(config.active) / static_cast<double>(config.experts);

@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Binds tensors by name and checks their shapes against those that the configuration calls for.
+// Binds tensors by name and checks their shapes against those that the configuration implies.
 class Binder {
  public:
   Binder(const TensorFinder& find, std::string_view source, const ModelConfig& config,
@@ -35,7 +35,7 @@ class Binder {
   }
 
  private:
-  // The parts of a layer under their names there.
+  // A layer's sites and the prefix of its tensor names.
   struct LayerPlace {
     std::int64_t index;
     std::vector<LinearSite> sites;
@@ -45,7 +45,7 @@ class Binder {
 
   LayerWeights layer(std::int64_t index) {
     const LayerPlace place = {index, linear_sites(config_, index)};
-    std::size_t site = 0;  // of the sublayer at work: its first
+    std::size_t site = 0;  // first site of the current sublayer
     LayerWeights layer;
     std::visit([&](const auto& kind) { layer.mixer = sublayer(kind, place, site); },
                config_.layer(index).mixer);
@@ -144,7 +144,7 @@ class Binder {
     return linear;
   }
 
-  // gate and up of one expert, "experts.3." or "shared."; all experts read one block.
+  // gate and up of the expert `of`: "experts.3." or "shared."; all experts read the same block.
   LayerLinear gated_linear(const LayerPlace& place, std::size_t index, const std::string& of,
                            std::int64_t hidden) {
     LayerLinear linear = empty_linear(place, index, of + "gate_up");
@@ -162,7 +162,7 @@ class Binder {
     require_same_input(linears.front(), linears.back(), one_scale);
   }
 
-  // Linears of experts whose rows lie in one block.
+  // Checks that two expert linears whose rows share one block read the same input format.
   void require_same_input(const LayerLinear& first, const LayerLinear& linear, bool one_scale) {
     const bool one_for_all = has_stored_scale(linear.act) || has_moving_scale(linear.act);
     require(share_.ranks == 1 || !one_for_all, source_, ": ", linear.name,
@@ -184,8 +184,8 @@ class Binder {
     return *found;
   }
 
-  // A tied table, and what q, k and v share, goes to the device once: but for a rank's slice of a
-  // tied table, which lies beside the whole one.
+  // Uploads a tensor only once, for example a tied table or a vector that q, k and v share. Only a
+  // rank's slice of a tied table is stored in addition to the whole table.
   WeightView place(const WeightView& weight) {
     const auto [found, is_new] = placed_.try_emplace({weight.codes, weight.rows});
     if (is_new) found->second = memory_.place(weight, weights_.memory);
@@ -205,8 +205,8 @@ class Binder {
     return reinterpret_cast<const float*>(place(stored_vector(name, shape).view).codes);
   }
 
-  // What is known of a layer's keys: their mean, where the file has it, else their bias, where the
-  // configuration calls for one.
+  // Sets the common part of a layer's keys: their mean if the file has it, otherwise their bias if
+  // the configuration has one.
   void place_key_centre(const AttentionConfig& config, const LayerPlace& place,
                         AttentionWeights& attention) {
     const std::string bias = place.at("k.bias"), mean = place.at(kKeyMean);
@@ -228,7 +228,7 @@ class Binder {
     attention.key_offset = reinterpret_cast<const float*>(this->place(view).codes);
   }
 
-  // nullptr where the configuration calls for none.
+  // Returns nullptr if the configuration has no such bias.
   const float* bias(const std::string& of) {
     const auto found = shapes_.find(of + ".bias");
     return found == shapes_.end() ? nullptr : vector(found->first, found->second);
@@ -251,7 +251,7 @@ class Binder {
     return norm(place.at(norm_site.name), norm_site.kind);
   }
 
-  // Of a site's weights: those that may be quantized, or those that never are.
+  // Selects a site's weights: those that may be quantized, or those that never are.
   enum class Segments : std::uint8_t { usual, exact };
 
   LayerLinear linear(const LayerPlace& place, std::size_t index, Segments which = Segments::usual) {
@@ -290,7 +290,7 @@ class Binder {
     return head;
   }
 
-  // The rows of a tensor that this rank computes, after the segments that are there.
+  // Appends the rows of a tensor that this rank computes as a new segment.
   void add_segment(Linear& linear, const std::string& name, const Slice& rows) {
     const StoredTensor& stored = tensor(name, shapes_.at(name));  // [outputs][inputs]
     LinearSegment& segment = linear.segments.emplace_back();
@@ -316,8 +316,8 @@ class Binder {
             " shares its input, expected ", inv_smooth_tensor(first_));
   }
 
-  // What decides the format of a linear's input beside act: whether it comes with sums of codes,
-  // and over how many columns.
+  // Besides act, the format of a linear's input depends on whether it has sums of codes, and on the
+  // number of columns per sum.
   static std::int64_t format(const WeightView& weight) {
     return weight.scheme.is_offset() ? sum_group(weight.scheme, weight.act, weight.columns) : 0;
   }
@@ -327,13 +327,13 @@ class Binder {
   const ModelConfig& config_;
   DeviceMemory& memory_;
   const RankShare& share_;
-  std::map<std::string, Shape> shapes_;  // tensor_list's
+  std::map<std::string, Shape> shapes_;  // from tensor_list
   Weights weights_;
-  std::string first_;  // the first tensor of the linear in work
+  std::string first_;  // first tensor of the current linear
   std::map<std::pair<const std::byte*, std::int64_t>, WeightView> placed_;  // by codes and rows
 };
 
-// Where weights are only looked at: views stay as they are, and nothing is taken.
+// A memory for weights that are only checked: returns views unchanged and allocates nothing.
 class NoMemory final : public DeviceMemory {
  public:
   NoMemory() : DeviceMemory(1) {}

@@ -11,12 +11,12 @@ namespace leq {
 namespace {
 
 struct InputSpec {
-  const LayerLinear* linear;  // the first that reads it
+  const LayerLinear* linear;  // the first linear that reads it
   std::int64_t capacity;
   RowsFormat format;
 };
 
-// A router reads the f32 rows of which experts read the codes.
+// Adds f32 rows for a router if the experts of the same site read codes.
 RowsFormat input_format(const LayerLinear& linear, const Layout& layout) {
   RowsFormat format = layout.format_for(linear);
   format.values = format.values || linear.values_too;
@@ -31,7 +31,7 @@ std::int64_t most_of(const ModelConfig& config, std::int64_t ExpertsMlpConfig::*
   return most;
 }
 
-// One block for each site, width and format that the model's linears call for.
+// One block for each combination of site, width and format among the model's linears.
 std::vector<InputSpec> input_specs(const Weights& weights, const Layout& layout,
                                    const ForwardLimits& limits) {
   std::vector<InputSpec> specs;
@@ -79,7 +79,7 @@ std::vector<OnlineInput> online_inputs(const Weights& weights) {
 
 constexpr RowsFormat kPlain = {};
 
-// Codes with their scales and sums are fewer bytes than f32 rows.
+// Sized for f32 rows, because codes with their scales and sums take fewer bytes.
 std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, const Layout& layout,
                            const ForwardLimits& limits) {
   std::int64_t inner = config.width;
@@ -93,7 +93,7 @@ std::size_t exchange_bytes(const ModelConfig& config, const Weights& weights, co
                   layout.exchange_bytes(limits.output_tokens, config.vocab * kFloat));
 }
 
-// 0 where no layer attends.
+// Width of the qkv rows; 0 if no layer has attention.
 std::int64_t qkv_width_of(const ModelConfig& config, const Weights& weights,
                           const RankShare& share) {
   const std::vector<std::int64_t> layers = config.attention_layers();
@@ -102,14 +102,14 @@ std::int64_t qkv_width_of(const ModelConfig& config, const Weights& weights,
   return qkv_width(attention_shape(config, weights.layers[first].attention(), share));
 }
 
-// A rank without heads has rows without columns: it is called as all are.
+// A rank without heads gets rows without columns, so that it can run the same operations.
 Rows delta_rows(const ModelConfig& config, DeviceMemory& memory, const Layout& layout,
                 std::int64_t tokens, std::int64_t width) {
   return config.delta_net() == nullptr ? Rows()
                                        : allocate_rows(memory, layout, tokens, width, kPlain);
 }
 
-// 0 where sublayers add to the stream as they compute.
+// Width of the branch block; 0 if sublayers add to the stream directly.
 std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
   const bool needed = config.post_norm_eps > 0 || config.logit_cap.cap > 0;
   require(!needed || layout.runs_post_norms(), ErrorKind::no_device,
@@ -118,7 +118,7 @@ std::int64_t branch_width(const ModelConfig& config, const Layout& layout) {
   return config.post_norm_eps > 0 ? config.width : 0;
 }
 
-// Nothing is taken for rows without columns.
+// Allocates nothing if the rows have no columns.
 Rows rows_of(DeviceMemory& memory, const Layout& layout, std::int64_t tokens, std::int64_t width) {
   return width == 0 ? Rows() : allocate_rows(memory, layout, tokens, width, kPlain);
 }
@@ -218,7 +218,7 @@ Workspace::Workspace(const ModelConfig& config, const Weights& weights, DeviceMe
                             most_of(config, &ExpertsMlpConfig::experts))),
       shared_gate(rows_of(memory, layout, limits.batch_tokens,
                           most_of(config, &ExpertsMlpConfig::shared_hidden) > 0 ? 1 : 0)),
-      // A rank without heads has rows without columns: it is called as all are.
+      // A rank without heads gets rows without columns, so that it can run the same operations.
       qkv(config.attention_layers().empty()
               ? Rows()
               : allocate_rows(memory, layout, limits.batch_tokens,

@@ -1,5 +1,5 @@
-// All that a forward pass takes of a device beside weights and cache, asked for once: blocks of
-// activations, tables, scratch.
+// All device memory that a forward pass uses beside weights and cache, allocated once: activation
+// blocks, tables, scratch.
 #pragma once
 
 #include <cstddef>
@@ -19,70 +19,70 @@
 namespace leq {
 
 struct ForwardLimits {
-  std::int64_t batch_tokens = 512;  // T: rows of one forward
-  std::int64_t output_tokens = 1;   // rows with logits
-  std::int64_t context = 0;         // positions of one sequence
+  std::int64_t batch_tokens = 512;  // T: rows of one forward pass
+  std::int64_t output_tokens = 1;   // rows with logits per forward pass
+  std::int64_t context = 0;         // limit of positions of one sequence
 };
 
-// Of the heads of a rank.
+// Shape of the attention heads of one rank.
 AttentionShape attention_shape(const ModelConfig& config, const AttentionWeights& weights,
                                const RankShare& share);
 
 DeltaShape delta_shape(const ModelConfig& config, const DeltaNetWeights& weights,
                        std::int64_t layer, const RankShare& share);
-// Bytes of a sequence's fixed state on a rank: of all layers of Gated DeltaNet. 0 where there are
-// none, or where the rank has none of their heads.
+// Bytes of a sequence's fixed state on a rank, over all Gated DeltaNet layers. 0 if the model has
+// no such layers or the rank has none of their heads.
 std::size_t fixed_state_bytes(const ModelConfig& config, const RankShare& share);
 
-// The moving scale of one linear's inputs.
+// The moving scale of the inputs of one linear.
 struct OnlineInput {
   const Linear* linear;
   OnlineScale scale;
 };
 
-// A block that ranks write together: the whole of it, and what this one writes.
+// A block of rows whose columns several ranks compute: all columns, and those of this rank.
 struct SharedBlock {
   RowsFor whole;
   RowsFor own;
-  std::span<const Slice> columns;  // [ranks]
+  std::span<const Slice> columns;  // [ranks] columns that each rank computes
 };
 
 class Workspace {
  public:
-  // All of them must outlive the workspace. `weights` are those of the rank.
+  // All arguments must outlive the workspace. `weights` are those of the rank.
   Workspace(const ModelConfig& config, const Weights& weights, DeviceMemory& memory,
             const Layout& layout, const ForwardLimits& limits, const RankPlace& place);
 
-  const RopeFrequencies frequencies;  // that `rope` reads
+  const RopeFrequencies frequencies;  // read by `rope`
   RopeTable rope;
-  RotationTable rotation;  // block 0 where the stream is not rotated
+  RotationTable rotation;  // block 0 if the stream is not rotated
   Rows x;                  // [T, W] the residual stream
-  Rows branch;             // [T, W] what a sublayer adds, where that is normed first
-  Rows router_logits;      // [T, E] of the layer with most experts; empty where there are none
+  Rows branch;             // [T, W] output of a sublayer that is normed before it is added
+  Rows router_logits;      // [T, E] E: most experts of any layer; empty if there are none
   Rows shared_gate;        // [T, 1]
-  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads, with a gate H d more
+  Rows qkv;                // [T, (H + 2 H_kv) d] of the rank's heads; H d more for a gate
   Rows delta;              // [T, channels + H_v d_v] q, k, v, z of Gated DeltaNet
-  Rows hidden;             // [T, W] of a head of multi-token prediction
+  Rows hidden;             // [T, W] input of a multi-token prediction head
   Rows delta_gates;        // [T, 2 H_v]
   Rows last;               // [outputs, W]
-  Rows logits;             // [outputs, V]; of ranks that do not lead, their columns
+  Rows logits;             // [outputs, V]; only the rank's columns if it is not the leader
   ExpertRoutes routes, shared_routes;
   Buffer exchange;  // for what other ranks send (Operations::connect)
 
-  // The input block of a linear in the format that it reads, and what the linear wants of it;
-  // linears of one site share the blocks of one format, those of different sites never.
+  // The input block of a linear in the format that it reads, and the linear's requirements. Linears
+  // of one site share blocks of the same format; linears of different sites never do.
   RowsFor input_of(const LayerLinear& linear);
-  // The same for inputs that ranks make together, each its columns: of linears that read no norm.
+  // The same for inputs whose columns several ranks compute: those that are not made by a norm.
   SharedBlock shared_input_of(const LayerLinear& linear);
   SharedBlock shared_stream();  // x
   SharedBlock shared_branch();
-  // Rows in groups by expert, [T k, W], in the format of `linear`, which reads a norm's rows.
+  // Rows [T k, W] grouped by expert, in the format of `linear`, which reads a norm's output.
   Rows& grouped_input_of(const LayerLinear& linear);
   // The first E columns of router_logits.
   Rows router_logits_of(const ExpertsMlpConfig& config);
   RowsConsumer consumer_of(const Linear& linear);
   SharedBlock shared_logits();
-  // The moving scales (act online) of the linears that have one, in the order of a forward pass.
+  // Moving scales of the linears with act online, in the order of a forward pass.
   std::span<OnlineInput> online() { return online_; }
 
  private:
@@ -90,8 +90,8 @@ class Workspace {
     std::string site;
     RowsFormat format;
     Rows rows;
-    std::vector<Slice> columns = {};  // [ranks] that each makes; empty: rows are made whole
-    Rows own = {};                    // this rank's
+    std::vector<Slice> columns = {};  // [ranks] computed columns; empty: each computes all
+    Rows own = {};                    // this rank's part
   };
   struct Grouped {
     RowsFormat format;

@@ -1,4 +1,4 @@
-// The optional backends, CUDA and its emulation. CMake chooses the implementation in
+// The optional backends, CUDA and its emulation; CMake selects the implementation in
 // devices/.
 #pragma once
 
@@ -13,14 +13,14 @@
 
 namespace leq::platform {
 
-// Lines for people; never empty: without a GPU the line says why.
+// Human-readable lines, never empty: without a GPU, a line gives the reason.
 std::vector<std::string> cuda_lines();
-// `which`: a number, or the start of a UUID. Throws Error with advice where there is no such device
-// or no such build.
+// `which`: a number, or the start of a UUID. Throws Error with a remedy if there is no such device
+// or if this build does not support it.
 std::unique_ptr<Backend> make_cuda(std::string_view which, const GpuOptions& options);
 
-std::vector<std::string> sim_lines();  // empty where the build has none
-// `memory`: of the emulated device, 0 = plenty.
+std::vector<std::string> sim_lines();  // empty if the build has no emulation
+// `memory`: of the emulated device; 0: unlimited.
 std::unique_ptr<Backend> make_sim(int threads, std::uint64_t memory, const GpuOptions& options);
 
 }  // namespace leq::platform

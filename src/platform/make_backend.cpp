@@ -16,7 +16,7 @@ namespace {
        " shows what there is");
 }
 
-// What follows "cuda:": a number or the start of a UUID.
+// The text after "cuda:", which is a number or the start of a UUID.
 std::string_view cuda_choice(std::string_view device) {
   if (device == "cuda") return "0";
   const std::string_view which = device.substr(std::string_view("cuda:").size());
@@ -59,7 +59,7 @@ std::unique_ptr<Backend> make_backend(const DeviceOptions& options) {
 std::unique_ptr<Layout> make_layout(const DeviceOptions& options) {
   const Family family = family_of(options.device);
   if (family == Family::cpu) return std::make_unique<CpuLayout>(options.threads);
-  if (family == Family::cuda) cuda_choice(options.device);  // a name at least
+  if (family == Family::cuda) cuda_choice(options.device);  // checks at least the name
   if (family == Family::sim) sim_memory(options.device);
   return std::make_unique<gpu::GpuLayout>(options.gpu.arithmetic);
 }

@@ -1,5 +1,5 @@
-// The resources of quantization and evaluation: a CPU backend for forward passes, and a thread pool
-// for loops over weights.
+// The resources for quantization and evaluation: a CPU backend for forward passes, and a thread
+// pool for loops over weights.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// The unquantized model as a .leq file, for as long as something is measured against it.
+// The unquantized model as a temporary .leq file, to which quantized models are compared.
 #pragma once
 
 #include <filesystem>
@@ -10,17 +10,17 @@ namespace leq {
 
 class BaseFile {
  public:
-  // Takes the folder OUTPUT.base, which one job at a time can hold; nothing is written yet. Uses
-  // threads and stop of the options. Both arguments must outlive the object. Throws Error where
-  // another job writes the same output.
+  // Takes the folder OUTPUT.base, which only one job can hold at a time; nothing is written yet.
+  // Uses `threads` and `stop` of the options. Both arguments must outlive the object. Throws Error
+  // if another job writes the same output.
   BaseFile(const ImportedModel& model, const std::filesystem::path& output,
            const RunOptions& options);
-  ~BaseFile();  // removes what was written
+  ~BaseFile();  // removes the file, if it was written
   BaseFile(const BaseFile&) = delete;
   BaseFile& operator=(const BaseFile&) = delete;
 
-  // Path of the file; the first call writes it into the folder, in the dtype of the checkpoint, so
-  // that it uses no more disk than the checkpoint.
+  // Path of the file. The first call writes it into the folder, in the dtype of the checkpoint, so
+  // that it needs no more disk than the checkpoint.
   const std::filesystem::path& path();
 
  private:

@@ -23,7 +23,7 @@ std::int64_t windows_within(double seconds, double seconds_of_window, WindowBoun
 
 double choosing_seconds(const ModelConfig& config, const ChoosingWork& work,
                         double seconds_of_window, std::int64_t length) {
-  double choosing = 0, window = 0;  // multiply-adds
+  double choosing = 0, window = 0;  // numbers of multiply-adds
   for (std::int64_t layer = 0; layer < config.layer_count(); ++layer) {
     for (const LinearSite& site : linear_sites(config, layer)) {
       const auto columns = static_cast<double>(site.inputs);

@@ -32,7 +32,7 @@ struct SearchJob {
   const std::function<void(std::int64_t, std::int64_t)>& progress;
 };
 
-// Writes the candidates into the folder `work` and runs the search over them.
+// Writes the candidates into the folder `work`, then runs the search with them.
 MixedSearchResult search_in(const fs::path& work, const SearchJob& job) {
   MixedSearch request = job.bits.search;
   request.base = job.base;
@@ -40,7 +40,7 @@ MixedSearchResult search_in(const fs::path& work, const SearchJob& job) {
   for (std::size_t c = 0; c < kChoices; ++c) {
     const CheckpointOptions candidate = candidate_options(job.checkpoint, c, job.bits.group);
     request.candidates[c] = work / (candidate.type + ".leq");
-    // An existing candidate was written by the interrupted run that this one resumes.
+    // Exists already: written by an interrupted run, which this run resumes.
     if (file_exists(request.candidates[c])) continue;
     quantize_imported(job.model, request.candidates[c], candidate,
                       [&](std::int64_t done, std::int64_t total) {
@@ -62,7 +62,7 @@ void check_search(const ImportedModel& model, const CheckpointOptions& checkpoin
   check_search_log(bits.search.options.log);
   const LeastBytes least = least_bytes(model, candidate_options(checkpoint, 0, bits.group));
   const LeastBytes most = least_bytes(model, candidate_options(checkpoint, kEightBits, bits.group));
-  const std::uint64_t rest = most.all - most.block_linears;  // stored as with 8 bits in any plan
+  const std::uint64_t rest = most.all - most.block_linears;  // int8 in every plan
   const std::uint64_t size = bits.search.target_size;
   require(size == 0 || size >= rest + least.block_linears, Setting{"target_size"}, " ", size,
           ": with the fewest bits the tensors take at least ", rest + least.block_linears,

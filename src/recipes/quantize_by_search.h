@@ -1,5 +1,5 @@
-// Quantizes a checkpoint with the bit widths that a search finds: candidates at 2, 3, 4 and 8 bits,
-// the search over them, and the file of the chosen plan.
+// Quantizes a checkpoint with bit widths that a search finds. Writes candidates at 2, 3, 4 and 8
+// bits, runs the search with them, and writes the file of the chosen plan.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +11,19 @@
 namespace leq {
 
 struct SearchedBits {
-  // Candidates, base and (where none is named) log are set by quantize_by_search.
+  // quantize_by_search sets the candidates, the base and (if it is not set) the log.
   MixedSearch search;
   std::int64_t group = 128;  // columns that share a scale below 8 bits
 };
 
-// Throws Error where no plan can meet the target of `bits`, or its log cannot be read or written:
-// checks that need no computation; quantize_by_search calls it.
+// Throws Error if no plan can meet the target of `bits`, or its log cannot be read or written.
+// These checks need no computation; quantize_by_search calls this function.
 void check_search(const ImportedModel& model, const CheckpointOptions& checkpoint,
                   const SearchedBits& bits);
 
-// Quantizes with `checkpoint` at int8 and at 4, 3 and 2 bits, keeps the candidate files in
-// OUTPUT.search while it runs, and writes `output`; `base` is the unquantized model. With
-// checkpoint.resume, reuses the files that an interrupted run left there. `progress` as in
+// Quantizes with `checkpoint` at int8 and at 4, 3 and 2 bits; these candidate files are in
+// OUTPUT.search while it runs. Then writes `output`. `base` is the unquantized model. With
+// checkpoint.resume, uses files that an interrupted run has left there. `progress` is as in
 // quantize_checkpoint, over all files.
 MixedSearchResult quantize_by_search(
     const ImportedModel& model, const std::filesystem::path& output,

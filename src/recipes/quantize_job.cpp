@@ -22,7 +22,7 @@
 namespace leq {
 namespace {
 
-// The first windows of a text, for measuring the speed of this machine.
+// The first windows of a text, with which the speed of this machine is measured.
 CalibrationData timed_windows(const ImportedModel& model, CalibrationRequest request) {
   request.samples = kTimedWindows;
   return calibration_data(request, Tokenizer(model.tokenizer), model.config.context);
@@ -39,7 +39,7 @@ TimePlan plan_time(const QuantizeJob& job, const ModelConfig& config, std::int64
   return plan;
 }
 
-// Sets the number of calibration windows; returns the number of gate windows.
+// Sets the number of calibration windows and returns the number of gate windows.
 std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
                          CheckpointOptions& checkpoint) {
   const CalibrationData data = timed_windows(model, checkpoint.calibration);
@@ -56,7 +56,7 @@ std::int64_t fit_windows(const QuantizeJob& job, const ImportedModel& model,
   return windows_within(kGateSeconds, comparison_seconds(seconds, 1, 0), kFittedGateWindows);
 }
 
-// The reason why a distance cannot be measured in time or at all; empty where it can.
+// The reason why a distance cannot be measured at all or in time; empty if it can.
 std::string obstacle(const QuantizeJob& job, const ImportedModel& model,
                      const GateResources& resources) {
   const GateText& text = job.judged_by;
@@ -76,7 +76,7 @@ std::string obstacle(const QuantizeJob& job, const ImportedModel& model,
   return "it would take about " + fixed(seconds / 60, 1) + " min";
 }
 
-// The reason why gate or distance is left out; empty where it is not.
+// The reason why the gate or distance is left out; empty if it is not.
 std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   const GateResources resources = gate_resources(model, job.output, job.checkpoint.max_ram);
   std::string why = lack_of_disk(resources);
@@ -87,7 +87,7 @@ std::string left_out(const QuantizeJob& job, const ImportedModel& model) {
   if (!why.empty() || job.gate_mode != GateMode::distance) return why;
   try {
     return obstacle(job, model, resources);
-  } catch (const Error& error) {  // one block in f32 exceeds the memory limit
+  } catch (const Error& error) {  // one block in f32 needs more than max_ram
     if (job.checkpoint.stop()) throw;
     return error.what();
   }
@@ -126,7 +126,7 @@ void search(const QuantizeJob& job, const ImportedModel& model, const Checkpoint
       [&](std::int64_t done, std::int64_t total) { job.progress("candidates", done, total, ""); }));
 }
 
-// Every check that can fail before the first weight is read.
+// All checks that can fail before the first weight is read.
 void check_job(const QuantizeJob& job, const ImportedModel& model) {
   std::vector<std::filesystem::path> inputs = job.texts;
   inputs.insert(inputs.end(), job.checkpoint.load_stats.begin(), job.checkpoint.load_stats.end());
@@ -171,14 +171,14 @@ void agree_on_windows(Communicator& ranks, CheckpointOptions& checkpoint) {
   std::memcpy(&checkpoint.calibration.samples, bytes.data(), bytes.size());
 }
 
-// The work of a rank other than the leader: its part of the file.
+// The part of the work that a rank other than the leader does.
 void follow(const QuantizeJob& job, const ImportedModel& model) {
   CheckpointOptions checkpoint = job.checkpoint;
   if (job.fit_windows) agree_on_windows(*checkpoint.ranks, checkpoint);
   quantize_imported(model, job.output, checkpoint, [](auto, auto) {});
 }
 
-// The file is complete whether or not its gate runs: too little memory for the gate is no failure.
+// The file is complete before its gate runs, so too little memory for the gate is not an error.
 std::optional<GateResult> judge_written(const QuantizeJob& job, const ImportedModel& model,
                                         std::int64_t gate_windows, BaseFile& base) {
   const auto no_memory = [&](const std::string& why) {

@@ -35,8 +35,8 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
-// Not true-sequential: all input statistics are gathered first; as good here, in a fifth of the
-// time. Below kNarrowWidth tables are a large part of the file; 4 bits cost most in v and down.
+// Gathering all input statistics first is as good here as true-sequential, in a fifth of the time.
+// Narrow models: tables are a large part of the file, and 4 bits cost most in v and down.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "gptq+";
   checkpoint.type = narrow ? "q4_k" : "int4-g128";
@@ -63,15 +63,15 @@ void apply_zeroquant_w48(CheckpointOptions& checkpoint, bool) {
             "int4-g128");
 }
 
-// A plan mixes units of different bit widths: neither folds nor gathered input statistics may
-// depend on the bit width.
+// A plan mixes units of different bit widths, so that neither folds nor gathered input statistics
+// may depend on the bit width.
 void apply_auto(CheckpointOptions& checkpoint, bool narrow) {
   apply_four_bits(checkpoint, narrow);
   checkpoint.fold = smoothing_fold(kSharedAlpha);
   checkpoint.true_sequential = false;
 }
 
-// Cost of gptq+ and the search for AWQ's scales: 63 s of 75 s for SmolLM2-135M with 8 windows.
+// Cost of gptq+ and of the search for AWQ's scales: 63 of 75 s for SmolLM2-135M with 8 windows.
 constexpr ChoosingWork kFourBitWork = {.squares = 17, .searched_squares = 70, .searched_rows = 128};
 
 const std::array<Recipe, 5> kRecipes = {{

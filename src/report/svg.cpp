@@ -88,7 +88,7 @@ Svg::Svg(double width, double height, std::string_view title)
     : width_(width), height_(height), title_(title) {}
 
 void Svg::add(const std::string& tag, std::string_view hint) {
-  // A shape with a hint is an element with a title inside.
+  // A shape with a hint becomes an element that contains a title.
   if (hint.empty()) {
     shapes_ += '<' + tag + "/>\n";
     return;
@@ -133,7 +133,7 @@ void Svg::text(double x, double y, std::string_view text, std::string_view style
 std::string Svg::open_tag(bool alone) const {
   std::string tag = "<svg class=\"chart\" role=\"img\" viewBox=\"0 0 " + coordinate(width_) + ' ' +
                     coordinate(height_) + '"';
-  // Text of one size in all charts of a page: a drawing does not grow far beyond its own.
+  // Limits the width, so that text has about the same size in all charts of a page.
   if (!alone) tag += " style=\"max-width:" + coordinate(width_ * 1.15) + "px\"";
   if (alone) {
     tag +=

@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// The shortest digits that read back as the same number.
+// The shortest decimal that reads back as the same number.
 std::string exact(double value) {
   if (!std::isfinite(value)) return fixed(value, 0);
   std::array<char, 32> buffer;
@@ -44,7 +44,7 @@ struct ForJson {
   std::string operator()(std::monostate) const { return "null"; }
   std::string operator()(const std::string& text) const { return Json(text).dump_any(); }
   std::string operator()(std::int64_t number) const { return Json(number).dump(); }
-  std::string operator()(double number) const { return Json(number).dump(); }  // null: not finite
+  std::string operator()(double number) const { return Json(number).dump(); }  // null if not finite
 };
 
 std::string shown(const Cell& cell) { return std::visit(ForPeople{cell.decimals}, cell.value); }
@@ -54,7 +54,7 @@ bool is_number(const Cell& cell) {
          std::holds_alternative<double>(cell.value);
 }
 
-// Characters, not bytes: "12.3 ± 0.1" is ten wide.
+// The width in characters, not bytes: "12.3 ± 0.1" has ten.
 std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
   while (!text.empty()) {
@@ -69,7 +69,7 @@ std::string padded(const std::string& text, std::size_t width, bool to_the_right
   return to_the_right ? space + text : text + space;
 }
 
-// An object whose members stand in the order of the columns, which Json would sort.
+// An object whose members are in the order of the columns; Json would sort them.
 class JsonObject {
  public:
   explicit JsonObject(std::string indent) : indent_(std::move(indent)) {}
@@ -83,12 +83,12 @@ class JsonObject {
   std::string indent_, text_;
 };
 
-// The cells of all rows as people see them, with what aligns them.
+// The formatted cells of all rows, and their alignment.
 struct Grid {
   std::vector<std::string> names;
   std::vector<std::vector<std::string>> cells;  // [rows][columns]
   std::vector<std::size_t> widths;
-  std::vector<bool> numeric;  // columns that hold numbers and blanks only
+  std::vector<bool> numeric;  // columns with only numbers and blanks
 };
 
 Grid make_grid(const std::vector<std::string>& columns,

@@ -38,10 +38,10 @@ struct EngineThread::Writing {
   std::vector<Token> prompt = {};
   std::optional<std::size_t> slot = {};
   std::int64_t reply_tokens = 0;
-  double last_tokens = 0;  // time of the last tokens in seconds
+  double last_tokens = 0;  // time of the last tokens, in seconds
   Stopwatch since = {};
   LogitDigests digests = {};
-  ReplyNews news = {};  // of the current step
+  ReplyNews news = {};  // news of the current step
 };
 
 EngineThread::EngineThread(Session& session, const Tokenizer& tokenizer,
@@ -91,7 +91,7 @@ void EngineThread::loop(Engine& engine) {
       continue;
     }
     std::unique_lock lock(mutex_);
-    changed_.notify_all();  // for drain()
+    changed_.notify_all();  // wakes drain()
     changed_.wait(lock, [&] { return stopping_ || !tasks_.empty(); });
     if (stopping_) return;
   }
@@ -120,8 +120,8 @@ void EngineThread::end_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// Runs each queued task once. Tasks that need a sequence stay queued while none is idle; one may
-// take the last one. Allocates no memory, so that a waiting task is never lost.
+// Runs each queued task once. Tasks that need a sequence stay queued while none is idle; one of
+// them may use the last one. Allocates no memory, so that a waiting task is never lost.
 void EngineThread::do_tasks(Engine& engine) {
   std::unique_lock lock(mutex_);
   auto next = std::size_t{0};
@@ -176,7 +176,7 @@ void EngineThread::cancel(const std::vector<RequestId>& ids) {
     between_steps([&](Engine& engine) {
       for (const RequestId id : ids) engine.cancel(id);
     });
-  } catch (const Error&) {  // the thread has ended: so have all replies
+  } catch (const Error&) {  // the thread has ended, and with it all replies
   }
 }
 
@@ -216,7 +216,7 @@ std::vector<RequestId> EngineThread::start(Engine& engine, EngineCall& call) {
   return ids;
 }
 
-// Sets callbacks that collect the news of a step, for publish(). Tokens come before their text.
+// Sets callbacks that collect a step's news for publish(); tokens are reported before text.
 EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& call,
                                       std::size_t index, const std::shared_ptr<Writing>& writing) {
   writing->mailbox = call.mailbox;
@@ -253,8 +253,8 @@ EngineRequest EngineThread::connected(EngineRequest request, const EngineCall& c
   return request;
 }
 
-// Tokens of one step arrive together: the first token of a reply counts as first_token, the others
-// share the time since the step before.
+// Tokens of one step arrive together: a reply's first token counts as first_token, the other tokens
+// share the time since the previous step.
 void EngineThread::count_tokens(Writing& writing, std::int64_t tokens) {
   const double now = writing.since.seconds();
   if (writing.reply_tokens == 0) {
@@ -267,7 +267,7 @@ void EngineThread::count_tokens(Writing& writing, std::int64_t tokens) {
   writing.reply_tokens += tokens;
 }
 
-// Keeps the text of a slot, which a client may save.
+// Stores the text of a slot, which a client may save.
 void EngineThread::keep_text(const Writing& writing, const EngineReply& reply) {
   if (reply.sequence < 0) return;
   const std::size_t slot = writing.slot.value_or(static_cast<std::size_t>(reply.sequence));
@@ -276,7 +276,7 @@ void EngineThread::keep_text(const Writing& writing, const EngineReply& reply) {
   text.insert(text.end(), reply.tokens.begin(), reply.tokens.end());
 }
 
-// After a step: updates the status, then delivers the news.
+// Called after a step: updates the status, then delivers the news.
 void EngineThread::publish(const Engine& engine) {
   EngineStatus status = totals_;
   status.counts = engine.counts();
@@ -299,7 +299,7 @@ void EngineThread::publish(const Engine& engine) {
   send();
 }
 
-// An item is removed only after its delivery, so that none is lost on an exception.
+// An item is removed only after its delivery, so that an exception loses none.
 void EngineThread::send() {
   for (; !outbox_.empty(); outbox_.pop_front()) {
     outbox_.front().mailbox->put(std::move(outbox_.front().news));

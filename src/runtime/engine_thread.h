@@ -1,5 +1,5 @@
-// The thread that runs an engine, and its interface to all other threads: requests are passed in by
-// value, results come back through a mailbox.
+// The thread that runs an engine, and its interface for other threads: requests are passed by
+// value, results are returned through a mailbox.
 #pragma once
 
 #include <atomic>
@@ -24,18 +24,18 @@ namespace leq {
 
 // What one step added to one reply of a call.
 struct ReplyNews {
-  std::size_t reply = 0;  // index of the call's reply
+  std::size_t reply = 0;  // index of the reply in its call
   std::string text;
-  std::vector<TokenLogprobs> logprobs;  // of the tokens, if requested
+  std::vector<TokenLogprobs> logprobs;  // one per token, if requested
   std::vector<Token> tokens;
-  std::vector<std::uint64_t> digests;  // of all its logits, at its end, if requested
+  std::vector<std::uint64_t> digests;  // hashes of all logits, at the end, if requested
   std::optional<EngineReply> end;
 };
 
-// Queue from the engine's thread to the thread that waits for a call's replies.
+// A queue from the engine's thread to the thread that waits for a call's replies.
 class Mailbox {
  public:
-  // Throws std::bad_alloc and leaves `news` unchanged then.
+  // May throw std::bad_alloc; `news` is then unchanged.
   void put(ReplyNews&& news);
   // Takes all news since the last call; waits up to `seconds` if there are none.
   std::vector<ReplyNews> take(double seconds);
@@ -48,11 +48,11 @@ class Mailbox {
 
 // A call of several requests; a reply is identified by its index in `requests`.
 struct EngineCall {
-  std::vector<EngineRequest> requests;   // their callbacks are set by EngineThread
+  std::vector<EngineRequest> requests;   // EngineThread sets their callbacks
   std::optional<int> top_logprobs = {};  // per token; nullopt: not requested
-  bool digests = false;                  // of the logits, for receipts (engine/receipt.h)
+  bool digests = false;                  // hash the logits, for receipts (engine/receipt.h)
   std::shared_ptr<Mailbox> mailbox = std::make_shared<Mailbox>();
-  // The slot that keeps the replies' text at the end; nullopt: the one of each reply's sequence.
+  // The slot that stores the replies' text at the end; nullopt: the slot of each reply's sequence.
   std::optional<std::size_t> slot = {};
 };
 
@@ -69,20 +69,20 @@ struct EngineStatus {
   std::size_t running = 0, waiting = 0;
   std::int64_t free_pages = 0, idle_pages = 0, pages = 0;
   std::int64_t requests = 0, refused = 0, failed = 0, cancelled = 0;  // since the start
-  double prompt_seconds = 0, reply_seconds = 0;                       // of replies that ended
-  std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in that time
-  TimeHistogram first_token;                                          // since the request
-  TimeHistogram next_token;   // of later tokens; those of one step share its time
-  TimeHistogram whole_reply;  // from request to end
+  double prompt_seconds = 0, reply_seconds = 0;                       // sums over ended replies
+  std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in these times
+  TimeHistogram first_token;                                          // time since the request
+  TimeHistogram next_token;   // tokens of one step share its time
+  TimeHistogram whole_reply;  // from the request to the end
   std::vector<RunningRequest> in_work;
 };
 
-// The queue is full: the caller may try again later.
+// The queue is full; the caller may try again later.
 class Busy : public Error {
  public:
   Busy(const std::string& text, bool shutting_down)
       : Error(text, ErrorKind::interrupted), shutting_down_(shutting_down) {}
-  // The server is stopping: trying again is of no use.
+  // If true, the server is stopping, so that trying again is of no use.
   bool shutting_down() const { return shutting_down_; }
 
  private:
@@ -91,31 +91,31 @@ class Busy : public Error {
 
 class EngineThread {
  public:
-  // All references must outlive it. `most_requests`: limit on replies running or queued.
+  // All references must outlive it. `most_requests`: the limit of running and queued replies.
   EngineThread(Session& session, const Tokenizer& tokenizer, const EngineOptions& options,
                std::size_t most_requests);
   // Ends running requests as interrupted.
   ~EngineThread();
 
-  // On return the requests are queued, and the mailbox receives news of each reply until its end.
-  // Throws Error as Engine::submit does, and Busy; then none of the requests is queued.
+  // Queues the requests; the mailbox then receives the news of each reply until its end. Throws
+  // Error like Engine::submit, or Busy; in both cases none of the requests is queued.
   std::vector<RequestId> submit(EngineCall call);
   void cancel(const std::vector<RequestId>& ids);
   void cancel_all();
-  // Calls `work` between two steps, waits for its end and passes on its exception.
+  // Runs `work` between two steps, waits until it returns and rethrows its exception.
   void between_steps(const std::function<void(Engine&)>& work);
-  // The same once a sequence is idle, before a queued request takes it.
+  // Like between_steps, but runs once a sequence is idle, before a queued request takes it.
   void with_idle_sequence(const std::function<void(Engine&)>& work);
-  // The last text (prompt and reply) of each slot; to be used between two steps only.
+  // The last text (prompt and reply) of each slot; use it only between two steps.
   std::vector<std::vector<Token>>& slot_texts() { return slot_texts_; }
 
   EngineStatus status() const;
   std::int64_t context() const { return context_; }
-  // Why the thread ended unexpectedly; nullopt while it runs. After it no request is accepted.
+  // Why the thread ended unexpectedly; nullopt while it runs. After that, requests are refused.
   std::optional<std::string> failure() const;
-  bool draining() const;  // no request is accepted any more
+  bool draining() const;  // no more requests are accepted
 
-  // Accepts no more requests. Waits up to `seconds` until all have ended; false where some have
+  // Stops accepting requests. Waits up to `seconds` until all have ended; false if some have
   // not.
   bool drain(double seconds);
 
@@ -144,7 +144,7 @@ class EngineThread {
   bool stopping_ = false, draining_ = false;
   std::optional<std::string> failure_;
   EngineStatus status_;  // after the last step
-  // Used by the engine's thread only:
+  // Used only by the engine's thread:
   Session* session_ = nullptr;
   EngineStatus totals_;
   std::map<RequestId, std::shared_ptr<Writing>> writing_;
@@ -153,7 +153,7 @@ class EngineThread {
     std::shared_ptr<Mailbox> mailbox;
     ReplyNews news;
   };
-  std::deque<Letter> outbox_;  // of the current step
+  std::deque<Letter> outbox_;  // news of the current step
   std::thread thread_;
 };
 

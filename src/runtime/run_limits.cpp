@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-constexpr int kDraftedTogether = 4;  // sequences of a draft model
+constexpr int kDraftedTogether = 4;  // sequences that a draft model drafts for at once
 
 }  // namespace
 

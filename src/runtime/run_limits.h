@@ -1,4 +1,4 @@
-// Limits of a session, from the caller's settings and the model's file.
+// Computes the limits of a session from the caller's settings and the model's file.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace leq {
 
-// Sets the KV types: as given, else those that the file was quantized for, else by the type of its
-// weights.
+// Sets the KV types: the given ones, otherwise those that the file was quantized for, otherwise
+// those that match the type of its weights.
 void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
                      const Model& model, RunLimits& limits);
 
-// "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
+// Text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
 std::string kv_text(const RunLimits& limits);
 
-// One line on limits that the file's evidence does not cover; empty where it has no evidence or all
-// are covered.
+// One line about limits that the evidence in the file does not cover; empty if all are covered or
+// if the file has no evidence.
 std::string beyond_evidence(const Model& model, const RunLimits& limits);
 
 enum class Drafting : std::uint8_t { off, from_text, by_model };
 
-// Rows of logits per step: one per sequence plus the draft tokens verified with it. A draft model
+// Rows of logits per step: one per sequence, plus the draft tokens verified with it. A draft model
 // drafts for several sequences at once.
 std::int64_t reply_rows(int sequences, Drafting drafting);
 

@@ -18,8 +18,8 @@
 namespace leq {
 namespace {
 
-// The leader reports an error and its exit ends all processes; a follower waits so long before it
-// reports its own, in case the leader does not.
+// The leader reports an error, and its exit ends all processes. A follower waits this long before
+// it reports its own error, in case the leader reports none.
 constexpr auto kTimeForTheLeader = std::chrono::seconds(1);
 
 [[noreturn]] void follow_process(const Runtime& runtime, const RunLimits& limits) {
@@ -36,14 +36,14 @@ MemoryPlan plan_of(const Model& model, const RunLimits& limits, const Layout& la
   return MemoryPlanner(model, layout).plan(limits);
 }
 
-// Memory of a draft model beside a model with these limits; null: of the model's own MTP head.
+// Memory of a draft model next to a model with these limits; null: the model's own MTP head.
 std::uint64_t bytes_of_draft(const Model& model, const Model* draft, const RunLimits& limits,
                              const Layout& layout) {
   if (draft == nullptr) return plan_mtp(model, limits, layout).total();
   return plan_of(*draft, draft_limits(limits, draft->config()), layout).total();
 }
 
-// As fit_limits, with memory for the draft model, which runs on rank 0 only.
+// Like fit_limits, but includes memory for the draft model, which runs only on rank 0.
 FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* draft,
                       Backend& backend, const RankPlace& place) {
   const RunLimits whole = resolve_limits(wanted, model.config());
@@ -64,13 +64,13 @@ FittedLimits fit_both(const RunLimits& wanted, const Model& model, const Model* 
   }
 }
 
-// `draft_bytes`: size of the draft model's file.
+// `draft_bytes`: the size of the draft model's file.
 LoadOptions load_options(const RuntimeOptions& options, Backend& backend,
                          std::uint64_t draft_bytes) {
   LoadOptions load = options.load;
   if (load.mode != LoadMode::automatic) return load;
   if (backend.memory().info()) {
-    load.mode = LoadMode::map;  // read once, for the copy to the device
+    load.mode = LoadMode::map;  // read once, to copy it to the device
     return load;
   }
   const Model header(options.file, {.mode = LoadMode::map});
@@ -98,7 +98,7 @@ FittedLimits fitted(const RuntimeOptions& options, const Runtime& runtime,
   return fit_limits(wanted, model, all);
 }
 
-// Backends of this process: its own, and those of ranks that are its threads.
+// The backends of this process: its own, and those of ranks that are threads of it.
 Backends make_backends(const RuntimeOptions& options, Runtime& runtime) {
   const bool is_process = runtime.processes != nullptr;
   DeviceOptions own = options.device, all = options.device;

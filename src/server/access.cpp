@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kShownHostBytes = 80;
 
-// The host without its port: "[::1]" for "[::1]:8080".
+// The host without its port: "[::1]" if `host` is "[::1]:8080".
 std::string_view host_name(std::string_view host) {
   const std::size_t bracket = host.rfind(']');
   const std::size_t colon = host.rfind(':');
@@ -29,7 +29,7 @@ bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, {}, lower, lower);
 }
 
-// 192.0.2.7 or [2001:db8::1].
+// Whether the host is an IP address, such as 192.0.2.7 or [2001:db8::1].
 bool is_address(std::string_view host) {
   const bool bracketed = host.starts_with('[') && host.ends_with(']');
   const std::string text(bracketed ? host.substr(1, host.size() - 2) : host);
@@ -37,7 +37,7 @@ bool is_address(std::string_view host) {
   return inet_pton(bracketed ? AF_INET6 : AF_INET, text.c_str(), address.data()) == 1;
 }
 
-// Compares digests of one length, so that the time does not reveal how much of a key is right.
+// Compares digests of equal length, so the time does not reveal how much of a key is right.
 bool same_text(std::string_view a, std::string_view b) {
   const std::string x = sha256_hex(a);
   const std::string y = sha256_hex(b);
@@ -123,7 +123,7 @@ HttpReply preflight_reply(const HttpRequest& request, const AccessRules& rules) 
   reply.headers = site_headers(request, rules);
   if (reply.headers.empty()) return reply;
   reply.headers.emplace_back("Access-Control-Allow-Methods", "GET, POST");
-  // Clients send headers of their own: all that the preflight request names are allowed.
+  // All headers that the preflight request names are allowed, because clients send custom headers.
   const std::string_view wanted = request.header("access-control-request-headers");
   reply.headers.emplace_back(
       "Access-Control-Allow-Headers",

@@ -48,7 +48,7 @@ class SiteExchange : public HttpExchange {
 
 }  // namespace
 
-// Answered by the server itself, or with the model that the request names.
+// A path's handler: for the server as a whole, or for the model that the request names.
 struct Api::Route {
   constexpr Route(std::string_view how, std::string_view where,
                   void (Api::*answers)(HttpExchange&) const, bool key = true)
@@ -99,7 +99,7 @@ std::span<const Api::Route> Api::routes() {
   return kRoutes;
 }
 
-// The path in the form that the table of routes uses.
+// The path in the form used by the table of routes.
 std::string_view Api::pattern_of(const HttpRequest& request) {
   if (request.path.starts_with("/v1/models/")) return "/v1/models/NAME";
   if (request.path.starts_with("/slots/")) return kSlotPath;
@@ -132,8 +132,8 @@ const Api::Route& Api::route_of(const HttpRequest& request) const {
 
 namespace {
 
-// Returns the memory of a large request to the system: each worker has a malloc arena of its own,
-// which would keep it.
+// Returns the memory of a large request to the system, because each worker has a malloc arena of
+// its own that would retain it.
 class MemoryReturned {
  public:
   explicit MemoryReturned(std::size_t body_bytes) : body_bytes_(body_bytes) {}
@@ -202,7 +202,7 @@ void Api::answer_with_model(HttpExchange& exchange, const Route& route) const {
   const ModelPool::Lease lease =
       models_.lease(wanted_model(request, body), [&] { return exchange.client_is_there(); });
   if (lease == nullptr)
-    throw ApiError(503, "the client went away", "");  // the answer has no reader
+    throw ApiError(503, "the client went away", "");  // the client is disconnected
   (ModelApi(*lease, {options_.most_seconds, options_.ping_seconds}).*route.with_model)(exchange,
                                                                                        body);
 }

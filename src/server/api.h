@@ -1,4 +1,4 @@
-// The server's HTTP API: a table of paths, each with its function (docs/server.md).
+// The server's HTTP API: a table that maps paths to handlers (docs/server.md).
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace leq {
 struct ApiOptions {
   AccessRules access;
   std::optional<double> most_seconds;  // time limit of a reply
-  double ping_seconds = 15;            // longest silence of a stream
+  double ping_seconds = 15;            // longest interval without data in a stream
   bool with_page = true;
   bool with_metrics = true;
   bool with_slots = true;
@@ -28,7 +28,7 @@ class Api {
   // `models` must outlive it.
   Api(ModelPool& models, const ApiOptions& options) : models_(models), options_(options) {}
 
-  // The handler of an HttpServer: answers every request, also with errors. Thread-safe.
+  // The handler for HttpServer; replies to every request, with an error if necessary. Thread-safe.
   void answer(HttpExchange& exchange) const;
   // The HttpHeadCheck of an HttpServer: rejects unauthorized requests before their body is read.
   std::optional<HttpReply> check_head(const HttpRequest& request) const;

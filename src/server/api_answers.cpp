@@ -20,7 +20,7 @@ Json array_of(std::vector<Json> items) {
   return list;
 }
 
-// "/v1/models/NAME"
+// The NAME of "/v1/models/NAME".
 std::string_view named_in(const HttpRequest& request) {
   return std::string_view(request.path).substr(std::string_view("/v1/models/").size());
 }
@@ -32,7 +32,7 @@ Json status_json(const ModelStatus& status) {
   return json;
 }
 
-// `hosted`: null where the model is not loaded.
+// `hosted`: null if the model is not loaded.
 Json model_json(const ModelStatus& status, HostedModel* hosted) {
   Json one = {{"id", status.file.name},
               {"object", "model"},

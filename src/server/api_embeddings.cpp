@@ -40,7 +40,7 @@ double product(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// A text, or {"text": ...}.
+// The text of a document, which is a string or {"text": ...}.
 std::string document_text(JsonNode node) {
   const JsonNode text = node.is_object() ? node.find("text") : node;
   if (!text || !text.is_string()) field_error("documents", "texts, or objects with a text", node);

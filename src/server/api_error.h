@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// An error outside a request's body: no key, unknown path, too many requests.
+// An error that does not concern a member of the body: no key, unknown path, too many requests.
 class ApiError : public Error {
  public:
   ApiError(int status, const std::string& text, std::string code, HttpHeaders headers = {})
@@ -27,15 +27,15 @@ class ApiError : public Error {
   HttpHeaders headers_;
 };
 
-// {"error": ...} alone, for a stream that has begun; `code`, `param` may be empty.
+// Only {"error": ...}, for a stream that has already begun; `code` and `param` may be empty.
 std::string error_json(int status, std::string_view message, std::string_view param,
                        std::string_view code);
 // {"type": "error", "error": {...}}, the format of /v1/messages.
 std::string anthropic_error_json(int status, std::string_view message);
-// The same as a reply. 503 has a Retry-After header.
+// The same error as a complete reply. Status 503 adds a Retry-After header.
 HttpReply error_reply(int status, std::string_view message, std::string_view param,
                       std::string_view code);
-// The reply to an exception of a handler: an Error by its kind and setting, any other as 500.
+// The reply to a handler's exception: an Error by its kind and setting, any other with 500.
 HttpReply error_reply(const std::exception& error);
 // Converts the reply's error to the format of /v1/messages.
 HttpReply anthropic_form(HttpReply reply);

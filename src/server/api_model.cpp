@@ -38,7 +38,7 @@ ApiModel api_model_of(const Model& model, const ChatTemplate* chat, const std::s
   api.chat_error = chat_error;
   api.style = reply_style(model.chat_template());
   api.rendering = chat_options(model.tokenizer());
-  // Named formats do not support tools; a template that does names the variable.
+  // Named formats do not support tools; a model's template does if it uses the variable `tools`.
   const std::string own = own_template ? model.chat_template() : std::string();
   api.template_has_tools = own.find("tools") != std::string::npos;
   api.template_has_developer = own.find("developer") != std::string::npos;

@@ -1,4 +1,4 @@
-// The facts of a model that its requests are read against, from its file alone.
+// The properties of a model that are needed to parse its requests, taken from its file alone.
 #pragma once
 
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace leq {
 
-// "folder/story.leq" -> "story"; the same for a GGUF file.
+// The model's name for its path: "folder/story.leq" -> "story"; the same for GGUF files.
 std::string model_name_of(const std::string& path);
 
-// The format of this name; without one, the model's own template. A model whose template is
-// unusable can still complete texts; `error` says why it cannot chat.
+// The format of this name, or the model's own template if there is no name. A model whose template
+// is unusable can still complete texts; `error` is the reason why it cannot chat.
 std::optional<ChatTemplate> chat_template_of(const Model& model, const std::string& name,
                                              std::string& error);
 
 // Sets tokenizer, name, reply style, end tokens and template. `own_template`: `chat` is the model's
-// own, not a named format. The caller sets sampling, slots and grammars. Throws Error where the
-// file has no tokenizer.
+// own, not a named format. The caller sets sampling, slots and grammars. Throws Error if the file
+// has no tokenizer.
 ApiModel api_model_of(const Model& model, const ChatTemplate* chat, const std::string& chat_error,
                       bool own_template);
 

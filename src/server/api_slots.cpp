@@ -1,5 +1,5 @@
-// Saves texts of slots to files and restores them, compatible with llama-server. Here a slot is
-// only the last text generated in it: its pages are in the cache that all requests share.
+// Saves the texts of slots to files and restores them, compatible with llama-server. A slot is only
+// the last text generated in it: the text's KV pages are in the cache that all requests share.
 #include <filesystem>
 #include <utility>
 
@@ -50,7 +50,7 @@ void ModelApi::slot_action(HttpExchange& exchange, JsonNode body) const {
 
 Json ModelApi::save_slot(std::size_t slot, const std::string& name) const {
   const Stopwatch watch;
-  (void)hosted_.slot_files()->file(name);  // refused before anything is done
+  (void)hosted_.slot_files()->file(name);  // throws on an invalid name before any work
   SavedPrompt prompt;
   engine_.with_idle_sequence(
       [&](Engine& engine) { prompt = engine.save_prompt(engine_.slot_texts()[slot]); });

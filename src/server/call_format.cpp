@@ -19,7 +19,7 @@ void set_grammar(const ApiModel& model, GenerationCall& call, const std::string&
   call.notes.insert(call.notes.end(), made.notes.begin(), made.notes.end());
 }
 
-// The part of a grammar's cache key beside its schemas.
+// The part of a grammar's cache key that does not depend on its schemas.
 std::string key_of(std::string_view kind, ThoughtState thinking, bool flag) {
   return std::string(kind) + (flag ? " one " : " any ") +
          std::to_string(static_cast<int>(thinking)) + " ";
@@ -36,7 +36,7 @@ void set_gbnf(const AnswerFormat& format, const ApiModel& model, GenerationCall&
   });
 }
 
-// Keeps only the special tokens of thoughts in the text: what looks like a tool call is content.
+// Shows only the special tokens of reasoning; text that looks like a tool call is content.
 void show_thoughts(const ApiModel& model, GenerationCall& call) {
   ReplyStyle style = model.style;
   style.tools = ToolCallStyle::none;
@@ -92,7 +92,7 @@ class ChatGrammar {
       show_thoughts(model_, call_);
     }
   }
-  // Allows any text before a tool call.
+  // Also allows any text before a tool call.
   void free() {
     call_.shown = shown_tokens(model_.style, model_.tokenizer);
     const std::string key = key_of("calls", thinking_, count_ == CallCount::one) + tools_.dump();
@@ -123,7 +123,7 @@ class ChatGrammar {
   CallCount count_ = CallCount::any;
 };
 
-// Reads "response_format" itself, or its member that holds the schema.
+// Reads the schema from "response_format" or from the member of it that contains the schema.
 AnswerFormat schema_format(JsonNode format, JsonNode holder, std::string_view member) {
   const JsonNode strict = given_field(holder, "strict");
   AnswerFormat read = {.kind = Kind::schema, .member = member};

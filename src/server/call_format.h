@@ -1,5 +1,5 @@
 // Constraints on a call's reply: grammars from "response_format", "json_schema", "grammar", "tools"
-// and "tool_choice", applied after the model's thoughts.
+// and "tool_choice", which apply after the model's reasoning.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// Requested format of an answer.
+// The requested format of an answer.
 struct AnswerFormat {
   enum class Kind : std::uint8_t { any, schema, object, gbnf };
   Kind kind = Kind::any;
@@ -23,9 +23,9 @@ struct AnswerFormat {
 // Throws Error naming the member at fault.
 AnswerFormat read_answer_format(JsonNode body);
 
-// For completions: there the end of the prompt does not decide whether thoughts follow.
+// For completions, whose prompts do not determine whether reasoning follows.
 void set_text_grammar(const AnswerFormat& format, const ApiModel& model, GenerationCall& call);
-// Sets grammar, use, tools and notes of a chat whose prompt is rendered already. Throws Error
+// Sets grammar, use, tools and notes of a chat whose prompt is already rendered. Throws Error
 // naming the member at fault.
 void set_chat_grammar(JsonNode body, const AnswerFormat& format, const ToolChoice& choice,
                       const ApiModel& model, GenerationCall& call);

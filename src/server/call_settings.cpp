@@ -16,7 +16,7 @@ constexpr std::size_t kMostStops = 32;
 constexpr std::size_t kMostStopBytes = 1024;
 constexpr std::size_t kMostBiases = 1024;
 
-// Names of a sampling setting in other servers' APIs, accepted beside our own.
+// Names of a sampling setting in other servers' APIs, accepted in addition to leq's.
 struct KnobAlias {
   std::string_view alias, name;
 };
@@ -38,7 +38,7 @@ void read_knob(JsonNode body, std::string_view member, const SamplingKnob& knob,
   sampling.penalties_when_greedy |= knob.role == KnobRole::penalty;
 }
 
-// {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
+// Reads {"15043": -100}, or llama-server's form [[15043, -1.5], [29905, false]].
 std::vector<LogitBias> read_biases(JsonNode body, std::size_t vocabulary) {
   constexpr std::string_view kName = "logit_bias";
   const JsonNode found = given_field(body, kName);
@@ -74,7 +74,7 @@ struct Effort {
   std::string_view name;
   std::int64_t tokens;
 };
-// Reasoning efforts as most tokens of thoughts; "none" switches thinking off.
+// Reasoning efforts as limits on reasoning tokens; "none" disables thinking.
 constexpr std::array kEfforts = {
     Effort{"none", 0},  Effort{"minimal", 256}, Effort{"low", 1024}, Effort{"medium", 4096},
     Effort{"high", -1}, Effort{"xhigh", -1},    Effort{"max", -1}};
@@ -118,7 +118,7 @@ SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_s
   const auto seed = whole_field(body, "seed", std::numeric_limits<std::int64_t>::min(),
                                 std::numeric_limits<std::int64_t>::max());
   has_seed = model.has_seed;
-  if (seed && *seed != -1) {  // -1: a new one, as llama-server has it
+  if (seed && *seed != -1) {  // -1 requests a new seed, as in llama-server
     sampling.seed = static_cast<std::uint64_t>(*seed);
     has_seed = true;
   }
@@ -166,7 +166,7 @@ ThinkingSettings read_thinking(JsonNode body, const ApiModel& model) {
   for (const char* name : {"thinking_budget", "thinking_budget_tokens"}) {
     if (const auto most = whole_field(body, name, -1, kMostTokensAsked)) thinking.tokens = *most;
   }
-  // Without thinking the limit is 0, for templates that open a thought all the same.
+  // If thinking is disabled the limit is 0, because some templates begin reasoning anyway.
   if (thinking.enabled == false) thinking.tokens = 0;
   return thinking;
 }

@@ -1,4 +1,4 @@
-// Reads sampling settings and stop rules of a call's replies from the members of its body.
+// Reads the sampling settings and stop rules of a call from the members of its body.
 #pragma once
 
 #include "base/json_tree.h"
@@ -8,18 +8,18 @@ namespace leq {
 
 inline constexpr std::int64_t kMostTokensAsked = 0x7fffffff;
 
-// All throw Error naming the member at fault.
+// All functions here throw Error naming the member at fault.
 SamplingSettings read_sampling(JsonNode body, const ApiModel& model, bool& has_seed);
 StopRules read_stop(JsonNode body, const ApiModel& model);
 // Number of top tokens from "logprobs" (completions, "n_probs"), or from "top_logprobs" with
-// "logprobs" true (chats); negative where no log probabilities are requested.
+// "logprobs" true (chats); negative if no log probabilities are requested.
 int read_logprobs(CallStyle style, JsonNode body, const ApiModel& model);
 
-// Limits on a model's thoughts before its answer.
+// Limits on a model's reasoning before its answer.
 struct ThinkingSettings {
-  std::optional<bool> enabled = {};  // nullopt: the server's setting
-  std::int64_t tokens = -1;          // most tokens of thoughts; -1: any number
-  std::string effort = {};           // for templates with such a variable; empty: not given
+  std::optional<bool> enabled = {};  // nullopt: the server's default
+  std::int64_t tokens = -1;          // limit of reasoning tokens; -1: no limit
+  std::string effort = {};           // for templates that use it; empty: not given
 };
 ThinkingSettings read_thinking(JsonNode body, const ApiModel& model);
 

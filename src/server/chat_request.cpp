@@ -16,11 +16,11 @@
 namespace leq {
 namespace {
 
-// vLLM's names. The first: the reply continues the last message. The second: the prompt ends with
-// the start of a new reply; true unless given.
+// Members as in vLLM: with the first one, the reply continues the last message; with the second one
+// (default true), the prompt ends with the start of a new reply.
 constexpr std::string_view kGoesOn = "continue_final_message", kAsks = "add_generation_prompt";
 
-// Whether the reply continues the last message. Throws Error where it cannot.
+// Whether the reply continues the last message. Throws Error if that is not possible.
 bool continues_last_message(JsonNode body, JsonNode messages) {
   if (!flag_field(body, kGoesOn)) return false;
   if (flag_field(body, kAsks)) {
@@ -33,7 +33,7 @@ bool continues_last_message(JsonNode body, JsonNode messages) {
   return true;
 }
 
-// Template variables that the server itself sets.
+// Template variables that only the server sets.
 constexpr std::array<std::string_view, 8> kOwnVariables = {
     "messages",        "tools",       "documents",
     "bos_token",       "eos_token",   "add_generation_prompt",
@@ -49,7 +49,7 @@ JsonNode template_variables(JsonNode body) {
   return variables;
 }
 
-// The variables with "reasoning_effort" added, which some templates read.
+// The variables plus "reasoning_effort", which some templates use.
 std::string with_effort(JsonNode variables, const std::string& effort) {
   JsonObjectText text;
   bool is_there = false;
@@ -101,8 +101,8 @@ JsonTree first_messages(JsonNode messages, std::size_t count) {
   return parse_json_tree(text + "]", "messages", kBodyLimits);
 }
 
-// The first message up to which rendering fails with the same error (binary search); nullopt where
-// no such message is found.
+// The first message with which rendering fails with the same error (binary search); nullopt if none
+// is found.
 std::optional<std::size_t> message_at_fault(const ChatTemplate& chat, const ChatRequest& request,
                                             const ChatOptions& options, const std::string& error) {
   const auto fails = [&](std::size_t count) {

@@ -24,7 +24,7 @@ std::string tls_error() {
 }
 
 constexpr std::uint64_t kMostPemBytes = 1 << 20;
-constexpr int kMostAtOnce = 1 << 20;  // bytes per call of OpenSSL, whose sizes are int
+constexpr int kMostAtOnce = 1 << 20;  // maximum bytes per OpenSSL call, whose sizes are int
 
 }  // namespace
 

@@ -9,10 +9,10 @@
 
 namespace leq {
 
-// Certificate and private key of all connections.
+// The certificate and private key for all connections.
 class TlsContext {
  public:
-  // PEM files. Throws Error naming a file that cannot be read, or where the key does not match.
+  // PEM files. Throws Error naming a file that cannot be read or a key that does not match.
   TlsContext(const std::filesystem::path& certificate, const std::filesystem::path& key);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
@@ -26,7 +26,7 @@ class TlsContext {
 
 class Connection {
  public:
-  // Owns `descriptor`, a connected socket. `tls`: null for none; must outlive the connection.
+  // Takes ownership of `descriptor`, a connected socket. `tls` may be null, or must outlive this.
   Connection(int descriptor, const TlsContext* tls);
   ~Connection();
   Connection(const Connection&) = delete;
@@ -36,8 +36,8 @@ class Connection {
 
   enum class Outcome : std::uint8_t {
     some,        // bytes were moved
-    wait_read,   // no progress until there is something to read
-    wait_write,  // no progress until something can be written
+    wait_read,   // blocked until data can be read
+    wait_write,  // blocked until data can be written
     ended,       // closed by the peer, or an error
   };
   struct Moved {
@@ -48,13 +48,13 @@ class Connection {
   Moved read(char* to, std::size_t size);
   Moved write(std::string_view text);
 
-  // Blocks as long as some bytes are sent at least every `patience` seconds; false on a timeout or
-  // a closed connection.
+  // Blocks as long as the peer accepts some bytes at least every `patience` seconds; false on a
+  // timeout or a closed connection.
   bool write_all(std::string_view text, double patience);
 
   // False once the peer has closed its end.
   bool is_open() const;
-  // Shuts down the sending side; data of the peer can still be read.
+  // Shuts down the sending side; data from the peer can still be read.
   void end_writing();
 
  private:

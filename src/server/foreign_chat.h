@@ -22,20 +22,20 @@ ForeignChat chat_of_responses(JsonNode body);
 // Anthropic's /v1/messages.
 ForeignChat chat_of_messages(JsonNode body);
 
-// A member's name in the request, and its name in a chat request.
+// The name of a member in the foreign request, and its name in a chat request.
 struct CopiedMember {
   std::string_view name, as;
 };
-// Copies the members that are present.
+// Copies those of the members that are present.
 void copy_members(JsonNode body, std::span<const CopiedMember> members, JsonObjectText& chat);
-// {"type": "function", "function": {...}} with the given members of a tool or a tool choice.
+// {"type": "function", "function": {...}} with the given members of a tool or tool choice.
 std::string function_of(JsonNode tool, std::span<const CopiedMember> members);
-// {"type": "function", "function": {"name": ...}} for a tool choice with a name.
+// {"type": "function", "function": {"name": ...}} for a tool choice that names a function.
 std::string chosen_function(JsonNode choice);
 
-// Builds a conversation: adjacent thoughts, texts and calls of the assistant become one message, as
-// do adjacent texts of the user, and the system texts before all others. Many templates reject two
-// successive messages of one role.
+// Builds a conversation. Adjacent reasoning, texts and calls of the assistant are merged into one
+// message, as are adjacent texts of the user, and the system texts at the beginning: many templates
+// reject two successive messages of one role.
 class ChatText {
  public:
   void system(std::string_view text);

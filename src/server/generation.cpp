@@ -24,7 +24,7 @@ std::uint64_t random_bits() {
 
 constexpr std::size_t kMostWarningBytes = 1000;
 
-// Notes as a header value: one line of ASCII.
+// The notes as a header value, in one line of ASCII.
 std::string warning_header(const std::vector<std::string>& notes) {
   std::string text;
   for (const std::string& note : notes) text += (text.empty() ? "" : "; ") + note;
@@ -74,7 +74,7 @@ class Generation {
   bool is_heard_ = false;
   std::vector<Choice> choices_;
   std::vector<ReplyReader> readers_;  // one per choice of a chat
-  std::vector<std::string> held_;     // texts of forced calls, parsed at their ends
+  std::vector<std::string> held_;     // texts of forced calls, parsed when they are complete
   std::size_t ended_ = 0;
   std::optional<Error> error_;
 };
@@ -135,7 +135,7 @@ void Generation::answer(const ReplyTimes& times) {
   if (ended_ < choices_.size()) engine_.cancel(ids);
   if (!is_heard_) {
     if (call_.stream) return;
-    throw ApiError(503, "the client went away", "");  // not sent: the connection is closed
+    throw ApiError(503, "the client went away", "");  // not sent, because the connection is closed
   }
   if (error_ && !call_.stream) throw *error_;
   if (!call_.stream) {
@@ -175,7 +175,7 @@ bool Generation::begin_stream() {
   return exchange_.begin_stream(begun) && write(writer_->begin(choices_));
 }
 
-// Puts the prompts before their replies, with the log probabilities of their tokens if
+// Prepends the prompts to their replies, with the log probabilities of the prompts' tokens if
 // requested.
 bool Generation::echo() {
   if (!call_.echo) return true;
@@ -191,7 +191,7 @@ bool Generation::echo() {
   });
 }
 
-// The first token has no context: its log probability is NaN.
+// The first token has no context, so its log probability is NaN.
 std::vector<TokenLogprobs> Generation::prompt_logprobs(const std::vector<Token>& prompt) {
   EmbeddedText text = {.tokens = prompt, .top = call_.top_logprobs};
   engine_.with_idle_sequence([&](Engine& engine) { engine.embed_chunk(text); });
@@ -223,7 +223,7 @@ bool Generation::take(ReplyNews news) {
   return finish(choice);
 }
 
-// Splits a step's text into content, thoughts and calls.
+// Splits the text of one step into content, reasoning and calls.
 ChoicePiece Generation::read(std::size_t index, const ReplyNews& news) {
   ChoicePiece piece;
   piece.logprobs = news.logprobs;
@@ -286,7 +286,7 @@ bool Generation::finish(Choice& choice) {
   return !call_.stream || write(writer_->end(choice));
 }
 
-// A truncated call becomes content, so that nothing is lost.
+// A truncated call becomes content, so that its text is not lost.
 void Generation::read_forced_call(Choice& choice, ChoicePiece& piece) const {
   const std::string& text = held_[choice.index];
   try {

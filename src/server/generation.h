@@ -10,11 +10,11 @@ namespace leq {
 
 struct ReplyTimes {
   std::optional<double> most_seconds = {};  // time limit of a reply
-  double ping_seconds = 15;                 // longest silence of a stream
+  double ping_seconds = 15;                 // longest interval without data in a stream
 };
 
-// Returns when the reply is sent or the client has disconnected, which cancels the requests. Throws
-// Error, and Busy, only before anything was sent.
+// Returns when the reply is sent, or when the client has disconnected, which cancels the requests.
+// Throws Error or Busy only if nothing has been sent yet.
 void answer_generation(HttpExchange& exchange, GenerationCall call, const ApiModel& model,
                        EngineThread& engine, const ReplyTimes& times);
 

@@ -72,7 +72,7 @@ std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view nam
     is_list |= one.is_array();
     has_ids |= one.is_number();
   }
-  // An array of texts is several prompts; one of texts and ids is a single prompt.
+  // An array of texts is several prompts; an array that contains ids is a single prompt.
   if (found.is_string() || has_ids) return {read_prompt(found, name, model, with_bos)};
   if (found.size() > most) {
     field_error(name, "at most " + std::to_string(most) + " prompts, found " +

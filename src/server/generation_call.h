@@ -1,4 +1,4 @@
-// A generation request parsed from a client's JSON: a pure function of the JSON and of the server's
+// A generation request parsed from a client's JSON; a pure function of the JSON and the server's
 // settings.
 #pragma once
 
@@ -21,32 +21,32 @@
 
 namespace leq {
 
-// Text inserted where thoughts are cut off at their limit.
+// Text inserted when reasoning is cut off at its limit.
 inline constexpr std::string_view kThoughtWords =
     "\n\nThere is no time left to think; I answer now.\n";
 
-// The model's facts and default settings for parsing a request. All references must outlive it.
+// A model's properties and default settings for parsing requests; references must outlive it.
 struct ApiModel {
   const Tokenizer& tokenizer;
   std::size_t vocabulary = 0;
   std::string name;                    // model name shown to clients
   const ChatTemplate* chat = nullptr;  // null: no chats
-  GrammarStore* grammars = nullptr;    // cache of compiled schemas; null: none
-  ReplyStyle style = {};               // its format of tool calls and thoughts
+  GrammarStore* grammars = nullptr;    // cache of compiled grammars; null: no cache
+  ReplyStyle style = {};               // format of tool calls and reasoning
   ChatOptions rendering = {};
   SamplingSettings sampling = {};  // defaults of a request; the seed is random
   bool has_seed = false;           // ... unless this is set
-  StopRules stop = {};             // for all replies; its limit is a default
-  // Default limits on thoughts: most tokens, -1: any number; and the text inserted where they are
+  StopRules stop = {};             // its token limit is a default; the rest applies to all replies
+  // Default limits on reasoning: maximum tokens (-1: no limit), and the text inserted when it is
   // cut off at the limit.
   std::int64_t thought_tokens = -1;
   std::string thought_words = std::string(kThoughtWords);
-  std::string chat_error = {};          // why there are no chats, where `chat` is null
+  std::string chat_error = {};          // why chats are unavailable, if `chat` is null
   bool template_has_tools = true;       // the template renders tools
-  bool template_has_developer = false;  // the template supports the role
+  bool template_has_developer = false;  // the template supports the role "developer"
   std::int64_t created = 0;             // seconds since 1970
-  std::int64_t slots = 1;               // number of slots, for their indices
-  std::int64_t most_choices = 16;       // most replies per request
+  std::int64_t slots = 1;               // number of slots, to check indices
+  std::int64_t most_choices = 16;       // maximum replies per request
   std::int64_t most_logprobs = 20;
 };
 
@@ -71,7 +71,7 @@ enum class ReplyUse : std::uint8_t {
 struct GenerationCall {
   CallStyle style = CallStyle::chat;
   std::vector<std::vector<Token>> prompts;  // each gets `choices` replies
-  std::vector<std::string> prompt_texts;    // of chats: the end of the rendered conversation
+  std::vector<std::string> prompt_texts;    // for chats: the end of the rendered conversation
   std::uint32_t choices = 1;
   SamplingSettings sampling;
   bool has_seed = false;
@@ -80,27 +80,27 @@ struct GenerationCall {
   std::shared_ptr<const Grammar> grammar;
   ReplyUse use = ReplyUse::plain;
   bool with_tools = false;
-  JsonNode tools = {};  // of the body, which must live as long as the call
-  JsonNode asked = {};  // the client's original request, where it was converted to a chat
-  std::vector<std::string> notes = {};  // requested features that the reply does not have
+  JsonNode tools = {};                  // from the body, which must outlive the call
+  JsonNode asked = {};                  // the original request, if it was converted to a chat
+  std::vector<std::string> notes = {};  // requested features that the reply lacks
   std::shared_ptr<const ThoughtBudget> thoughts;
   int top_logprobs = -1;  // negative: none
   bool stream = false;
   bool include_usage = false;
   bool echo = false;
   bool return_tokens = false;
-  std::optional<std::size_t> slot;  // stores the text at the end; nullopt: any slot
+  std::optional<std::size_t> slot;  // where the final text is stored; nullopt: any slot
 };
 
-// Throws Error naming the member at fault. `body` must live as long as the call.
+// Throws Error naming the member at fault. `body` must outlive the call.
 GenerationCall read_generation_call(CallStyle style, JsonNode body, const ApiModel& model);
 
-// Renders the conversation of a body as text parts from "messages", "tools" and the template's
-// variables. Throws Error, naming the message if one is at fault.
+// Renders "messages", "tools" and the template's variables of a body as text parts. Throws Error
+// naming the message at fault, if it is known.
 std::vector<TextPart> render_chat(JsonNode body, const ApiModel& model);
 
-// Reads the prompts of "prompt" or "input": a text, ids, texts and ids mixed, or an array of these.
-// Special tokens in texts are recognised; `with_bos`: adds the BOS token as the tokenizer does.
+// Reads the prompts from "prompt" or "input": one text, ids, a mix of texts and ids, or an array of
+// these. Special tokens in texts are recognized; `with_bos`: prepend BOS like the tokenizer does.
 std::vector<std::vector<Token>> read_prompts(JsonNode body, std::string_view name,
                                              const ApiModel& model, bool with_bos,
                                              std::size_t most = 256);

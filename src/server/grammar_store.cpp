@@ -19,7 +19,7 @@ CompiledGrammar GrammarStore::get(const std::string& text, const Compile& compil
   CompiledGrammar made = compile();
   if (text.size() > kMostBytes) return made;
   const std::lock_guard lock(mutex_);
-  if (const auto* known = find(text)) return *known;  // another thread was faster
+  if (const auto* known = find(text)) return *known;  // another thread has compiled it meanwhile
   known_.push_front({text, made});
   if (known_.size() > kMostGrammars) known_.pop_back();
   return made;

@@ -1,5 +1,5 @@
-// Cache of compiled grammars: a request with the same schema text as an earlier one gets the same
-// grammar object, and with it the token masks that the engine has computed for it.
+// A cache of compiled grammars: requests with the same schema text share one grammar object, and
+// with it the token masks that the engine has computed for it.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// A grammar, and notes on the parts of its schemas that it does not enforce.
+// A grammar, with notes on the parts of its schemas that it does not enforce.
 struct CompiledGrammar {
   std::shared_ptr<const Grammar> grammar;
   SchemaNotes notes = {};
@@ -23,12 +23,12 @@ class GrammarStore {
  public:
   using Compile = std::function<CompiledGrammar()>;
 
-  // The cached grammar of this text, or the result of `compile`, called in the caller's thread
-  // without blocking others. An exception of it is passed on and not cached.
+  // The cached grammar for this text, or the result of `compile`, which runs in the caller's thread
+  // without blocking other callers. If it throws, the exception propagates and nothing is cached.
   CompiledGrammar get(const std::string& text, const Compile& compile);
 
   static constexpr std::size_t kMostGrammars = 32;
-  static constexpr std::size_t kMostBytes = 1 << 20;  // of a cached text
+  static constexpr std::size_t kMostBytes = 1 << 20;  // maximum length of a cached text
 
  private:
   struct Known {

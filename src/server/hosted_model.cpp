@@ -61,7 +61,7 @@ void HostedModel::end(double seconds) {
   write_kept();
 }
 
-// Kept texts only save time: without them the model starts and stops normally.
+// The stored texts only save time: if they cannot be read, the model starts normally.
 void HostedModel::read_kept() {
   if (!slot_files_) return;
   const std::filesystem::path path = slot_files_->kept_texts();

@@ -1,5 +1,5 @@
-// A loaded model that the server answers with: its engine, chat template, facts for clients, and
-// the texts of its prefix cache that are kept for the next start.
+// A loaded model that the server can use: its engine, chat template and properties, and the texts
+// of its prefix cache that are stored for the next start.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,29 @@
 
 namespace leq {
 
-// Settings with which a model is served.
+// Settings for serving a model.
 struct HostOptions {
   EngineOptions engine;
-  std::string name;  // model name for clients; empty: that of its file
-  // Defaults of requests:
+  std::string name;  // model name shown to clients; empty: the file's name
+  // Defaults for requests:
   SamplingSettings sampling;
   std::optional<std::uint64_t> seed;
   std::int64_t max_tokens = -1;
   std::string chat_template;  // the name of a format; empty: the model's own template
   bool enable_thinking = true;
-  std::int64_t thought_tokens = -1;  // most tokens of thoughts; -1: any number
-  std::string thought_words = std::string(kThoughtWords);  // inserted where they are cut off
-  std::size_t most_waiting = 64;  // queued replies beside those running; more are rejected
-  // Folder of saved slots, and of the texts of the prefix cache that are kept between runs.
+  std::int64_t thought_tokens = -1;  // limit of reasoning tokens; -1: no limit
+  std::string thought_words = std::string(kThoughtWords);  // inserted at a cutoff
+  std::size_t most_waiting = 64;  // limit of queued replies; more are rejected
+  // Folder for saved slots and for the prefix cache's texts, which are stored between runs.
   std::optional<std::filesystem::path> slot_folder;
-  // Log lines about the kept texts that were read and written, with errors marked as such.
+  // Receives log lines about stored texts that were read or written, including errors.
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
 class HostedModel {
  public:
-  // `model` and `session` must outlive it, and no other object may use the session. Throws Error on
-  // settings that the model cannot follow.
+  // `model` and `session` must outlive it, and the session must not be used by other objects.
+  // Throws Error on settings that the model does not support.
   HostedModel(const Model& model, Session& session, const HostOptions& options);
 
   const ApiModel& api() const { return api_; }
@@ -49,11 +49,11 @@ class HostedModel {
   EngineThread& engine() { return engine_; }
   const std::optional<SlotFiles>& slot_files() const { return slot_files_; }
   const std::string& template_text() const { return template_text_; }  // or the format's name
-  // Why the model cannot chat; empty where it can.
+  // Why the model cannot chat; empty if it can.
   const std::string& chat_error() const { return chat_error_; }
 
-  // Stops accepting requests. Running replies may finish within so many seconds and are interrupted
-  // then. The prefix cache's texts are written to the slot folder, if there is one.
+  // Stops accepting requests. Running replies may finish within `seconds`; then they are
+  // interrupted. Writes the prefix cache's texts to the slot folder, if there is one.
   void end(double seconds);
 
  private:
@@ -73,7 +73,7 @@ class HostedModel {
   EngineThread engine_;
 };
 
-// Most replies of one model, running or queued.
+// The maximum number of replies of one model, running or queued.
 std::size_t most_requests(const RunLimits& limits, const HostOptions& options);
 
 }  // namespace leq

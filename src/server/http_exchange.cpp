@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-constexpr std::size_t kTogetherBytes = 64 << 10;  // largest body that is sent with its head
+constexpr std::size_t kTogetherBytes = 64 << 10;  // largest body sent together with its head
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void SocketExchange::reply(const HttpReply& reply) {
   }
   if (!has_body || request_.method == "HEAD") return;
   if (text.empty()) {
-    send(reply.body);  // avoids a copy of a large body
+    send(reply.body);  // sent separately, to avoid copying a large body
   } else {
     send(text + reply.body);
   }
@@ -53,7 +53,7 @@ bool SocketExchange::begin_stream(const HttpReply& head) {
 }
 
 bool SocketExchange::write(std::string_view piece) {
-  if (piece.empty()) return is_sound_;  // an empty chunk would be the end
+  if (piece.empty()) return is_sound_;  // an empty chunk would mean the end
   return send(request_.takes_chunks ? http_chunk(piece) : std::string(piece));
 }
 

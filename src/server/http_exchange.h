@@ -1,4 +1,4 @@
-// One request on its connection, and its reply.
+// One request on a connection, and its reply.
 #pragma once
 
 #include <string_view>
@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// The reply's headers plus Content-Type and Date.
+// The reply's headers, plus Content-Type and Date.
 HttpHeaders sent_headers(const HttpReply& reply);
 
 class SocketExchange : public HttpExchange {
@@ -28,11 +28,11 @@ class SocketExchange : public HttpExchange {
   bool end_stream() override;
   bool client_is_there() override { return is_sound_ && connection_.is_open(); }
 
-  // The connection is closed after this reply.
+  // Requests that the connection be closed after this reply.
   void close_after() { keep_alive_ = false; }
 
   bool begun() const { return begun_; }
-  // The whole reply was sent, and the connection stays open for another request.
+  // Whether the whole reply was sent and the connection stays open for another request.
   bool may_go_on() const { return ended_ && is_sound_ && keep_alive_; }
   bool is_sound() const { return is_sound_; }
 

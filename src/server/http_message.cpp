@@ -42,7 +42,7 @@ std::optional<Number> whole_number(std::string_view text, int base) {
   return number;
 }
 
-// Percent decoding: %41 becomes A; anything that is not an escape is unchanged.
+// Percent decoding: %41 becomes A; invalid escapes are left unchanged.
 std::string without_percents(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -151,7 +151,7 @@ void HttpReader::take_line(std::string_view line) {
     case Part::chunk_end:
       if (!line.empty()) fail(400, "a chunk that is longer than it says");
       part_ = Part::chunk_size;
-      head_bytes_ = 0;  // as many chunks as the body may hold
+      head_bytes_ = 0;  // the limit does not apply to the number of chunks
       return;
     case Part::trailer:
       if (line.empty()) part_ = Part::complete;

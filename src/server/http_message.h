@@ -1,5 +1,5 @@
 // HTTP/1.1 messages of a server: an incremental parser of requests and a writer of response heads.
-// Does no I/O and knows no sockets.
+// This file does no I/O and does not depend on sockets.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +19,23 @@ struct HttpRequest {
   std::string path;     // percent-decoded, without the query
   std::string query;    // after the question mark, not decoded
   HttpHeaders headers;  // names in lower case
-  std::string body;     // chunks joined
+  std::string body;     // with chunks joined
   bool keep_alive = true;
-  bool takes_chunks = true;  // false: HTTP/1.0, where closing the connection ends a stream
+  bool takes_chunks = true;  // false for HTTP/1.0, where a stream ends with the connection
 
-  // Value of the first such header; empty where there is none. `name` in lower case.
+  // The value of the first header of this name (in lower case); empty if there is none.
   std::string_view header(std::string_view name) const;
-  // Value of "?name=value", percent-decoded; empty where there is none.
+  // The percent-decoded value of "?name=value"; empty if there is none.
   std::string query_value(std::string_view name) const;
 };
 
 struct HttpLimits {
-  std::size_t head_bytes = 16 << 10;  // request line and headers, trailers too
+  std::size_t head_bytes = 16 << 10;  // request line, headers and trailers
   std::size_t headers = 100;
   std::size_t body_bytes = 16 << 20;
 };
 
-// Why a request is malformed: a status and a sentence.
+// Why a request is malformed: a status and a message.
 struct HttpFault {
   int status = 400;
   std::string text;
@@ -46,17 +46,17 @@ class HttpReader {
  public:
   explicit HttpReader(const HttpLimits& limits) : limits_(limits) {}
 
-  // Consumes bytes up to the end of the request and returns their number; the rest belongs to the
-  // next request. Consumes nothing once the request is complete or malformed.
+  // Consumes bytes up to the end of the request and returns their number; the remaining bytes
+  // belong to the next request. Consumes nothing once the request is complete or malformed.
   std::size_t push(std::string_view bytes);
 
   bool started() const { return bytes_ > 0; }
   bool complete() const { return part_ == Part::complete; }
-  // Whether request line and headers are parsed.
+  // Whether the request line and the headers are parsed.
   bool head_complete() const { return part_ != Part::request_line && part_ != Part::header; }
   const HttpRequest& request() const { return request_; }
   const std::optional<HttpFault>& fault() const { return fault_; }
-  // Whether the client waits for "100 Continue" before it sends its body; true only once.
+  // Whether the client waits for "100 Continue" before it sends its body; true at most once.
   bool take_wish_to_continue();
   std::size_t held_bytes() const { return line_.size() + request_.body.size(); }
   // The complete request, or the part parsed so far.
@@ -87,8 +87,8 @@ class HttpReader {
   Part part_ = Part::request_line;
   std::string line_;
   std::size_t bytes_ = 0;       // bytes of the whole request
-  std::size_t head_bytes_ = 0;  // bytes of lines
-  std::uint64_t left_ = 0;      // remaining bytes of the body or chunk
+  std::size_t head_bytes_ = 0;  // length of all lines so far
+  std::uint64_t left_ = 0;      // remaining length of the body or chunk
   bool wants_continue_ = false;
   std::optional<HttpFault> fault_;
 };
@@ -99,17 +99,17 @@ std::string http_date(std::int64_t seconds);
 // "Not Found" for 404; "" for a status not listed here.
 std::string_view status_name(int status);
 
-// How the end of a reply's body is marked.
+// How the end of a reply's body is indicated.
 struct HttpBody {
-  enum class Framing : std::uint8_t { length, chunks, none };  // none: no body, or until the end
+  enum class Framing : std::uint8_t { length, chunks, none };  // none: no body, or until closed
   Framing framing = Framing::length;
   std::size_t bytes = 0;
 };
 
-// Status line, headers and the empty line.
+// The status line, the headers and the empty line after them.
 std::string response_head(int status, const HttpHeaders& headers, const HttpBody& body,
                           bool keep_alive);
-// One chunk of a chunked body; an empty one ends the body.
+// One chunk of a chunked body; an empty chunk ends the body.
 std::string http_chunk(std::string_view text);
 
 }  // namespace leq

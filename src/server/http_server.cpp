@@ -30,12 +30,12 @@
 namespace leq {
 namespace {
 
-constexpr int kTickMilliseconds = 200;  // interval of checks for deadlines
-constexpr double kLingerSeconds = 2;    // time for a client to read its last reply
-constexpr double kLastSeconds = 0.3;    // the same while the server is stopping
+constexpr int kTickMilliseconds = 200;  // interval between checks of deadlines
+constexpr double kLingerSeconds = 2;    // time limit for a client to read its last reply
+constexpr double kLastSeconds = 0.3;    // the same limit during a shutdown
 constexpr int kMostReads = 16;          // per connection and wake-up
 constexpr std::size_t kReadBytes = 32 << 10;
-constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes of a request that are always accepted
+constexpr std::size_t kAlwaysHeld = 64 << 10;  // bytes that every request may buffer
 
 struct Descriptor {
   int number = -1;
@@ -99,13 +99,13 @@ class HttpServer::EventLoop {
   struct Client {
     std::unique_ptr<Connection> connection;
     HttpReader reader;
-    Stopwatch since = {};     // its accept, last reply or first byte
+    Stopwatch since = {};     // accept, last reply or first byte
     bool is_new = true;       // no complete request yet
-    bool is_leaving = false;  // a last reply was sent; input is discarded
-    bool is_checked = false;  // the head of its request
+    bool is_leaving = false;  // the last reply was sent; input is discarded
+    bool is_checked = false;  // the request's head was checked
     std::uint64_t held = 0;   // bytes buffered for its request
   };
-  // Passed between event loop and workers.
+  // A request handed between the event loop and the workers.
   struct Exchange {
     std::unique_ptr<Connection> connection;
     HttpRequest request;
@@ -143,7 +143,7 @@ class HttpServer::EventLoop {
   HttpHeadCheck head_check_;
   std::optional<TlsContext> tls_;
   Descriptor listening_, epoll_, wakener_;
-  Clients clients_;  // used by the event loop's thread alone, like held_
+  Clients clients_;  // used only by the event loop's thread, like held_
   std::uint64_t held_ = 0;
   std::atomic<std::int64_t> connections_{0}, waiting_{0}, answering_{0};
   std::atomic<bool> stopping_{false}, ending_{false};
@@ -151,8 +151,8 @@ class HttpServer::EventLoop {
   std::condition_variable is_ready_;
   std::deque<Exchange> ready_, returned_;
   std::thread thread_;
-  // Guarded by the mutex, like idle_workers_. As many threads as requests were ever answered at the
-  // same time.
+  // Guarded by the mutex, like idle_workers_. The number of threads grows to the largest number of
+  // requests answered concurrently.
   std::vector<std::thread> workers_;
   std::size_t idle_workers_ = 0;
 };
@@ -210,11 +210,11 @@ void HttpServer::EventLoop::stop() {
 
 void HttpServer::EventLoop::wake() const {
   const std::uint64_t one = 1;
-  // A full counter may be ignored: the event loop wakes up either way.
+  // A write that fails because the counter is full may be ignored: the event loop wakes up anyway.
   (void)!write(wakener_.number, &one, sizeof one);
 }
 
-// False where the system's limit on epoll watches is reached.
+// Returns false if the system's limit on epoll watches is reached.
 bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how) {
   epoll_event event = {};
   event.events = events;
@@ -222,7 +222,7 @@ bool HttpServer::EventLoop::watch(int descriptor, std::uint32_t events, int how)
   return epoll_ctl(epoll_.number, how, descriptor, &event) == 0;
 }
 
-// Where memory for a client runs out, only its connection is closed.
+// If memory for a client runs out, only its connection is closed.
 void HttpServer::EventLoop::attend(int descriptor) {
   try {
     if (descriptor == listening_.number) {
@@ -264,7 +264,7 @@ void HttpServer::EventLoop::accept_all() {
       accept_one(accepted);
       continue;
     }
-    // Out of descriptors: closes the connection that has waited longest.
+    // If there are no free descriptors, the connection that has been idle longest is closed.
     const bool full = errno == EMFILE || errno == ENFILE;
     if (full && !drop_oldest()) usleep(kTickMilliseconds * 100);
     if (!full) return;
@@ -287,7 +287,7 @@ void HttpServer::EventLoop::accept_one(int descriptor) {
 }
 
 void HttpServer::EventLoop::take_returned() {
-  std::deque<Exchange> back;  // allocated first: a failure must not consume the wake-up
+  std::deque<Exchange> back;  // allocated first, so that a failure keeps the wake-up pending
   std::uint64_t count = 0;
   (void)!read(wakener_.number, &count, sizeof count);
   {
@@ -298,14 +298,14 @@ void HttpServer::EventLoop::take_returned() {
     const int descriptor = visit.connection->descriptor();
     try {
       welcome(std::move(visit));
-    } catch (const std::exception&) {  // as attend()
+    } catch (const std::exception&) {  // handled as in attend()
       const auto client = clients_.find(descriptor);
       client == clients_.end() ? void(--connections_) : drop(client);
     }
   }
 }
 
-// Takes a connection back from a worker. Its buffered bytes are parsed first; TLS may hold more.
+// Takes a connection back from a worker. Parses its buffered bytes first; TLS may have more.
 void HttpServer::EventLoop::welcome(Exchange visit) {
   const int descriptor = visit.connection->descriptor();
   Client back = {std::move(visit.connection), HttpReader(options_.limits)};
@@ -331,7 +331,7 @@ void HttpServer::EventLoop::receive(Clients::iterator client) {
   }
 }
 
-// False once the client is not in the state of sending a request any more.
+// Returns false once the client is no longer in the state of sending a request.
 bool HttpServer::EventLoop::feed(Clients::iterator client, std::string_view bytes) {
   Client& from = client->second;
   if (!bytes.empty() && !from.reader.started() && !from.is_new) from.since.restart();
@@ -372,7 +372,7 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
   {
     const std::lock_guard lock(mutex_);
     ready_.push_back(std::move(visit));
-    // Nothing below can throw.
+    // No statement below can throw.
     epoll_ctl(epoll_.number, EPOLL_CTL_DEL, client->first, nullptr);
     ready_.back().connection = std::move(client->second.connection);
     const bool may_grow = !stopping_ && std::ssize(workers_) < options_.workers;
@@ -385,20 +385,20 @@ void HttpServer::EventLoop::hand_over(Clients::iterator client, std::string_view
 
 void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpFault& fault) try {
   refuse(client, fault_reply_(fault));
-} catch (const std::exception&) {  // as attend()
+} catch (const std::exception&) {  // handled as in attend()
   drop(client);
 }
 
 void HttpServer::EventLoop::refuse(Clients::iterator client, const HttpReply& reply) {
   Client& refused = client->second;
   const HttpBody body = {HttpBody::Framing::length, reply.body.size()};
-  // A single non-blocking write: a client that cannot take it at once does not get it.
+  // A single non-blocking write; if the client's buffer is full, the reply is dropped.
   refused.connection->write(response_head(reply.status, sent_headers(reply), body, false) +
                             reply.body);
   linger(refused);
 }
 
-// Closing at once with unread input would reset the connection and could discard the reply.
+// Closing immediately with unread input would reset the connection, which could discard the reply.
 void HttpServer::EventLoop::linger(Client& client) {
   client.connection->end_writing();
   client.is_leaving = true;
@@ -442,7 +442,7 @@ void HttpServer::EventLoop::add_worker() {
   workers_.emplace_back([this] { work(); });
 }
 
-// Where no thread can be started, the existing workers answer all requests.
+// If no thread can be started, the existing workers answer all requests.
 void HttpServer::EventLoop::try_add_worker() try { add_worker(); } catch (const std::exception&) {
 }
 
@@ -461,7 +461,7 @@ void HttpServer::EventLoop::work() {
     ++answering_;
     try {
       answer(visit);
-    } catch (const std::exception&) {  // out of memory, even for an error reply
+    } catch (const std::exception&) {  // out of memory even for an error reply
       visit.connection.reset();
       --connections_;
     }
@@ -469,7 +469,7 @@ void HttpServer::EventLoop::work() {
   }
 }
 
-// Returns the connection to the event loop or closes it.
+// Answers the request, then returns the connection to the event loop or closes it.
 void HttpServer::EventLoop::answer(Exchange& visit) {
   SocketExchange exchange(*visit.connection, std::move(visit.request), options_);
   if (stopping_) exchange.close_after();

@@ -17,15 +17,15 @@
 namespace leq {
 
 struct HttpOptions {
-  std::string host = "127.0.0.1";  // a name or an address
-  int port = 8080;                 // 0: any that is free
-  int workers = 16;                // most requests that are answered at once; threads as needed
-  int connections = 1024;          // beyond it the one that has waited longest is closed
+  std::string host = "127.0.0.1";  // a host name or an IP address
+  int port = 8080;                 // 0: any free port
+  int workers = 16;                // maximum number of requests answered concurrently
+  int connections = 1024;          // if exceeded, the longest idle one is closed
   HttpLimits limits;
-  std::uint64_t held_bytes = 256 << 20;    // of all incomplete requests together
-  double request_seconds = 30;             // from a request's first byte to its last
+  std::uint64_t held_bytes = 256 << 20;    // limit for all incomplete requests together
+  double request_seconds = 30;             // from the first to the last byte of a request
   double idle_seconds = 60;                // between two requests
-  double write_seconds = 30;               // longest time without progress of a write
+  double write_seconds = 30;               // limit of a write without progress
   std::filesystem::path certificate, key;  // PEM; empty: no TLS
 };
 
@@ -36,44 +36,44 @@ struct HttpReply {
   HttpHeaders headers;
 };
 
-// A request that is to be answered once, by reply() or as a stream.
+// A request that must be answered exactly once, with reply() or as a stream.
 class HttpExchange {
  public:
   virtual ~HttpExchange() = default;
 
   virtual const HttpRequest& request() const = 0;
   virtual void reply(const HttpReply& reply) = 0;
-  // Starts a reply whose body is sent in pieces, each at once. False where the client is gone.
+  // Begins a reply whose pieces are sent unbuffered. Returns false if the client disconnected.
   virtual bool begin_stream(const HttpReply& head) = 0;
   virtual bool write(std::string_view piece) = 0;
   virtual bool end_stream() = 0;
-  // False once the client has closed the connection.
+  // Returns false once the client has closed the connection.
   virtual bool client_is_there() = 0;
 };
 
-// Called by several threads concurrently. An exception is answered with status 500.
+// Called concurrently by several threads. An exception is answered with status 500.
 using HttpHandler = std::function<void(HttpExchange& exchange)>;
-// Makes the reply to an error that occurs outside the handler, from its status and text.
+// Creates the reply to an error outside of the handler, from its status and text.
 using HttpFaultReply = std::function<HttpReply(const HttpFault& fault)>;
 
-// Checks a request with complete headers before its body is read; a reply it returns is sent and
-// the body is discarded. Called in the event loop thread: it must not block.
+// Checks a request's head before its body is read. If it returns a reply, this is sent and the body
+// is discarded. Called in the event loop's thread, so it must not block.
 using HttpHeadCheck = std::function<std::optional<HttpReply>(const HttpRequest& request)>;
 
 class HttpServer {
  public:
-  // Binds the address. Throws Error naming it where that fails.
+  // Binds the address. Throws Error naming the address if that fails.
   HttpServer(const HttpOptions& options, HttpHandler handler, HttpFaultReply fault_reply,
              HttpHeadCheck head_check = {});
   // Calls stop().
   ~HttpServer();
 
   int port() const;
-  // Accepts no new connections and no more requests; returns when the requests in work are
+  // Stops accepting connections and requests; returns when the requests in progress are
   // answered.
   void stop();
 
-  // Current numbers: all connections; those idle or sending a request; requests in work.
+  // Current numbers: all connections; those idle or sending a request; requests in progress.
   struct Counts {
     std::int64_t connections = 0, waiting = 0, answering = 0;
   };

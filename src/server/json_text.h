@@ -1,5 +1,5 @@
-// Builds JSON objects and arrays as texts with members in the order of their addition: the order in
-// which a template shows them to the model.
+// Builds JSON objects and arrays as text. Members keep the order in which they were added, because
+// templates show them to the model in that order.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class JsonObjectText {
     text_ += (text_.size() > 1 ? "," : "") + Json(name).dump_any() + ":" + std::string(json);
   }
   void add(std::string_view name, JsonNode value) { add_raw(name, value.dump()); }
-  // No effect where there is no value.
+  // Does nothing if `value` is nothing.
   void add_given(std::string_view name, JsonNode value) {
     if (value && !value.is_null()) add(name, value);
   }

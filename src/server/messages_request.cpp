@@ -35,8 +35,8 @@ constexpr std::array kKeptOfTool = {
                           " is not supported: the model reads texts");
 }
 
-// The text of a text block, nullopt for other kinds. cache_control is ignored: cached prefixes are
-// found automatically.
+// The text of a text block; nullopt for other kinds. cache_control is ignored, because cached
+// prefixes are found automatically.
 std::optional<std::string> block_text(JsonNode block, const std::string& type) {
   if (type == "text") return text_field(block, "text").value_or("");
   if (type != "document") return std::nullopt;
@@ -50,13 +50,13 @@ std::string type_of_block(JsonNode block, std::string_view member) {
   return text_field(block, "type").value_or("text");
 }
 
-// A block that Claude Code puts before the system prompt: it is not meant for the model, and
+// Detects a block that Claude Code puts before the system prompt. It is not meant for the model and
 // differs in each request, so that no cached prefix would match.
 bool is_billing_header(std::string_view text) {
   return text.starts_with("x-anthropic-billing-header:");
 }
 
-// A text, or texts of blocks, joined with newlines.
+// A content that is a text or a list of text blocks, joined with newlines.
 std::string texts_of(JsonNode content, std::string_view member) {
   if (!content || content.is_null()) return "";
   if (content.is_string()) return content.text();

@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// null while the reply is being generated.
+// Returns null while the reply is being generated.
 Json stop_reason(const Choice& choice) {
   switch (choice.end.stopped) {
     case StopReason::none:
@@ -28,7 +28,7 @@ Json stop_sequence(const Choice& choice) {
   return choice.end.stop_string.empty() ? Json() : Json(choice.end.stop_string);
 }
 
-// Anthropic's form of the id of a call.
+// The id of a call in Anthropic's format.
 std::string tool_use_id(const Choice::Call& call) {
   return "toolu_" + call.id.substr(call.id.find('_') + 1);
 }
@@ -151,7 +151,7 @@ std::string MessagesWriter::whole(const std::vector<Choice>& choices) {
     Json input = Json::object();
     try {
       input = parse_json(call.arguments, "the call");
-    } catch (const Error&) {  // a truncated call
+    } catch (const Error&) {  // from a truncated call
     }
     content.push_back({{"type", "tool_use"},
                        {"id", tool_use_id(call)},

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// The shortest text of a number that reads back as the same, in any locale.
+// The shortest text that reads back as the same number, independent of the locale.
 std::string number(double value) {
   std::array<char, 32> buffer;
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
@@ -91,7 +91,7 @@ std::string head(std::string_view name, std::string_view type, std::string_view 
          '\n';
 }
 
-// `model="NAME"`, escaped for Prometheus; empty where there is no name.
+// The label `model="NAME"`, escaped for Prometheus; empty if there is no name.
 std::string label_of(const std::string& model) {
   if (model.empty()) return "";
   return "model=\"" +

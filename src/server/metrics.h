@@ -1,4 +1,4 @@
-// The server's metrics in Prometheus format, under llama-server's names with a prefix of ours.
+// The server's metrics in Prometheus format, with llama-server's names and a prefix of leq.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 namespace leq {
 
 struct ModelMetrics {
-  std::string model;  // a label of each sample; empty: none
+  std::string model;  // label of all samples; empty: none
   EngineStatus status;
 };
 

@@ -84,7 +84,7 @@ void ModelApi::props(HttpExchange& exchange, JsonNode) const {
                        {"build_info", std::string("leq ") + kVersion}});
 }
 
-// The reply is written as text directly: a tree of JSON values takes many times the memory.
+// The reply is written as text directly, because a tree of JSON values would take far more memory.
 void ModelApi::tokenize(HttpExchange& exchange, JsonNode body) const {
   const JsonNode content = given_field(body, "content");
   if (content && !content.is_string()) field_error("content", "a string", content);

@@ -26,8 +26,8 @@ class ModelApi {
         hosted_(hosted),
         times_(times) {}
 
-  // Each answers one request; `body`: its JSON object, none where the endpoint has none. They throw
-  // Error, and Busy, only before anything was sent.
+  // Each handler answers one request; `body`: its JSON object, or nothing if the endpoint takes
+  // none. Handlers throw Error or Busy only if nothing has been sent yet.
   void props(HttpExchange& exchange, JsonNode body) const;
   void slot_action(HttpExchange& exchange, JsonNode body) const;
   void chat(HttpExchange& exchange, JsonNode body) const {
@@ -75,7 +75,7 @@ class ModelApi {
   ReplyTimes times_;
 };
 
-// A reply of JSON.
+// Sends a reply whose body is `json`.
 void send_json(HttpExchange& exchange, const Json& json);
 
 }  // namespace leq

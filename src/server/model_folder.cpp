@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether a name is a part of a split file, as "story-00001-of-00003"; `first`: the first part.
+// Whether the name is of a split file's part, as "story-00001-of-00003"; `first`: the first one.
 bool is_part(std::string_view stem, bool& first, std::string& whole) {
   constexpr std::size_t kTail = std::string_view("-00001-of-00003").size();
   if (stem.size() <= kTail) return false;
@@ -72,7 +72,7 @@ std::vector<ModelFile> models_in(const fs::path& folder) {
           error.message(), ")");
   std::vector<ModelFile> models;
   for (auto& [key, file] : files) {
-    if (file.path.empty()) continue;  // parts without a first one
+    if (file.path.empty()) continue;  // the first part is missing
     if (key.ends_with(".gguf") && files.contains(file.name + ".leq")) file.name = key;
     models.push_back(file);
   }

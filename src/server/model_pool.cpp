@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A load that has waited this long for memory has priority over new requests for loaded models, so
-// that these models become idle and can be unloaded.
+// Once a load has waited this long for memory, it takes priority over new requests for loaded
+// models, so that these models become idle and can be unloaded.
 constexpr double kFairSeconds = 2;
 
-// Whether the file was replaced since it was read. A removed file does not count.
+// Whether the file was replaced since it was read; a removed file does not count.
 bool is_replaced(const ModelFile& file) {
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(file.path, error);
@@ -59,7 +59,7 @@ ModelPool::ModelPool(const Model& model, Session& session, const HostOptions& op
 
 ModelPool::ModelPool(const PoolOptions& options, ModelLoader loader)
     : options_(options), loader_(std::move(loader)) {
-  constexpr std::size_t kMostAtOnce = 4;  // models whose requests get threads of their own
+  constexpr std::size_t kMostAtOnce = 4;  // number of models whose requests get separate threads
   most_requests_ = options_.requests * std::min(options_.models, kMostAtOnce);
   if (options_.file) {
     std::error_code error;
@@ -146,7 +146,7 @@ void ModelPool::give_back(Entry& entry) {
   changed_.notify_all();
 }
 
-// False where another model's load has waited too long for memory.
+// Returns false if the load of another model has waited too long for memory.
 bool ModelPool::may_use(const Entry& entry) const {
   return room_queue_.empty() || room_queue_.front()->entry == &entry ||
          room_queue_.front()->since.seconds() < kFairSeconds;

@@ -1,6 +1,6 @@
-// The models of one server: a single one that stays loaded, or the files of a folder, each loaded
-// on its first request and unloaded, least recently used first, when another needs its memory. A
-// model is never unloaded while a request uses it.
+// The models of one server: either a single model that stays loaded, or the files of a folder, each
+// loaded on its first request. When another model needs the memory, the least recently used one is
+// unloaded. A model is never unloaded while a request uses it.
 #pragma once
 
 #include <condition_variable>
@@ -23,27 +23,27 @@ namespace leq {
 
 // A loaded model with its session, ready to run.
 struct RunnableModel {
-  std::shared_ptr<void> owner;  // of model and session
+  std::shared_ptr<void> owner;  // owns `model` and `session`
   const Model* model = nullptr;
   Session* session = nullptr;
   HostOptions options;
 };
 
-// Loads model files; both functions may be called from several threads, for different files.
+// Loads model files; both functions may be called concurrently for different files.
 struct ModelLoader {
-  // Bytes of the loaded model: weights, KV cache and scratch. Throws Error where the file is not a
-  // model that can run here.
+  // The memory of the loaded model in bytes: weights, KV cache and scratch. Throws Error if the
+  // file is not a model that can run here.
   std::function<std::uint64_t(const std::filesystem::path&)> plan;
   std::function<RunnableModel(const std::filesystem::path&)> load;
 };
 
 struct PoolOptions {
   std::filesystem::path folder;
-  std::optional<std::filesystem::path> file;  // of the default model; may be outside the folder
-  std::string file_name;                      // for clients; empty: that of the file
-  std::uint64_t memory_bytes = 0;             // of all loaded models together
-  std::size_t models = 4;                     // loaded at the same time
-  std::size_t requests = 68;                  // of one model, in work or waiting
+  std::optional<std::filesystem::path> file;  // the default model; may be outside the folder
+  std::string file_name;                      // the default model's name; empty: its file's name
+  std::uint64_t memory_bytes = 0;             // limit for all loaded models together
+  std::size_t models = 4;                     // limit of models loaded at the same time
+  std::size_t requests = 68;                  // limit of a model's running and queued requests
   std::function<void(const std::string& line)> say = [](const std::string&) {};
 };
 
@@ -53,14 +53,14 @@ std::string_view state_name(ModelState state);
 struct ModelStatus {
   ModelFile file;
   ModelState state = ModelState::unloaded;
-  std::string error;               // where it failed
-  std::uint64_t memory_bytes = 0;  // where it is loaded
+  std::string error;               // set if loading failed
+  std::uint64_t memory_bytes = 0;  // set if it is loaded
   bool is_default = false;
 };
 
 struct PoolCounts {
   std::int64_t loads = 0, drops = 0, failures = 0;  // since the start
-  std::uint64_t memory_bytes = 0;                   // of loaded models
+  std::uint64_t memory_bytes = 0;                   // sum over loaded models
   std::size_t loaded = 0;
 };
 
@@ -78,35 +78,35 @@ class ModelPool {
 
   // Serves one model under any requested name.
   ModelPool(const Model& model, Session& session, const HostOptions& options);
-  // Serves the models of a folder; the default model is loaded at once. Throws Error as models_in
-  // does, and where the default model cannot be loaded.
+  // Serves the models of a folder and loads the default model immediately. Throws Error like
+  // models_in, and if the default model cannot be loaded.
   ModelPool(const PoolOptions& options, ModelLoader loader);
   ~ModelPool();
 
-  // The model of this name; empty: the default model. Loads it if necessary; concurrent requests
-  // for it wait for the same load. Where models with requests occupy its memory, it waits until one
-  // is idle; nullptr once `is_wanted` says that no client waits any more. Throws ApiError 404
+  // Returns the model of this name (the default model if it is empty), loading it if necessary;
+  // concurrent requests share one load. If models in use occupy the memory, it waits until one is
+  // idle; returns nullptr once `is_wanted` reports that no client is waiting. Throws ApiError 404
   // model_not_found, 500 model_load_failed or model_too_large, and Busy.
   Lease lease(std::string_view name, const std::function<bool()>& is_wanted);
-  // The models that are loaded now; does not count as their use.
+  // The models that are currently loaded; the call does not count as a use.
   std::vector<Lease> loaded();
 
   bool has_one_model() const { return !loader_.load; }
-  // All models by name, also files that are new in the folder.
+  // All models by name, including files that are new in the folder.
   std::vector<ModelStatus> list();
   PoolCounts counts();
-  // Requests running or queued, of all models that may be loaded together.
+  // The limit of running and queued requests of all models that may be loaded together.
   std::size_t most_requests() const { return most_requests_; }
-  // Why the engine of the only model ended unexpectedly.
+  // The reason why the engine of the only model ended unexpectedly.
   std::optional<std::string> failure();
 
-  // Accepts no more requests. Running replies may finish within so many seconds and are interrupted
-  // then.
+  // Stops accepting requests. Running replies may finish within `seconds`; then they are
+  // interrupted.
   void stop(double seconds);
   bool stopping();
 
  private:
-  struct Loaded;  // with its model
+  struct Loaded;  // a loaded model
 
   using Lock = std::unique_lock<std::mutex>;
   static bool is_in_use(const Entry& entry);  // loaded, or being loaded or unloaded
@@ -137,8 +137,8 @@ class ModelPool {
   std::list<Entry> entries_;
   Entry* default_ = nullptr;
   struct Waiting;
-  std::deque<Waiting*> room_queue_;  // loads that wait for memory, in order of arrival
-  std::int64_t uses_ = 0;            // counter for the order of uses
+  std::deque<Waiting*> room_queue_;  // loads waiting for memory, in order of arrival
+  std::int64_t uses_ = 0;            // number of the last use, for LRU
   PoolCounts counts_;
   bool stopping_ = false;
 };

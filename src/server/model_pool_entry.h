@@ -14,7 +14,7 @@ namespace leq {
 // Interval at which a thread that waits for a model checks whether its client is still connected.
 inline constexpr auto kModelLook = std::chrono::milliseconds(100);
 
-// Members are destroyed in reverse order: `hosted` before `runnable`, which it refers to.
+// Members are destroyed in reverse order, so `hosted` ends before `runnable`, which it references.
 struct ModelPool::Loaded {
   explicit Loaded(RunnableModel read)
       : runnable(std::move(read)), hosted(*runnable.model, *runnable.session, runnable.options) {}
@@ -31,7 +31,7 @@ struct ModelPool::Entry {
   std::size_t users = 0;    // number of leases
   std::size_t waiting = 0;  // requests waiting for a lease
   std::int64_t last_use = 0;
-  std::string error = {};  // of a permanent failure
+  std::string error = {};  // set by a permanent failure
   std::string error_code = {};
 };
 

@@ -1,4 +1,4 @@
-// Loading models, and unloading others to free memory for them.
+// Loads models, and unloads other models to free memory for them.
 #include <malloc.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// Whether another try with the same file would fail in the same way.
+// Whether another attempt with the same file would fail in the same way.
 bool is_lasting(const std::exception& error) {
   const auto* known = dynamic_cast<const Error*>(&error);
   return known != nullptr &&
@@ -32,7 +32,7 @@ int status_of_failure(const std::exception& error) {
 
 }  // namespace
 
-// Cancelled, the model stays unloaded, once no client waits for it.
+// The load is cancelled once no client waits for it; the model then stays unloaded.
 void ModelPool::load(Entry& entry, Lock& lock, const std::function<bool()>& is_wanted) {
   entry.state = ModelState::loading;
   const std::filesystem::path path = entry.file.path;
@@ -73,7 +73,7 @@ void ModelPool::set_state(Entry& entry, ModelState state) {
   changed_.notify_all();
 }
 
-// Stores the reason where the file is at fault, and throws it to the client without the path.
+// Stores the reason if the file is at fault, and throws it to the client without the file's path.
 void ModelPool::fail_load(Entry& entry, const std::exception& error) {
   if (dynamic_cast<const Busy*>(&error) != nullptr) {
     set_state(entry, ModelState::unloaded);
@@ -94,8 +94,8 @@ void ModelPool::fail_load(Entry& entry, const std::exception& error) {
   throw ApiError(status_of_failure(error), entry.error, entry.error_code);
 }
 
-// Reserves memory for a model: unloads others until there is enough, or waits for their requests.
-// False once no client waits for it.
+// Reserves memory for a model: unloads idle models until there is enough, or waits until requests
+// to others end. Returns false once no client waits for this model.
 bool ModelPool::make_room(Entry& entry, std::uint64_t bytes, Lock& lock,
                           const std::function<bool()>& is_wanted) {
   Waiting waiting = {&entry};
@@ -145,7 +145,7 @@ void ModelPool::drop(Entry& entry, Lock& lock) {
   lock.unlock();
   try {
     loaded->hosted.end(0);
-  } catch (const std::exception&) {  // kept texts only save time
+  } catch (const std::exception&) {  // the stored texts only save time
   }
   loaded.reset();
   malloc_trim(0);

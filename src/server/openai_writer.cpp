@@ -17,7 +17,7 @@ std::string_view finish_reason(const Choice& choice) {
   return choice.interruption.empty() ? "length" : choice.interruption;
 }
 
-// llama-server's names.
+// The reason why a reply ended, under llama-server's names.
 std::string_view stop_type(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   if (reason == StopReason::end_token) return "eos";
@@ -31,7 +31,7 @@ Json tool_call_json(const Choice::Call& call) {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-// A call's first piece has its id and name, the others add to its arguments.
+// The first piece of a call has its id and name; later pieces extend its arguments.
 Json tool_piece_json(const ToolCallPiece& piece, const Choice& choice) {
   Json function = Json::object({{"arguments", piece.arguments}});
   Json call = Json::object({{"index", piece.index}});
@@ -50,12 +50,12 @@ Json bytes_json(std::string_view text) {
   return bytes;
 }
 
-// null for the first token of a text.
+// null for the first token of a text, which has no log probability.
 Json logprob_json(const TokenLogprob& token) {
   return std::isnan(token.logprob) ? Json() : Json(token.logprob);
 }
 
-// A token's text as a JSON string; bytes that are not UTF-8 are spelled out, as OpenAI does.
+// A token's text as a JSON string; bytes that are not UTF-8 are escaped as in OpenAI's API.
 std::string shown_token(const std::string& bytes) {
   std::string_view rest = bytes;
   while (const std::size_t length = utf8_length(rest)) rest.remove_prefix(length);
@@ -96,7 +96,7 @@ Json OpenAiWriter::token_json(const TokenLogprob& token) const {
   return json;
 }
 
-// Keys are made unique: two tokens may have the same text.
+// Keys are made unique, because two tokens may have the same text.
 Json OpenAiWriter::tops_json(const std::vector<TokenLogprob>& top) const {
   Json tops = Json::object();
   for (const TokenLogprob& one : top) {
@@ -144,7 +144,7 @@ Json OpenAiWriter::chunk_of(const Choice& choice, Json content, Json finish) con
   one[chat ? "delta" : "text"] = std::move(content);
   Json json = frame(true);
   json["choices"] = Json::array({std::move(one)});
-  // Only the last chunk of a stream has usage; clients expect the member in all of them.
+  // Only the last chunk of a stream has usage, but clients expect the member in all chunks.
   if (call_.include_usage) json["usage"] = nullptr;
   return json;
 }

@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// A CSP source that allows exactly this script or style, by its hash.
+// A CSP source that allows only this script or style, identified by its hash.
 std::string allowed(std::string_view text) {
   const std::string hex = sha256_hex(text);
   std::string digest;

@@ -1,4 +1,4 @@
-// The chat page of the server: one HTML document from src/server/page, compiled in.
+// The server's chat page: one HTML document, compiled in from src/server/page.
 #pragma once
 
 #include <string_view>
@@ -6,7 +6,7 @@
 namespace leq {
 
 std::string_view page_html();
-// The page's Content-Security-Policy: only its own script and style, and no other server.
+// The page's Content-Security-Policy, which allows only its own script, style and server.
 std::string_view page_policy();
 
 }  // namespace leq

@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-constexpr double kMilliseconds = 1000;  // of a second
+constexpr double kMilliseconds = 1000;  // per second
 
 std::int64_t seconds_since_1970() {
   using std::chrono::duration_cast, std::chrono::seconds, std::chrono::system_clock;

@@ -1,4 +1,4 @@
-// Writes replies in the JSON of an API, whole or as the events of a stream.
+// Writes replies in the JSON format of an API, as a whole or as a stream of events.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// One reply of a call, as far as it is generated.
+// One reply of a call, as far as it has been generated.
 struct Choice {
   std::size_t index = 0;
   std::size_t prompt = 0;  // index of its prompt in the call
@@ -24,10 +24,10 @@ struct Choice {
   std::vector<Call> calls;
   std::vector<TokenLogprobs> logprobs;
   std::vector<Token> tokens;
-  std::int64_t logprob_characters = 0;  // characters of text before the next token
+  std::int64_t logprob_characters = 0;  // number of characters before the next token
   std::int64_t thought_tokens = 0;
-  EngineReply end;                     // set at its end
-  std::string_view interruption = {};  // why it was interrupted; empty: it was not
+  EngineReply end;                     // set when the reply ends
+  std::string_view interruption = {};  // the cause of an interruption; empty: none
 };
 
 // An addition to a choice.
@@ -47,7 +47,7 @@ class ReplyWriter {
  public:
   virtual ~ReplyWriter() = default;
 
-  // Events of a stream, as bytes. `choice` includes the piece already.
+  // Serialized events of a stream. `choice` already includes the piece.
   virtual std::string begin(const std::vector<Choice>& choices) = 0;
   virtual std::string more(const Choice& choice, const ChoicePiece& piece) = 0;
   virtual std::string end(const Choice& choice) = 0;
@@ -64,21 +64,21 @@ class ReplyWriter {
 // Selects the writer by the call's style. Both arguments must outlive it.
 std::unique_ptr<ReplyWriter> make_reply_writer(const GenerationCall& call, const ApiModel& model);
 
-// A server-sent event: "event: NAME" where there is a name, and its data.
+// A server-sent event with its data, and with "event: NAME" unless the name is empty.
 std::string sent_event(std::string_view name, std::string_view json);
 std::string sent_event(std::string_view json);
 // A random id of letters and digits.
 std::string random_id();
 
-// Tokens of all prompts, each counted once; of these, from the KV cache; tokens of all replies.
+// Tokens of all prompts (each counted once), those from the KV cache, and those of all replies.
 struct TokenCounts {
   std::int64_t prompt = 0, cached = 0, reply = 0, thoughts = 0;
 };
 TokenCounts count_tokens(const GenerationCall& call, const std::vector<Choice>& choices);
-// The call's notes on features that the reply does not have, as a JSON array.
+// The call's notes on features that the reply lacks, as a JSON array.
 Json warnings_json(const GenerationCall& call);
 
-// Number of characters that start in these bytes.
+// The number of UTF-8 characters that begin in these bytes.
 std::int64_t characters_begun(std::string_view bytes);
 
 // Times in milliseconds and rates of a reply, under llama-server's names.

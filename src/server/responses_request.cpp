@@ -33,7 +33,7 @@ constexpr std::array kKeptOfFunction = {
     CopiedMember{"parameters", "parameters"},
     CopiedMember{"strict", "strict"},
 };
-// Members that refer to stored state of earlier requests, which this server does not have.
+// Members that refer to stored state of earlier requests, which this server does not keep.
 constexpr std::array<std::string_view, 4> kStateful = {"previous_response_id", "conversation",
                                                        "prompt", "background"};
 
@@ -41,7 +41,7 @@ std::string type_of(JsonNode item, std::string_view fallback) {
   return text_field(item, "type").value_or(std::string(fallback));
 }
 
-// A text, or texts in parts, joined.
+// A content that is a text or a list of text parts, joined.
 std::string content_text(JsonNode content, std::string_view member) {
   if (content.is_string()) return content.text();
   if (!content || content.is_null()) return "";
@@ -143,7 +143,7 @@ class ResponsesReader {
     return *found;
   }
 
-  // Reads functions; tools of other types are left out with a note.
+  // Reads function tools; tools of other types are ignored with a note.
   void read_tools() {
     const JsonNode tools = given_field(body_, "tools"), choice = given_field(body_, "tool_choice");
     if (tools && !tools.is_array()) field_error("tools", "an array", tools);

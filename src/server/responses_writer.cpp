@@ -11,7 +11,7 @@ const char* delta_type(bool thoughts) {
 
 Json or_null(JsonNode node) { return node ? parse_json(node.dump(), "a member") : Json(); }
 
-// The request's member unchanged, or `fallback` where it is absent.
+// The request's member unchanged, or `fallback` if it is absent.
 Json echoed(JsonNode asked, std::string_view name, Json fallback) {
   const JsonNode found = asked.find(name);
   return found && !found.is_null() ? or_null(found) : std::move(fallback);
@@ -29,7 +29,7 @@ std::string ResponsesWriter::event(const std::string& type, Json members) {
   return sent_event(type, members.dump_any());
 }
 
-// An event about the current item and its only part.
+// An event for the current item and its only part.
 std::string ResponsesWriter::item_event(const std::string& type, Json members, bool with_part) {
   members["item_id"] = item_.id;
   members["output_index"] = output_.size();
@@ -64,7 +64,7 @@ Json ResponsesWriter::item_json(bool is_whole) const {
           {"status", status}};
 }
 
-// Opens an item after closing the one before.
+// Closes the current item, if there is one, and opens the next.
 std::string ResponsesWriter::open(Kind kind, const Choice::Call* call, std::size_t index) {
   std::string events = close(true);
   item_ = {.kind = kind, .call = index};
@@ -167,7 +167,7 @@ std::string ResponsesWriter::more(const Choice& choice, const ChoicePiece& piece
   return events;
 }
 
-// A truncated item is incomplete.
+// Ends the reply; a truncated item gets the status "incomplete".
 std::string ResponsesWriter::end(const Choice& choice) {
   const StopReason reason = choice.end.stopped;
   return close(reason == StopReason::end_token || reason == StopReason::stop_string);

@@ -1,4 +1,4 @@
-// Writes replies of /v1/responses: items (thoughts, a text, calls) and their stream events.
+// Writes replies of /v1/responses: items (reasoning, a text, calls) and their stream events.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ class ResponsesWriter : public ReplyWriter {
   // The current item.
   struct Item {
     Kind kind = Kind::none;
-    std::string id, text;       // text: also the arguments of a call
-    std::string name, call_id;  // of a call
+    std::string id, text;       // text: includes the arguments of a call
+    std::string name, call_id;  // used for a call
     std::size_t call = 0;       // index among the reply's calls
   };
 

@@ -6,7 +6,7 @@
 namespace leq {
 namespace {
 
-// Threads for quick requests, while all other threads wait for replies.
+// Threads reserved for quick requests when all other threads wait for replies.
 constexpr std::size_t kQuickWorkers = 4;
 
 ApiOptions api_options(const ServerOptions& options) {
@@ -43,7 +43,7 @@ void Server::listen(const ServerOptions& options) {
 Server::~Server() {
   try {
     stop(0);
-  } catch (const std::exception&) {  // out of memory: the destructors stop the threads
+  } catch (const std::exception&) {  // out of memory; the destructors stop the threads
   }
 }
 

@@ -1,4 +1,4 @@
-// The HTTP server of models: connects engines, endpoints and connections.
+// The HTTP server for models: connects engines, endpoints and connections.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,19 @@
 namespace leq {
 
 struct ServerOptions : HostOptions {
-  HttpOptions http;  // `workers` is set by the server
+  HttpOptions http;  // `workers` is overwritten by the server
   AccessRules access;
   std::optional<double> most_seconds;  // time limit of a reply
-  double ping_seconds = 15;            // longest silence of a stream
+  double ping_seconds = 15;            // longest interval without data in a stream
   bool with_page = true, with_metrics = true, with_slots = true;
 };
 
 class Server {
  public:
-  // Listens once it is constructed. `model` and `session` must outlive it, and no other object may
-  // use the session. Throws Error on invalid settings, and where the address cannot be bound.
+  // Listens once it is constructed. `model` and `session` must outlive it, and the session must not
+  // be used by others. Throws Error on invalid settings or if the address cannot be bound.
   Server(const Model& model, Session& session, const ServerOptions& options);
-  // Serves the models of a folder; the host options in `options` are replaced by the loader's.
+  // Serves the models of a folder; the loader's host options replace those in `options`.
   Server(const PoolOptions& models, ModelLoader loader, const ServerOptions& options);
   // Calls stop(0).
   ~Server();
@@ -37,8 +37,8 @@ class Server {
   HttpServer::Counts connections() const { return http_->counts(); }
   ModelPool& models() { return models_; }
 
-  // Accepts no more requests. Running replies may finish within so many seconds and are interrupted
-  // then. The prefix cache's texts are written to the slot folder, if there is one.
+  // Stops accepting requests. Running replies may finish within `seconds`; then they are
+  // interrupted. Writes the prefix cache's texts to the slot folder, if there is one.
   void stop(double seconds);
 
  private:

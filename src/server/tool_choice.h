@@ -10,12 +10,12 @@ namespace leq {
 
 struct ToolChoice {
   enum class Use : std::uint8_t {
-    none,    // there are none, or they are not to be called
+    none,    // there are no tools, or calls are not allowed
     free,    // the model decides
-    forced,  // the reply is a call
+    forced,  // the reply must be a call
   };
   Use use = Use::none;
-  std::string only = {};  // forced: the name of the tool; empty: any of them
+  std::string only = {};  // forced: the name of the tool; empty: any tool
 };
 
 // Throws Error naming the member at fault.

@@ -1,8 +1,8 @@
-// b1: the sign of a weight and a second bit (BiLLM, Huang et al. 2024, section 3). Of an ordinary
-// column the second bit chooses between the small and the large values, of a salient one it is the
-// sign of the residual: a number is a mean plus or minus a size, of a salient column the sum of two
-// such numbers. 128 columns of a row share eight f16 numbers: mean and size of the salient part, of
-// its residual, of the small values and of the large ones.
+// b1: the sign of a weight and a second bit (BiLLM, Huang et al. 2024, section 3). In an ordinary
+// column the second bit selects small or large values, in a salient column it is the sign of the
+// residual. A value is a mean plus or minus a size; in a salient column it is the sum of two such
+// numbers. 128 columns of a row share eight f16 numbers: mean and size of the salient part, of its
+// residual, of the small values and of the large values.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -89,7 +89,7 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
   return values;
 }
 
-// Means near 0, sizes near scale; every sixteenth column is salient.
+// Means near 0, sizes near the scale; every sixteenth column is salient.
 void randomize(const RandomNumbers& to) {
   const std::int64_t numbers = to.view.columns / kGroup * kPanelRows * kNumbers;
   for (std::int64_t i = 0; i < numbers; ++i) {

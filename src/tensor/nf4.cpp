@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// Halfway between neighbouring levels, exact in double.
+// Midpoints between neighbouring levels, exact in double.
 constexpr std::array<double, 15> kMiddles = [] {
   std::array<double, 15> middles{};
   for (std::size_t i = 0; i < middles.size(); ++i) {
@@ -22,7 +22,7 @@ constexpr std::array<double, 15> kMiddles = [] {
 
 struct Weights {
   const float* values;
-  std::int64_t rows, columns, blocks;  // blocks of a row
+  std::int64_t rows, columns, blocks;  // blocks per row
 
   std::int64_t count(std::int64_t block) const {
     return std::min(kNf4Block, columns - block * kNf4Block);
@@ -44,7 +44,7 @@ void choose_block(const float* x, std::int64_t count, float size, std::int16_t* 
   }
 }
 
-// The blocks [first, last) of the rows of one panel share first value and step of their sizes.
+// Chooses first value and step, which sizes of blocks [first, last) in a panel's rows share.
 void choose_part(const Weights& weights, std::int64_t first_row, std::int64_t first,
                  std::int64_t last, float* scales, ChosenCodes& chosen) {
   const std::int64_t end_row = std::min(first_row + kPanelRows, weights.rows);
@@ -73,7 +73,7 @@ void choose_part(const Weights& weights, std::int64_t first_row, std::int64_t fi
 
 std::int64_t ceil_divided(std::int64_t n, std::int64_t by) { return (n + by - 1) / by; }
 
-// First value and step of the sizes of 64 rows x 256 columns.
+// First value and step of the sizes in 64 rows x 256 columns.
 const float* sizes_at(const float* scales, std::int64_t columns, std::int64_t row,
                       std::int64_t column) {
   const std::int64_t parts = ceil_divided(columns, kNf4SizeColumns);
@@ -95,7 +95,7 @@ ChosenCounts counts(std::int64_t rows, std::int64_t columns) {
 
 void put(const ChosenCodes& chosen, PackedWeight& packed) {
   PlaneWriter(packed).put_zeros(chosen.zeros, ceil_divided(packed.columns, kNf4Block));
-  // ceil(K/256) and ceil(Kp/256) are equal: Kp is a multiple of 128.
+  // Copied whole, because ceil(K/256) and ceil(Kp/256) are equal: Kp is a multiple of 128.
   std::memcpy(packed.scales.data(), chosen.scales.data(), chosen.scales.size() * sizeof(float));
 }
 
@@ -127,7 +127,7 @@ std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std:
   return values;
 }
 
-// Sizes from scale on, up to twice that.
+// Block sizes within a factor of two, around the scale.
 void randomize(const RandomNumbers& to) {
   const std::int64_t sizes = to.view.columns / kNf4Block * kPanelRows;
   for (std::int64_t i = 0; i < sizes; ++i) {

@@ -13,7 +13,7 @@ struct Shape2 {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::int64_t group = 0;    // columns that share a scale
-  std::int64_t per_row = 0;  // groups
+  std::int64_t per_row = 0;  // groups per row
 };
 
 Shape2 shape_of(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
@@ -55,7 +55,7 @@ void check(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& sc
   }
 }
 
-// The code that stands for 0, for padding columns.
+// The code of value 0, used for padding columns.
 std::uint8_t pad_code(const ChosenCodes& chosen, const Shape2& shape, const QuantScheme& scheme,
                       std::int64_t row, std::int64_t column) {
   if (const CodeFormat* format = code_format(scheme.kind)) return format->zero;

@@ -19,9 +19,9 @@ void fill(std::vector<std::byte>& plane, T value) {
   }
 }
 
-// Bits [from, from + bits) of a block's codes into a plane of `bits` bits.
+// Writes bits [from, from + bits) of a block's codes to a plane with `bits` bits per code.
 void put_bits(std::byte* out, const CodeBlock& codes, int bits, int from) {
-  const int quads = 8 / bits;  // of columns that share a byte
+  const int quads = 8 / bits;  // quads of columns that share a byte
   const std::uint32_t mask = 0x01010101u * ((1u << bits) - 1);
   for (std::size_t k = 0; k < codes.size(); k += static_cast<std::size_t>(4 * quads), out += 256) {
     std::uint32_t four_bytes = 0;
@@ -47,7 +47,7 @@ ZeroBytes zero_bytes(const QuantScheme& scheme) {
     case 8:
       return {0x88, 0};
     case 4:
-      return {0, 0xff};  // the third bit alone
+      return {0, 0xff};  // only the third bit is set
     case 2:
       return {0xaa, 0};
     default:

@@ -1,4 +1,4 @@
-// Puts codes and scales of a weight where the file wants them: panels of 64 rows, quads of columns.
+// Stores codes and scales of a weight in the file's layout: panels of 64 rows, quads of columns.
 #pragma once
 
 #include <array>
@@ -9,17 +9,17 @@
 
 namespace leq {
 
-inline constexpr std::int64_t kBlockColumns = 128;  // a whole number of every group
-// Codes of 128 columns of a row as stored: int8 as signed bytes, fewer bits of int plus 2^(bits-1),
-// all others as they are.
+inline constexpr std::int64_t kBlockColumns = 128;  // a multiple of every group
+// Stored codes of 128 columns of a row: int8 as signed bytes, shorter int codes plus 2^(bits-1),
+// all others unchanged.
 using CodeBlock = std::array<std::uint8_t, kBlockColumns>;
 
-// All planes of a weight in memory, filled with what pads hold: codes of value 0, scales 1 (0 where
-// a format has its own), zero points and sums 0. int8-tensor becomes int8.
+// All planes of a weight in memory, filled with the values of padding: codes of value 0, scales 1
+// (or 0 if the format has its own scales), zero points and sums 0. int8-tensor becomes int8.
 PackedWeight empty_weight(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                           std::int64_t columns);
 
-// The bytes of codes of value 0 (and zero point 0) in the first and in the second plane of codes.
+// Bytes of the two planes of codes that represent value 0 (and zero point 0).
 struct ZeroBytes {
   std::uint8_t low = 0;
   std::uint8_t high = 0;
@@ -28,15 +28,15 @@ ZeroBytes zero_bytes(const QuantScheme& scheme);
 
 class PlaneWriter {
  public:
-  // No float scheme; `weight` comes from empty_weight and outlives the writer.
+  // Not for float schemes. `weight` must come from empty_weight and outlive the writer.
   explicit PlaneWriter(PackedWeight& weight);
 
-  // scales [rows][per_row] as f32, each exactly an f16 times scale_mul where they are of groups.
+  // Stores scales [rows][per_row] given as f32; group scales must be an f16 times scale_mul.
   void put_scales(std::span<const float> scales, std::int64_t per_row);
-  // Zero points, or what else is a byte for each group: [rows][per_row].
+  // Stores zero points or other numbers of one byte per group: [rows][per_row].
   void put_zeros(std::span<const std::uint8_t> zeros, std::int64_t per_row);
-  // Codes of columns [first, first + 128) of a row, of value 0 after the last column; adds the
-  // sums of int8 codes. `first` is a multiple of 128; each block is put once.
+  // Stores the codes of columns [first, first + 128) of a row (value 0 after the last column) and
+  // adds int8 codes to the sums. `first` is a multiple of 128; each block must be stored once.
   void put_codes(std::int64_t row, std::int64_t first, const CodeBlock& codes);
 
  private:

@@ -1,5 +1,5 @@
-// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale; not how
-// the codes were chosen (a method). The names are those of settings and of the .leq file.
+// How the numbers of a weight are stored: code kind, bits, and which numbers share a scale. How the
+// codes were chosen is a method's matter. Names are those of settings and of the .leq file.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace leq {
 
-// A group (row, block, tensor) of weights or of activations whose largest |x| is below this has
-// codes of value 0 and scale 1.
+// A group (row, block, tensor) of weights or activations whose largest |x| is below this gets codes
+// of value 0 and scale 1.
 inline constexpr float kSmallestAbsmax = 1e-12f;
 
 enum class CodeKind : std::uint8_t {
   f32,
   f16,
   bf16,   // floats, row-major, no scales
-  int_,   // symmetric codes; 8 bits signed, fewer bits biased by 2^(bits-1)
+  int_,   // symmetric codes; 8 bits are signed, fewer are biased by 2^(bits-1)
   uint_,  // unsigned codes with a zero point for each scale
-  nf4,    // index of one of 16 levels, times the largest value of 64 columns (tensor/nf4.h)
+  nf4,    // index of one of 16 levels, times the size of 64 columns (tensor/nf4.h)
   b1,     // a sign and a second bit (tensor/b1.cpp)
   q4_k,   // GGUF's k types: superblock scales (tensor/super_blocks.h)
   q5_k,
@@ -31,34 +31,34 @@ enum class Scaling : std::uint8_t { none, row, group, tensor };
 
 struct QuantScheme {
   CodeKind kind = CodeKind::f32;
-  int bits = 32;  // bits of one code
+  int bits = 32;  // bits per code
   Scaling scaling = Scaling::none;
-  int group = 0;  // columns that share a scale, where scaling is group
+  int group = 0;  // columns that share a scale, for Scaling::group
 
   bool is_float() const { return scaling == Scaling::none; }
-  // Codes under scales that are integers times the numbers of a superblock.
+  // Whether the scales of codes are integers times numbers of a superblock.
   bool is_super() const { return kind >= CodeKind::q4_k; }
-  // Weights of integer codes, k types among them, which can be multiplied with integer inputs.
+  // Whether codes are integers (k types included), which can be multiplied with integer inputs.
   bool is_integer() const {
     return kind == CodeKind::int_ || kind == CodeKind::uint_ || is_super();
   }
-  // The codes are unsigned numbers minus a zero point (2^(bits-1) for int): the inputs of such
-  // weights are signed codes that come with their sums.
+  // Whether codes are unsigned numbers minus a zero point (2^(bits-1) for int). The inputs of such
+  // weights are signed codes with sums of codes.
   bool is_offset() const { return is_integer() && (kind != CodeKind::int_ || bits < 8); }
-  // 2^(bits-1) where the stored code is the number plus that, else 0.
+  // 2^(bits-1) if stored codes are biased by that number, otherwise 0.
   int bias() const { return kind == CodeKind::int_ && bits < 8 ? 1 << (bits - 1) : 0; }
   bool operator==(const QuantScheme&) const = default;
 };
 
-// "int4-g128" <-> value, by the grammar of docs/leq-format.md. nullopt where the grammar has no
-// such scheme.
+// Converts "int4-g128" to a scheme, according to the grammar in docs/leq-format.md. nullopt if the
+// grammar has no such scheme.
 std::optional<QuantScheme> parse_scheme(std::string_view name);
 std::string scheme_name(const QuantScheme& scheme);
-// Every scheme of the grammar, without the short names ("int4" for "int4-g128").
+// All schemes of the grammar, without short names ("int4" for "int4-g128").
 std::vector<QuantScheme> all_schemes();
-// Their names for a sentence: "f32, f16, ..., or one like int4-g128: ...".
+// The names as part of a sentence: "f32, f16, ..., or one like int4-g128: ...".
 std::string_view scheme_grammar();
-// parse_scheme, with an error that lists what there is.
+// As parse_scheme, but throws an error that lists the valid names.
 QuantScheme require_scheme(std::string_view name, std::string_view where);
 
 }  // namespace leq

@@ -13,12 +13,12 @@ namespace leq {
 namespace {
 
 constexpr std::uint32_t kInfinityBits = 0x7f800000u;
-constexpr std::int64_t kChunk = 32;  // the smallest group; a constant count lets loops vectorise
+constexpr std::int64_t kChunk = 32;  // smallest group; a constant lets loops vectorize
 
 std::uint32_t magnitude_bits(float value) { return std::bit_cast<std::uint32_t>(value) << 1 >> 1; }
 
-// The bit pattern of max |x|, which orders like the numbers; at least kInfinityBits where a value
-// is not finite.
+// The bit pattern of max |x|, which has the same order as the numbers. It is at least kInfinityBits
+// if a value is not finite.
 std::uint32_t absmax_bits(const float* x, std::int64_t count) {
   std::array<std::uint32_t, kChunk> lanes = {};
   std::int64_t i = 0;
@@ -33,7 +33,7 @@ std::uint32_t absmax_bits(const float* x, std::int64_t count) {
   return largest;
 }
 
-// The first x of largest |x| among `count` finite values.
+// The value of the first x of largest |x| among `count` finite values, with its sign.
 float peak(const float* x, std::int64_t count) {
   const std::uint32_t largest = absmax_bits(x, count);
   const float* found = std::find_if(
@@ -46,7 +46,7 @@ float scale_of_peak(const QuantScheme& scheme, float value) {
   return value / -static_cast<float>(1 << (scheme.bits - 1));
 }
 
-// Smallest and largest of `count` values and 0.
+// Smallest and largest number among `count` values and 0.
 struct Range {
   float low = 0;
   float high = 0;
@@ -67,7 +67,7 @@ Range range_of(const float* x, std::int64_t count) {
 
 float top_code(const QuantScheme& scheme) { return static_cast<float>((1 << scheme.bits) - 1); }
 
-// int: s by the value of largest size. `sizes` gets |v| of each group.
+// int: scale by the value of largest magnitude. `sizes` receives this magnitude for each group.
 void scales_by_peak(const NamedMatrix& matrix, const QuantScheme& scheme, RoundedScales& scales,
                     std::vector<float>& sizes) {
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
@@ -83,7 +83,7 @@ void scales_by_peak(const NamedMatrix& matrix, const QuantScheme& scheme, Rounde
   std::fill(scales.values.begin(), scales.values.end(), scale_of_peak(scheme, largest));
 }
 
-// uint: s by the range, which holds 0. `sizes` gets the ranges, `lows` where they begin.
+// uint: scale by the range, which includes 0. `sizes` receives the ranges, `lows` their minima.
 void scales_by_range(const NamedMatrix& matrix, const QuantScheme& scheme, RoundedScales& scales,
                      std::vector<float>& sizes, std::vector<float>& lows) {
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
@@ -101,8 +101,8 @@ void scales_by_range(const NamedMatrix& matrix, const QuantScheme& scheme, Round
   }
 }
 
-// code = clip(round_half_even(x / s) + zero). Adding 1.5 * 2^23 rounds to nearest even at the ones
-// place and leaves the integer in the low bits; clipping first gives the same, the limits are
+// code = clip(round_half_even(x / s) + zero). Adding 1.5 * 2^23 rounds to nearest even and leaves
+// the integer in the low bits. Clipping before rounding is equivalent, because the limits are
 // integers.
 void round_chunk(const float* x, float scale, float low, float high, int offset,
                  std::uint8_t* codes) {
@@ -163,7 +163,7 @@ RoundedScales choose_scales(const NamedMatrix& matrix, const QuantScheme& scheme
 
 void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const QuantScheme& scheme,
                  std::int64_t row, std::int64_t first, CodeBlock& codes) {
-  std::array<float, kBlockColumns> x = {};  // columns after the last are 0, and so their codes
+  std::array<float, kBlockColumns> x = {};  // values and codes after the last column are 0
   const std::int64_t count = std::min(kBlockColumns, matrix.columns - first);
   std::memcpy(x.data(), matrix.at(row, first), static_cast<std::size_t>(count) * sizeof(float));
   for (std::int64_t i = 0; i < kBlockColumns; i += kChunk) {
@@ -175,7 +175,7 @@ void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const Q
     float high = scheme.bits == 8 ? 127.0f : static_cast<float>((1 << (scheme.bits - 1)) - 1);
     float low = scheme.bits == 8 ? -127.0f : -high - 1.0f;
     if (scheme.kind == CodeKind::uint_) {
-      // A group that was added has zero point 0.
+      // A group that consists of padding has zero point 0.
       zero = group < scales.per_row ? scales.zeros[at] : 0;
       low = -static_cast<float>(zero);
       high = top_code(scheme) + low;

@@ -1,5 +1,5 @@
-// Scales, zero points and codes of the integer schemes by rounding to nearest: the arithmetic of
-// docs/leq-format.md ("how codes are chosen"), one tensor at a time.
+// Scales, zero points and codes of the integer schemes by rounding to nearest, for one tensor at a
+// time, with the arithmetic of docs/leq-format.md ("how codes are chosen").
 #pragma once
 
 #include <cstdint>
@@ -22,25 +22,25 @@ struct NamedMatrix {
   }
 };
 
-// Throws Error naming tensor, row and column of the value.
+// Throws an Error that names the tensor, and row and column of the value.
 [[noreturn]] void fail_at(const NamedMatrix& matrix, std::int64_t index, std::string_view problem);
 void require_finite(const NamedMatrix& matrix, std::int64_t first, std::int64_t count);
 
-// The scales of a tensor as the file holds them, and the numbers that its values are divided by:
-// the same, but infinity (so that every code is of value 0) where a group has no scale.
+// The scales of a tensor as the file stores them, and the divisors of its values, which are the
+// same except for infinity (so that every code has value 0) if a group has no scale.
 struct RoundedScales {
   std::int64_t group = 0;           // columns that share a scale
-  std::int64_t per_row = 0;         // G
+  std::int64_t per_row = 0;         // G, groups per row
   std::vector<float> values;        // [rows][G]
   std::vector<float> divisors;      // [rows][G]
   std::vector<std::uint8_t> zeros;  // [rows][G], uint only
   float scale_mul = 1.0f;
 };
 
-// Throws Error where a value is not finite.
+// Throws Error if a value is not finite.
 RoundedScales choose_scales(const NamedMatrix& matrix, const QuantScheme& scheme);
 
-// Stored codes of columns [first, first + 128) of a row, value 0 after the last.
+// Codes to store for columns [first, first + 128) of a row; value 0 after the last column.
 void round_block(const NamedMatrix& matrix, const RoundedScales& scales, const QuantScheme& scheme,
                  std::int64_t row, std::int64_t first, CodeBlock& codes);
 

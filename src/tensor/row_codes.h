@@ -1,4 +1,4 @@
-// The codes of a row at once, for those that hand them on to other formats.
+// Reads the codes of a whole row, for code that converts them to other formats.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// What code_at gives for each column of row `row` of an integer weight, out [columns].
+// Writes the result of code_at for each column of a row of an integer weight to out [columns].
 void read_row_codes(const WeightView& weight, std::int64_t row, std::span<std::int16_t> out);
 
 }  // namespace leq

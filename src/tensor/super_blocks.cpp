@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// The numbers of one superblock row and of its sub-blocks, wherever they lie.
+// The stored numbers of one superblock of a row and of its sub-blocks.
 struct SuperScale {
   float d = 0, dmin = 0;
 };
@@ -47,7 +47,7 @@ ChosenCounts super_counts(std::int64_t rows, std::int64_t columns) {
           rows * layout.sub_blocks(columns) * layout.subs};
 }
 
-// Place of number `part` of block `block`, of `blocks` with `parts` numbers each, of a row.
+// Index of number `part` (of `parts`) of block `block` (of `blocks`) in a row.
 std::int64_t super_place(std::int64_t row, std::int64_t block, std::int64_t blocks, int part,
                          int parts) {
   return ((row / kPanelRows * blocks + block) * parts + part) * kPanelRows + row % kPanelRows;
@@ -138,7 +138,7 @@ std::vector<float> dequantize_super(const ChosenCodes& chosen, std::int64_t rows
 
 // --- nearest codes
 
-// The nearest codes of one superblock, for the numbers that `part` holds.
+// Finds the nearest codes of one superblock for the scales and minima in `part`.
 void round_to_codes(CodeKind kind, const SuperLayout& layout, const SuperPart& part,
                     std::int16_t* codes) {
   const SuperScale super = {part.supers[0], layout.supers > 1 ? part.supers[1] : 0.0f};
@@ -182,7 +182,7 @@ ChosenCodes nearest_super(std::span<const float> values, std::int64_t rows, std:
   return chosen;
 }
 
-// Sub-scales from 32 to 63; minima such that the middle code is about 0.
+// Sub-scales are 32 to 63, minima such that the middle code has about value 0.
 template <CodeKind kKind>
 void randomize_super(const RandomNumbers& to) {
   const SuperLayout layout = super_layout(kKind);
@@ -197,7 +197,7 @@ void randomize_super(const RandomNumbers& to) {
   }
   const std::int64_t subs = layout.sub_blocks(columns) * layout.subs * kPanelRows;
   for (std::int64_t i = 0; i < subs; ++i) {
-    // The same for scale and minimum of one block.
+    // Scale and minimum of a block use the same random number.
     const std::int64_t block = i / (kPanelRows * layout.subs) * kPanelRows + i % kPanelRows;
     to.zeros[to.panel * subs + i] = static_cast<std::byte>(32 + to.random(block, 3) % 32);
   }

@@ -10,9 +10,9 @@
 namespace leq {
 namespace {
 
-constexpr int kCandidates = 9;        // candidates on each side of the plain scale
-constexpr float kLevelStep = 0.1f;    // in levels of the range
-constexpr float kMostUnsigned = 255;  // of a byte
+constexpr int kCandidates = 9;        // scales to try on each side of the plain one
+constexpr float kLevelStep = 0.1f;    // step between scales, in levels of the range
+constexpr float kMostUnsigned = 255;  // limit of a byte
 constexpr float kMostSigned = 127;
 
 float held(float x) { return f16_to_f32(f32_to_f16(x)); }
@@ -26,7 +26,7 @@ float multiple(float part, float whole, float low, float high) {
   return whole == 0 ? 0 : rounded(part / whole, low, high);
 }
 
-// Columns that share a sub-scale.
+// Columns of a sub-block, which share a sub-scale.
 struct Block {
   std::span<const float> x, w;  // w may be empty
   float low_code = 0, high_code = 0;
@@ -34,12 +34,12 @@ struct Block {
   float weight(std::size_t i) const { return w.empty() ? 1.0f : w[i]; }
 };
 
-// value = scale * code - min.
+// A line of values: scale * code - min.
 struct Line {
   float scale = 0, min = 0;
 };
 
-// The sums that a regression of x on codes needs. Four lanes, so that additions overlap.
+// The sums needed for a regression of x on codes. Four lanes shorten the dependency chains.
 struct Sums {
   float w = 0, wu = 0, wuu = 0, wx = 0, wux = 0, wxx = 0;
 };
@@ -71,7 +71,7 @@ Sums sums_of(const Block& block, const Line& line) {
   return {total(0), total(1), total(2), total(3), total(4), total(5)};
 }
 
-// Sum of w (scale u - min - x)^2.
+// Sum of w (scale u - min - x)^2 for codes u, from the sums of a block.
 float error_of(const Sums& s, const Line& line) {
   return line.scale * line.scale * s.wuu + line.min * line.min * s.w + s.wxx -
          2 * line.scale * line.min * s.wu - 2 * line.scale * s.wux + 2 * line.min * s.wx;
@@ -79,10 +79,10 @@ float error_of(const Sums& s, const Line& line) {
 
 Line through_zero(const Sums& s) { return {s.wuu > 0 ? s.wux / s.wuu : 0, 0}; }
 
-// Minima are never negative: 0 stays within reach of every sub-block. Where the codes are (nearly)
-// all one, the scale is that of `start`.
+// Minima are never negative, so that every sub-block can represent 0. If (nearly) all codes are
+// equal, the scale of `start` is kept.
 Line regression(const Sums& s, const Line& start) {
-  constexpr float kLeast = 1e-5f;  // relative: what rounding of the sums leaves of a difference
+  constexpr float kLeast = 1e-5f;  // relative; smaller differences are rounding errors
   const float determinant = s.w * s.wuu - s.wu * s.wu;
   if (determinant <= kLeast * s.w * s.wuu) {
     return {start.scale, s.w > 0 ? std::max(0.0f, (start.scale * s.wu - s.wx) / s.w) : start.min};
@@ -103,14 +103,14 @@ struct Best {
   }
 };
 
-// The line of a block for codes found by `start`, and by the line that follows once more.
+// Offers the line that fits best to the codes which `start` gives.
 void try_line(const Block& block, const Line& start, bool with_min, Best& best) {
   const Sums sums = sums_of(block, start);
   const Line line = with_min ? regression(sums, start) : through_zero(sums);
   best.offer(line, error_of(sums, line));
 }
 
-// The best line's codes are rounded again, twice.
+// Rounds codes by the best line and fits a line to them, twice.
 Line settle(const Block& block, Best best, bool with_min) {
   for (int i = 0; i < 2; ++i) try_line(block, Line(best.line), with_min, best);
   return best.line;

@@ -1,4 +1,4 @@
-// Scales and minima of a superblock (tensor/super_blocks.h) of nearly least squared error.
+// Chooses scales and minima of a superblock (tensor/super_blocks.h) with small squared error.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace leq {
 
-// One superblock of a row.
+// One superblock of a row: its values, and where to store its scales and minima.
 struct SuperPart {
   std::span<const float> x;        // at most 256 columns
-  std::span<const float> weights;  // >= 0, of the columns' squared errors; empty: all 1
-  float* supers;                   // to: SuperLayout::supers numbers that f16 holds
-  std::uint8_t* subs;              // to: SuperLayout::subs bytes of each sub-block
+  std::span<const float> weights;  // >= 0, weights of columns' squared errors; empty: all 1
+  float* supers;                   // output: SuperLayout::supers numbers that f16 can hold
+  std::uint8_t* subs;              // output: SuperLayout::subs bytes of each sub-block
 };
 
-// Of every sub-block 20 scales are tried: for the codes of each, scale and minimum of least
-// weighted squared error follow by linear regression (the idea is llama.cpp's), the best ones with
-// codes rounded once more. Scales and minima are then rounded to multiples of the superblock's
-// numbers, whole bytes: minima after the scales, for the codes that these give.
+// Tries about 20 scales for every sub-block. For the codes of each, scale and minimum with the
+// least weighted squared error follow by linear regression (llama.cpp's idea); for the best ones
+// codes are rounded once more. Scales, and then minima for the codes of the rounded scales, are
+// rounded to whole multiples (bytes) of the superblock's numbers.
 void fit_super(CodeKind kind, const SuperPart& part);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Reads stored weights back, one value at a time or by rows: the specification of what codes mean.
+// Reads stored weights, by single values or rows: the specification of what codes mean.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -23,15 +23,15 @@ float float_at(const WeightView& weight, std::int64_t index) {
   return weight.scheme.kind == CodeKind::f16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
-constexpr std::int64_t kStep = 32;  // columns read at once; never crosses a group
+constexpr std::int64_t kStep = 32;  // columns read at once, always in one group
 using Codes = std::array<std::uint8_t, kStep>;
 
-// Adds a plane's `bits` bits of columns [first, first + 32) of a row to `out`, as bits from `to`
-// on.
+// Adds the bits that a plane has for columns [first, first + 32) of a row to `out`, shifted left by
+// `to`.
 void read_bits(const WeightView& weight, const std::byte* plane, std::int64_t row,
                std::int64_t first, int bits, int to, Codes& out) {
   const std::byte* from = plane + panel_byte(bits, weight.padded_columns(), row, first);
-  const int quads = 8 / bits;  // of columns that share a byte
+  const int quads = 8 / bits;  // quads of columns that share a byte
   const std::uint32_t mask = 0x01010101u * ((1u << bits) - 1);
   for (std::size_t k = 0; k < kStep; k += static_cast<std::size_t>(4 * quads), from += 256) {
     std::uint32_t four_bytes = 0;
@@ -46,7 +46,7 @@ void read_bits(const WeightView& weight, const std::byte* plane, std::int64_t ro
   }
 }
 
-// Codes of columns [first, first + 32) as stored.
+// Stored codes of columns [first, first + 32).
 void read_codes(const WeightView& weight, std::int64_t row, std::int64_t first, Codes& out) {
   const CodePlanes planes = code_planes(weight);
   out = {};
@@ -72,7 +72,7 @@ float f32_at(const WeightView& weight, std::int64_t index) {
   return value;
 }
 
-// Columns [first, first + out.size()) of a step.
+// Values of columns [first, first + out.size()), which are part of one step.
 void unpack_step(const WeightView& weight, std::int64_t row, std::int64_t first,
                  std::span<float> out) {
   Codes codes;

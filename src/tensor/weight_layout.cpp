@@ -26,7 +26,7 @@ bool sums_are_per_row(const QuantScheme& scheme, ActKind act) {
 }
 
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns) {
-  // A power of two and what is left: 2 + 1, 4 + 1, 4 + 2.
+  // Splits the bits into a power of two and the rest: 2 + 1, 4 + 1, 4 + 2.
   const int low = scheme.bits == 3 ? 2 : scheme.bits == 5 || scheme.bits == 6 ? 4 : scheme.bits;
   if (low == scheme.bits) return {low, 0, 0};
   return {low, scheme.bits - low,

@@ -1,9 +1,9 @@
-// Where the numbers of one stored weight [rows][columns] lie: the planes of docs/leq-format.md
-// and their byte sizes. Floats lie row-major; integer codes lie in panels of 64 output rows,
-// columns in quads, so that one 64-byte load feeds 16 rows of a dot product:
+// Layout of the numbers of one stored weight [rows][columns]: the planes of docs/leq-format.md and
+// their sizes. Floats are row-major. Integer codes are in panels of 64 output rows and in quads of
+// four columns, so that one 64-byte load has the codes of 16 rows for a dot product:
 //   byte  = panel * 64*Kp*bits/8 + (k/4) / (8/bits) * 256 + (row % 64) * 4 + k % 4
 //   shift = bits * ((k/4) % (8/bits))
-// Codes of 3, 5 and 6 bits are a plane of their low 2 or 4 bits and, after it, a plane of the rest.
+// Codes of 3, 5 and 6 bits are split: a plane of the low 2 or 4 bits, then one of the other bits.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace leq {
 inline constexpr std::int64_t kPanelRows = 64;
 inline constexpr std::int64_t kPaddedColumns = 128;
 
-// Bytes of each plane; 0 where the scheme has no such plane.
+// Bytes of each plane; 0 if the scheme has no such plane.
 struct PlaneBytes {
   std::uint64_t codes = 0;
   std::uint64_t scales = 0;  // row: f32[Np]; group: f16[Np/64][Kp/g][64];
@@ -32,27 +32,27 @@ struct PlaneBytes {
                              // i16[Np/64][Kp/h][64], see sum_group and sums_are_per_row
 };
 
-// Rows and columns are those of the weight, not padded; both > 0.
+// `rows` and `columns` are those of the weight without padding; both must be > 0.
 PlaneBytes plane_bytes(const QuantScheme& scheme, ActKind act, std::int64_t rows,
                        std::int64_t columns);
 
-// The planes that the bits of integer codes are split into, within the plane `codes`.
+// The two planes of integer codes whose bits are split, both within the plane `codes`.
 struct CodePlanes {
   int low_bits = 8;          // bits of a code in the first plane
-  int high_bits = 0;         // in the second; 0: there is none
-  std::int64_t high_at = 0;  // byte where the second plane begins
+  int high_bits = 0;         // bits in the second plane; 0: there is none
+  std::int64_t high_at = 0;  // byte offset of the second plane
 };
 CodePlanes code_planes(const QuantScheme& scheme, std::int64_t rows, std::int64_t columns);
 
-// Byte of a plane of `bits` bits where the four columns from `column` on (a multiple of 32 / bits)
-// of a row begin; the next 32 / bits columns follow 256 bytes later.
+// Offset in a plane of `bits` bits per code of the four columns from `column` on (a multiple of 32
+// / bits) of a row. The next 32 / bits columns follow 256 bytes later.
 inline std::int64_t panel_byte(int bits, std::int64_t padded_columns, std::int64_t row,
                                std::int64_t column) {
   return row / kPanelRows * (kPanelRows * padded_columns * bits / 8) +
          column * bits / 8 * kPanelRows + row % kPanelRows * 4;
 }
 
-// Place of the number that `group` columns of a row share, in planes [Np/64][Kp/group][64].
+// Index of the number that `group` columns of a row share, in planes [Np/64][Kp/group][64].
 inline std::int64_t group_index(std::int64_t columns, std::int64_t group, std::int64_t row,
                                 std::int64_t column) {
   const std::int64_t groups =
@@ -60,19 +60,19 @@ inline std::int64_t group_index(std::int64_t columns, std::int64_t group, std::i
   return (row / kPanelRows * groups + column / group) * kPanelRows + row % kPanelRows;
 }
 
-// Whether such inputs can meet such weights: a group of the weights must not span several scales of
-// the inputs.
+// Whether inputs of this kind can be used with such weights: a group of the weights must not extend
+// over several scales of the inputs.
 bool fits_act(const QuantScheme& scheme, ActKind act);
 
-// Columns that one code sum covers: Kp for row-scaled weights with one scale a row (act row, tensor
-// or online), else the finer of the weight's and the activation's group.
+// Columns per sum of codes: Kp for row-scaled weights whose inputs have one scale per row (act row,
+// tensor or online), otherwise the finer group of weight and activations.
 std::int64_t sum_group(const QuantScheme& scheme, ActKind act, std::int64_t columns);
 
-// True where an int8 weight stores one i32 sum a row (row scales and act row, tensor or online),
-// false where it stores i16 sums of h = sum_group columns.
+// Whether an int8 weight stores one i32 sum per row (row scales and act row, tensor or online) or
+// i16 sums of h = sum_group columns.
 bool sums_are_per_row(const QuantScheme& scheme, ActKind act);
 
-// One stored weight as kernels see it, wherever its bytes lie. A view: the owner outlives it.
+// One stored weight as kernels use it. A view: the owner of the memory must outlive it.
 struct WeightView {
   QuantScheme scheme;
   ActKind act = ActKind::none;
@@ -83,18 +83,18 @@ struct WeightView {
   float scale_mul = 1.0f;        // a group scale is f16 * scale_mul
   const std::uint8_t* zeros = nullptr;
   const void* sums = nullptr;  // const std::int32_t* or const std::int16_t*
-  // Bytes from `codes` to the codes' second plane where this is a slice of a weight that has one;
-  // 0: it follows the first.
+  // Bytes from `codes` to the second plane of codes, if this is a slice of a weight that has one;
+  // 0: the second plane follows the first.
   std::int64_t high_at = 0;
 
   std::int64_t padded_rows() const { return (rows + 63) / 64 * 64; }
   std::int64_t padded_columns() const { return (columns + 127) / 128 * 128; }
 };
 
-// Where the planes of its codes lie, from its `codes` on.
+// The planes of the view's codes, with offsets from `codes`.
 CodePlanes code_planes(const WeightView& weight);
 
-// Bytes of all its planes.
+// Bytes of all planes of the weight.
 std::uint64_t stored_bytes(const WeightView& weight);
 
 }  // namespace leq

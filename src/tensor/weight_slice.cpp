@@ -5,7 +5,7 @@
 namespace leq {
 namespace {
 
-// Columns' own bits, which all rows share (b1: which columns are salient).
+// Whether zeros are bits of columns, which all rows share (b1: salient columns).
 bool zeros_are_of_columns(const WeightView& weight) { return weight.scheme.kind == CodeKind::b1; }
 
 template <class T>
@@ -29,7 +29,7 @@ WeightView slice_rows(const WeightView& weight, const Slice& rows) {
   WeightView slice = weight;
   slice.rows = rows.count();
   if (rows.empty()) return slice;
-  // Bytes of each plane that the rows before take.
+  // Bytes that the rows before the slice take in each plane.
   const PlaneBytes before = plane_bytes(weight.scheme, weight.act, rows.first, weight.columns);
   const CodePlanes planes = code_planes(weight);
   if (planes.high_bits > 0) {

@@ -1,5 +1,5 @@
-// Some rows of a stored weight as a weight of its own: a view, nothing is copied. A run of whole
-// panels is contiguous in every plane.
+// Some rows of a stored weight as a view without copying. This works because whole panels are
+// contiguous in every plane.
 #pragma once
 
 #include "base/slice.h"
@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// `rows` begin at a panel (a multiple of 64) and end at one or with the weight; they may be empty.
+// `rows` must begin at a panel (a multiple of 64) and end at one or at the end; may be empty.
 WeightView slice_rows(const WeightView& weight, const Slice& rows);
 
 }  // namespace leq

@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// \w of the regular expressions in which word boundaries are defined.
+// The regular expression class \w, by which word boundaries are defined.
 bool is_word(char32_t c) {
   if (c == 0x200c || c == 0x200d) return true;  // joiners
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
@@ -35,7 +35,7 @@ bool is_space(char32_t c) {
          category == UTF8PROC_CATEGORY_ZP;
 }
 
-// The well-formed character that ends `text`, as a part of it; empty if there is none.
+// The well-formed character at the end of `text`; empty if there is none.
 std::string_view last_character(std::string_view text) {
   for (std::size_t size = 1; size <= 4 && size <= text.size(); ++size) {
     const std::string_view tail = text.substr(text.size() - size);
@@ -93,7 +93,7 @@ void AddedTokenMatcher::add(const AddedToken& token, std::uint32_t index) {
   if (nodes_[node].token == kNone) nodes_[node].token = index;
 }
 
-// Widens the token by the white space it swallows; false if it must stand alone and does not.
+// Extends the token by the white space it absorbs; false if it must be a single word but is not.
 bool AddedTokenMatcher::accept(const AddedToken& token, Cut& next, std::size_t at) const {
   next.begin = at;
   next.end = at + token.content.size();
@@ -128,7 +128,7 @@ bool AddedTokenMatcher::find_next(Cut& next, const SpecialScope& scope) const {
     next.search = at + token.content.size();
     const bool allowed = !token.special || scope.allows(at, next.search);
     if (allowed && accept(token, next, at)) return true;
-    // What lies across the border of a range must not hide a token that begins within it.
+    // A token that crosses the border of a range must not hide a token that begins within it.
     if (!allowed && scope.in_ranges()) next.search = at + 1;
     at = next.search - 1;
   }

@@ -1,4 +1,4 @@
-// Finds added tokens in a text: leftmost, then longest, as Hugging Face's tokenizers do.
+// Finds added tokens in a text, leftmost first, then longest, as in Hugging Face's tokenizers.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace leq {
 
-// Where in a text special tokens are recognised; elsewhere their texts are plain text.
+// The parts of a text in which special tokens are recognized; elsewhere their texts are plain text.
 class SpecialScope {
  public:
   struct Range {
@@ -22,10 +22,10 @@ class SpecialScope {
   };
   static SpecialScope everywhere() { return SpecialScope({}, true); }
   static SpecialScope nowhere() { return SpecialScope({}, false); }
-  // `ranges` ascend, do not touch, and must outlive the scope.
+  // `ranges` must be ascending, must not touch, and must outlive the scope.
   static SpecialScope within(std::span<const Range> ranges) { return SpecialScope(ranges, false); }
 
-  // Whether [begin, end) of the text lies in one range.
+  // Whether [begin, end) of the text is within one range.
   bool allows(std::size_t begin, std::size_t end) const {
     if (everywhere_) return true;
     const auto after = std::upper_bound(ranges_.begin(), ranges_.end(), begin,
@@ -33,7 +33,7 @@ class SpecialScope {
     return after != ranges_.end() && after->begin <= begin && end <= after->end;
   }
   bool in_ranges() const { return !ranges_.empty(); }
-  // The first border of a range after `at`, at most `limit`.
+  // The first border of a range after `at`, but at most `limit`.
   std::size_t next_border(std::size_t at, std::size_t limit) const {
     for (const Range& range : ranges_) {
       if (range.begin > at) return std::min(range.begin, limit);
@@ -52,13 +52,13 @@ class SpecialScope {
 
 class AddedTokenMatcher {
  public:
-  // `normalized` chooses the tokens that are matched in raw or in normalized text.
+  // `normalized`: match the tokens of normalized text, otherwise those of raw text.
   AddedTokenMatcher(std::span<const AddedToken> tokens, bool normalized);
 
   bool has_special() const;
 
-  // Cuts `text` into pieces: text between tokens (id kNoToken, never empty) and tokens. Special
-  // tokens are plain text outside of `scope`.
+  // Splits `text` into pieces: text between tokens (id kNoToken, never empty) and tokens. Outside
+  // of `scope`, special tokens are plain text.
   template <class Sink>
   void cut(std::string_view text, const SpecialScope& scope, Sink&& sink) const {
     Cut next{text};
@@ -71,7 +71,7 @@ class AddedTokenMatcher {
   }
 
  private:
-  // A trie; the children of a node are linked.
+  // A node of a trie; its children form a linked list.
   struct Node {
     std::uint32_t child = 0;    // 0: none
     std::uint32_t sibling = 0;  // 0: none
@@ -80,11 +80,11 @@ class AddedTokenMatcher {
   };
   struct Cut {
     std::string_view text;
-    std::size_t done = 0;   // all before is already given out
-    std::size_t begin = 0;  // the token found
+    std::size_t done = 0;   // everything before this offset was emitted
+    std::size_t begin = 0;  // offset of the token found
     std::size_t end = 0;
     Token id = kNoToken;
-    std::size_t search = 0;  // where to look next
+    std::size_t search = 0;  // offset at which the search continues
   };
   static constexpr std::uint32_t kNone = 0xffffffffu;
 
@@ -95,7 +95,7 @@ class AddedTokenMatcher {
 
   std::vector<AddedToken> tokens_;
   std::vector<Node> nodes_;
-  std::vector<std::uint32_t> first_;  // [256] the root's children
+  std::vector<std::uint32_t> first_;  // [256] children of the root
 };
 
 }  // namespace leq

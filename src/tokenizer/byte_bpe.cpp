@@ -1,4 +1,4 @@
-// Byte-level BPE: every byte is a symbol, pairs merge by rank.
+// Byte-level BPE: every byte is a symbol, and pairs are merged by rank.
 #include "tokenizer/models.h"
 
 namespace leq {
@@ -22,7 +22,7 @@ void encode_byte_bpe(const Model& model, std::string_view piece, ModelScratch& s
     }
   }
   scratch.merger.merge(tables.merges, symbols);
-  // Damaged tables may name a symbol that is no token; it is left out.
+  // Damaged tables may result in a symbol that is not a token; it is dropped.
   for (const std::uint32_t id : symbols) {
     if (id < tables.size()) out.push_back(static_cast<Token>(id));
   }

@@ -8,12 +8,12 @@
 namespace leq {
 namespace {
 
-// Up to here a linear search for the lowest rank is faster than the heap.
+// Up to this length, a linear search for the lowest rank is faster than the heap.
 constexpr std::size_t kShort = 48;
 constexpr std::uint32_t kEnd = 0xffffffffu;
 
 void merge_short(const MergeTable& table, std::vector<std::uint32_t>& symbols) {
-  std::array<std::uint32_t, kShort> ranks;  // [i] of the pair i, i + 1
+  std::array<std::uint32_t, kShort> ranks;  // [i] rank of the pair i, i + 1
   std::array<std::uint32_t, kShort> results;
   std::uint32_t* ids = symbols.data();
   std::size_t pairs = symbols.size() - 1;
@@ -55,7 +55,7 @@ void Merger::merge(const MergeTable& table, std::vector<std::uint32_t>& symbols)
     merge_long(table, symbols);
 }
 
-// The rank of the pair of `at` and its successor; kEmptySlot where it has no merge.
+// The rank of the pair of `at` and its successor; kEmptySlot if the pair has no merge.
 std::uint32_t Merger::rank_at(const MergeTable& table, const std::vector<std::uint32_t>& symbols,
                               std::uint32_t at, std::uint32_t& result) const {
   const std::uint32_t right = next_[at];
@@ -91,8 +91,8 @@ void Merger::merge_long(const MergeTable& table, std::vector<std::uint32_t>& sym
     const std::uint64_t top = heap_.back();
     heap_.pop_back();
     const auto at = static_cast<std::uint32_t>(top);
-    // A candidate is stale if the pair at its place has changed since; the new pair has an entry of
-    // its own.
+    // A heap entry is stale if its pair has changed since; the new pair has an entry of its
+    // own.
     if (rank_at(table, symbols, at, result) != top >> 32) continue;
     const std::uint32_t right = next_[at];
     symbols[at] = result;

@@ -1,5 +1,5 @@
-// Byte pair merging: of all neighbouring symbols with a merge, the one of lowest rank (of equal
-// ranks the leftmost) is merged, until none is left.
+// Byte pair merging: of all adjacent symbols that have a merge, the pair with the lowest rank
+// (among equal ranks the leftmost) is merged, until there is none left.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace leq {
 
 class Merger {
  public:
-  // Merges `symbols` in place. A symbol kEmptySlot merges with nothing. Short inputs are searched
-  // linearly, long ones through a heap, so that the time is n log n.
+  // Merges `symbols` in place. A symbol kEmptySlot is never merged. Short inputs are searched
+  // linearly, long ones with a heap, so that the time is O(n log n).
   void merge(const MergeTable& table, std::vector<std::uint32_t>& symbols);
 
  private:
@@ -21,11 +21,11 @@ class Merger {
   std::uint32_t rank_at(const MergeTable& table, const std::vector<std::uint32_t>& symbols,
                         std::uint32_t at, std::uint32_t& result) const;
 
-  // Rank and place of pairs, lowest first: what pair it was is looked up again, so that a long word
-  // takes 8 bytes a pair.
+  // A heap of ranks and positions of pairs, lowest first. The symbols are looked up again, so that
+  // a long word takes only 8 bytes per pair.
   std::vector<std::uint64_t> heap_;
-  std::vector<std::uint32_t> next_;      // [symbols] the next living symbol
-  std::vector<std::uint32_t> previous_;  // [symbols]
+  std::vector<std::uint32_t> next_;      // [symbols] the next remaining symbol
+  std::vector<std::uint32_t> previous_;  // [symbols] the previous one
 };
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// The three ways to turn a pre-token into ids: byte-level BPE, sentencepiece BPE with byte
-// fallback, and unigram. Each reads the opened tables and appends to `out`.
+// The three algorithms that convert a pre-token to ids: byte-level BPE, sentencepiece BPE with byte
+// fallback, and unigram. Each one reads the opened tables and appends to `out`.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace leq {
 
-// Tables of single bytes and characters, computed once when the tokenizer opens.
+// Tables for single bytes and characters, computed once when the tokenizer is opened.
 struct Alphabet {
   std::array<std::uint32_t, 256> bytes;           // byte_bpe: the piece of a byte
   std::array<std::uint32_t, 128> ascii;           // sentencepiece: the piece of a character
@@ -21,7 +21,7 @@ struct Alphabet {
 };
 Alphabet make_alphabet(const TokenizerTables& tables);
 
-// The scratch of one encode call.
+// Scratch of one encode call.
 struct ModelScratch {
   Merger merger;
   std::vector<std::uint32_t> symbols;
@@ -30,7 +30,7 @@ struct ModelScratch {
     std::uint32_t begin = kEmptySlot;
     std::uint32_t id = kEmptySlot;
   };
-  std::vector<Best> best;  // unigram: the best way to each byte
+  std::vector<Best> best;  // unigram: the best path to each byte
 };
 
 struct Model {
@@ -47,11 +47,11 @@ void encode_sentencepiece_bpe(const Model& model, std::string_view piece, ModelS
 void encode_unigram(const Model& model, std::string_view piece, ModelScratch& scratch,
                     std::vector<Token>& out);
 
-// The token of a pre-token that is a piece as a whole; false where none is.
+// Appends the token if the whole pre-token is a piece; otherwise returns false.
 bool append_whole(const TokenizerTables& tables, std::string_view piece, std::vector<Token>& out);
 
-// A character (or an invalid byte) that is no piece: its bytes as <0xNN> tokens where the tokenizer
-// has them, else the unknown token, else nothing.
+// Appends a character (or an invalid byte) that is no piece: as <0xNN> tokens of its bytes if the
+// tokenizer has them, otherwise as the unknown token; nothing if there is none.
 void append_unknown(const Model& model, std::string_view character, std::size_t first,
                     std::vector<Token>& out);
 

@@ -16,8 +16,8 @@ struct Range {
   char32_t first;
   char32_t last;
 };
-// Characters that are their own NFC and compose with nothing before them: all below U+0300, and
-// from there the common scripts. What is not listed is only slower.
+// Characters that are their own NFC and never compose with a preceding character: all below U+0300,
+// and common scripts above. Omitting a character here only costs time.
 constexpr std::array<Range, 11> kInert = {{{0x0400, 0x0482},
                                            {0x048a, 0x052f},
                                            {0x2010, 0x2027},
@@ -36,7 +36,7 @@ bool is_inert(char32_t c) {
                      [c](const Range& range) { return range.first <= c && c <= range.last; });
 }
 
-// The first character from `at` on that is not inert, and the start of the character before it.
+// The first character from `at` on that is not inert, and the start of the preceding character.
 struct Troubled {
   std::size_t before = 0;
   std::size_t at = 0;
@@ -61,7 +61,7 @@ int combining_class(utf8proc_int32_t character) {
   return utf8proc_get_property(character)->combining_class;
 }
 
-// Canonical order: runs of combining marks sorted by class. (utf8proc's own pass is quadratic.)
+// Canonical order: sorts runs of combining marks by class. (utf8proc's own pass is quadratic.)
 void sort_marks(std::vector<utf8proc_int32_t>& text) {
   for (auto begin = text.begin(); begin != text.end();) {
     begin = std::find_if(begin, text.end(), [](auto c) { return combining_class(c) != 0; });
@@ -78,13 +78,13 @@ void collapse_spaces(std::string_view text, std::string& out) {
     if (text[i] == ' ' && (out.empty() || out.back() == ' ')) continue;
     out += text[i];
   }
-  // A U+2581 of the text itself counts as a space at the end only, as in sentencepiece.
+  // A U+2581 in the text itself counts as a space only at the end, as in sentencepiece.
   while (out.ends_with(' ') || out.ends_with(kSpaceMark)) {
     out.resize(out.size() - (out.ends_with(' ') ? 1 : kSpaceMark.size()));
   }
 }
 
-// Appends the NFC of `text`.
+// Appends the NFC form of `text`.
 void compose(std::string_view text, std::string& out) {
   std::vector<utf8proc_int32_t> characters;
   characters.reserve(text.size());
@@ -110,7 +110,7 @@ void compose(std::string_view text, std::string& out) {
   }
 }
 
-// Occurrences that replace_all finds.
+// The number of occurrences that replace_all finds.
 std::size_t count_of(std::string_view pattern, std::string_view text) {
   if (pattern.empty()) return 0;
   std::size_t count = 0;
@@ -143,7 +143,7 @@ std::string nfc(std::string_view text) {
     const Troubled trouble = find_troubled(text, done);
     out.append(text, done, trouble.before - done);
     if (trouble.at == text.size()) break;
-    // Up to the second of two inert characters nothing composes with what follows.
+    // Characters before the second of two adjacent inert ones never compose with what follows.
     std::size_t end = trouble.at;
     for (int inert = 0; end < text.size();) {
       inert = is_inert(decode_utf8(text.substr(end))) ? inert + 1 : 0;

@@ -16,7 +16,7 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kJitStackBytes = 16u << 20;
-// White_Space of Unicode; PCRE2's own \s also takes U+180E.
+// Unicode's White_Space; PCRE2's own \s also matches U+180E.
 constexpr std::string_view kSpaces = "\\t-\\r\\x{85}\\p{Z}";
 
 std::string pcre2_message(int code) {
@@ -25,7 +25,7 @@ std::string pcre2_message(int code) {
   return reinterpret_cast<const char*>(buffer.data());
 }
 
-// The length of a pattern with its counted repeats written out: "(ab{3}){10}" is 40 long. Classes
+// Computes the length of a pattern with its counted repeats expanded: "(ab{3}){10}" has 40. Classes
 // and escapes count as one.
 class WrittenOut {
  public:
@@ -58,7 +58,7 @@ class WrittenOut {
   }
 
  private:
-  // No product of two of them wraps.
+  // Limits a length, so that the product of two lengths cannot overflow.
   static std::uint64_t limited(std::uint64_t length) {
     return std::min<std::uint64_t>(length, kMaxWrittenOut + 1);
   }
@@ -68,7 +68,7 @@ class WrittenOut {
     at_ = std::min(at_ + 1, pattern_.size());
   }
 
-  // \d, \p{L}, \x{85}
+  // Skips an escape such as \d, \p{L} or \x{85}.
   void skip_escape() {
     const char letter = at_ + 1 < pattern_.size() ? pattern_[at_ + 1] : '\0';
     at_ = std::min(at_ + 2, pattern_.size());
@@ -88,7 +88,7 @@ class WrittenOut {
     atom_ = 1;
   }
 
-  // Of "{3}", "{1,3}" or "{2,}" here, which is passed; 1 where there is none.
+  // Skips a count such as "{3}", "{1,3}" or "{2,}"; returns its largest number, 1 without a count.
   std::uint64_t count() {
     if (at_ >= pattern_.size() || pattern_[at_] != '{') return 1;
     const std::size_t end = pattern_.find('}', at_);
@@ -96,7 +96,7 @@ class WrittenOut {
     std::uint64_t largest = 0;
     for (const auto word : split(pattern_.substr(at_ + 1, end - at_ - 1), ",")) {
       const auto number = parse_int(trim(word));
-      if (!number && !trim(word).empty()) return 1;  // these braces are characters
+      if (!number && !trim(word).empty()) return 1;  // literal braces
       largest = std::max(largest,
                          static_cast<std::uint64_t>(std::max<std::int64_t>(number.value_or(0), 0)));
     }
@@ -107,7 +107,7 @@ class WrittenOut {
   std::string_view pattern_;
   std::size_t at_ = 0;
   std::uint64_t atom_ = 1;
-  std::vector<std::uint64_t> open_ = {0};  // lengths of the groups that are open, outermost first
+  std::vector<std::uint64_t> open_ = {0};  // lengths of the open groups, outermost first
 };
 
 }  // namespace

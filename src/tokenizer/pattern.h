@@ -1,5 +1,5 @@
-// A regular expression, compiled by PCRE2 with JIT. Those of tokenizers are written for other
-// engines (Oniguruma, Rust regex); what means something else in PCRE2 is translated or refused.
+// A regular expression, compiled by PCRE2 with JIT. Tokenizers' patterns are written for other
+// engines (Oniguruma, Rust regex); syntax with another meaning in PCRE2 is translated or refused.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace leq {
 
 class Pattern {
  public:
-  // Throws Error naming `source`, the pattern and the offset where PCRE2 refuses it.
+  // Throws Error naming `source`, the pattern and the offset if PCRE2 refuses the pattern.
   Pattern(std::string_view pattern, std::string_view source);
   ~Pattern();
   Pattern(Pattern&&) noexcept;
@@ -33,20 +33,20 @@ class Pattern {
   std::string source_;
 };
 
-// A match in [begin, end); empty matches are possible.
+// A match in [begin, end); may be empty.
 struct PatternMatch {
   std::size_t begin = 0;
   std::size_t end = 0;
 };
 
-// The scratch of matching; one for each thread. Serves any number of patterns.
+// Scratch for matching any number of patterns; use one for each thread.
 class PatternMatcher {
  public:
   PatternMatcher();
   ~PatternMatcher();
 
-  // The first match in `text` (well-formed UTF-8) that begins at `from` or later. Throws Error
-  // where the pattern takes more steps than PCRE2's limit.
+  // Finds the first match in `text` (well-formed UTF-8) that begins at `from` or later. Throws
+  // Error if the pattern takes more steps than PCRE2's limit.
   bool find(const Pattern& pattern, std::string_view text, std::size_t from, PatternMatch& match);
 
  private:
@@ -63,13 +63,13 @@ class PatternMatcher {
 
   std::unique_ptr<pcre2_real_match_data_8, DataDeleter> data_;
   std::unique_ptr<pcre2_real_match_context_8, ContextDeleter> context_;
-  std::unique_ptr<pcre2_real_jit_stack_8, StackDeleter> stack_;  // made when the small one is full
+  std::unique_ptr<pcre2_real_jit_stack_8, StackDeleter> stack_;  // created on overflow
 };
 
-// The pattern as PCRE2 is to read it: \s is Unicode's White_Space, as in the other engines. Throws
-// Error on constructs that PCRE2 would silently read differently, and where the pattern is longer
-// than kMaxWrittenOut with its counted repeats written out: every place of a text may cost as many
-// steps.
+// The pattern in PCRE2's syntax: \s is Unicode's White_Space, as in the other engines. Throws Error
+// on constructs that PCRE2 would silently interpret differently, and if the pattern with its
+// counted repeats expanded is longer than kMaxWrittenOut, because matching at each position of a
+// text may take as many steps.
 std::string pcre2_pattern(std::string_view pattern, std::string_view source);
 // A pattern that matches exactly `literal`.
 std::string quoted_pattern(std::string_view literal);

@@ -13,7 +13,7 @@ struct Span {
   bool is_match = false;
 };
 
-// All of `text` as matches and the gaps between them. An empty match cuts where it stands.
+// Splits `text` into matches and the gaps between them. An empty match splits at its position.
 std::vector<Span> find_spans(const Pattern& pattern, std::string_view text,
                              PatternMatcher& matcher) {
   std::vector<Span> spans;
@@ -32,7 +32,7 @@ std::vector<Span> find_spans(const Pattern& pattern, std::string_view text,
   return spans;
 }
 
-// The cuts of a behavior that joins neighbours (Hugging Face's names and order of joining).
+// The pieces for a behavior that joins adjacent spans (names and order as in Hugging Face).
 std::vector<Span> join_spans(const std::vector<Span>& spans, PreTokenizer::Behavior behavior) {
   using Behavior = PreTokenizer::Behavior;
   std::vector<Span> out;

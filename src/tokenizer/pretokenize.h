@@ -1,4 +1,4 @@
-// Cuts normalized text into the pieces that are merged by themselves.
+// Splits normalized text into pieces, within which symbols are merged independently.
 #pragma once
 
 #include <cstddef>
@@ -19,19 +19,19 @@ class PreTokenizerChain {
   PreTokenizerChain(std::span<const PreTokenizer> steps, std::string_view source);
 
   struct Flags {
-    bool begins_segment = true;  // no: after an invalid byte, nothing is put in front
+    bool begins_segment = true;  // false after an invalid byte: no prefix is added
     bool at_text_start = true;
   };
-  // A function that takes a piece; the view lives during the call only.
+  // Receives a piece; the view is valid only during the call.
   using Sink = std::function<void(std::string_view)>;
 
-  // Calls `sink` for every piece of `text` (well-formed UTF-8), none of them empty.
+  // Calls `sink` for each piece of `text` (well-formed UTF-8); pieces are never empty.
   void cut(std::string_view text, Flags flags, PatternMatcher& matcher, const Sink& sink) const;
 
  private:
   struct Step {
     PreTokenizer rule;
-    std::vector<Pattern> pattern;  // one for a split, else none
+    std::vector<Pattern> pattern;  // one for a split step, otherwise none
   };
   struct Run {
     Flags flags;
@@ -46,7 +46,7 @@ class PreTokenizerChain {
   std::vector<Step> steps_;
 };
 
-// Cuts before every U+2581 that follows another character, and calls `sink` with each word.
+// Splits before every U+2581 that follows another character, and calls `sink` with each word.
 template <class Sink>
 void cut_words(std::string_view text, Sink&& sink) {
   std::size_t begin = 0;

@@ -1,5 +1,5 @@
-// Sentencepiece BPE: every character is a symbol, pairs merge by rank or score; a character without
-// a piece falls back to its bytes.
+// Sentencepiece BPE: every character is a symbol, and pairs are merged by rank or score; a
+// character without a piece falls back to its bytes.
 #include <algorithm>
 
 #include "base/text.h"
@@ -18,7 +18,7 @@ std::uint32_t character_symbol(const Model& model, std::string_view character) {
 
 void encode_word(const Model& model, std::string_view word, ModelScratch& scratch,
                  std::vector<Token>& out) {
-  // Characters without a symbol split the word; no merge crosses them.
+  // Characters without a symbol split the word, because no merge can cross them.
   auto& symbols = scratch.symbols;
   symbols.clear();
   const std::size_t first = out.size();

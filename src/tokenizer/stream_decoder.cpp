@@ -9,10 +9,10 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
 
-// Whether `text` (not well-formed by itself) is the beginning of a character.
+// Whether `text` (itself not well-formed) is the beginning of a character.
 bool may_become_character(std::string_view text) {
   if (text.empty() || text.size() > 3) return false;
-  // A beginning is whole with some continuation bytes; the second byte decides, so two probes do.
+  // Some continuation bytes must complete it; only the second one matters, so 3 probes suffice.
   for (const char second : {'\x80', '\x90', '\xa0'}) {
     std::string whole(text);
     if (whole.size() == 1) whole += second;
@@ -25,8 +25,8 @@ bool may_become_character(std::string_view text) {
   return false;
 }
 
-// Length of the longest beginning of a character at the start of `text`, at least 1: what one
-// U+FFFD stands for.
+// Length of the longest beginning of a character at the start of `text`, at least 1; one U+FFFD
+// replaces it.
 std::size_t broken_length(std::string_view text) {
   std::size_t length = 1;
   while (length < text.size() && length < 3 && may_become_character(text.substr(0, length + 1))) {

@@ -1,5 +1,5 @@
-// Turns generated tokens into text as they come, never emitting half a character: bytes that may
-// still become a UTF-8 character are held back.
+// Converts generated tokens to text one by one without splitting characters: bytes that may still
+// become a UTF-8 character are withheld.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@ namespace leq {
 class StreamDecoder {
  public:
   // `tokenizer` must outlive the decoder. `at_text_start`: the first token begins a text, so the
-  // one space that the tokenizer added there is dropped.
+  // space that the tokenizer added there is removed.
   StreamDecoder(const Tokenizer& tokenizer, bool at_text_start);
 
-  // The text that is certain after this token; special tokens add nothing.
+  // Returns the text that is final after this token; special tokens add nothing.
   std::string push(Token id);
-  // The rest: bytes that never became a character end as U+FFFD.
+  // Returns the rest; incomplete characters become U+FFFD.
   std::string finish();
 
  private:
-  const Tokenizer* tokenizer_;  // a decoder can be assigned
+  const Tokenizer* tokenizer_;  // a pointer, so that a decoder is assignable
   std::string held_;
   bool drop_space_;
 };

@@ -1,5 +1,5 @@
-// The binary tables of a tokenizer as they lie in a .leq file, used in place: pieces, a hash from
-// piece to id, a hash from a pair of ids to their merge. docs/tokenizers.md holds the layout.
+// The binary tables of a tokenizer as in a .leq file, used in place: pieces, a hash from piece to
+// id, a hash from a pair of ids to their merge. docs/tokenizers.md documents the layout.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace leq {
 inline constexpr std::uint32_t kTokenizerTablesVersion = 1;
 inline constexpr std::uint32_t kEmptySlot = 0xffffffffu;
 
-// A slot of the merge table: symbols `left` and `right` side by side become `result`. The lowest
-// rank merges first.
+// A slot of the merge table: the adjacent symbols `left` and `right` become `result`. The lowest
+// rank is merged first.
 struct MergeSlot {
   std::uint32_t left = kEmptySlot;
   std::uint32_t right = kEmptySlot;
@@ -27,7 +27,7 @@ struct MergeSlot {
 };
 static_assert(sizeof(MergeSlot) == 16);
 
-// FNV-1a, so that the hash of every prefix of a text comes at one multiplication a byte.
+// FNV-1a, so that the hashes of all prefixes of a text cost one multiplication per byte.
 inline constexpr std::uint64_t kHashStart = 0xcbf29ce484222325ull;
 inline constexpr std::uint64_t hash_byte(std::uint64_t hash, char byte) {
   return (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3ull;
@@ -37,19 +37,19 @@ inline std::uint64_t hash_piece(std::string_view piece) {
   for (const char byte : piece) hash = hash_byte(hash, byte);
   return hash;
 }
-// The first slot to look at, in a table of 2^bits slots.
+// The first slot to probe in a table of 2^bits slots.
 inline constexpr std::size_t hash_slot(std::uint64_t hash, int bits) {
   return static_cast<std::size_t>((hash * 0x9e3779b97f4a7c15ull) >> (64 - bits));
 }
 
-// Finds merges; a view of the table in the file.
+// Looks up merges in a table of the file, which it does not own.
 class MergeTable {
  public:
   MergeTable() = default;
-  // 2^bits slots, at least one of them empty.
+  // 2^bits slots, at least one of which is empty.
   MergeTable(std::span<const MergeSlot> slots, int bits) : slots_(slots.data()), bits_(bits) {}
 
-  // The slot of a pair, or one with rank kEmptySlot.
+  // The slot of a pair; its rank is kEmptySlot if the pair has no merge.
   const MergeSlot& find(std::uint32_t left, std::uint32_t right) const {
     const std::size_t mask = (std::size_t{1} << bits_) - 1;
     const std::uint64_t pair = std::uint64_t{left} << 32 | right;
@@ -65,8 +65,8 @@ class MergeTable {
   int bits_ = 0;
 };
 
-// Finds pieces; a view of the tables in the file. Symbols are the pieces [0, pieces) and after
-// them characters that only occur inside longer pieces.
+// Looks up pieces in tables of the file, which it does not own. Symbols are the pieces [0, pieces)
+// followed by characters that occur only within longer pieces.
 class PieceTable {
  public:
   std::span<const std::uint32_t> offsets;  // [symbols + 1]
@@ -79,7 +79,7 @@ class PieceTable {
     return {reinterpret_cast<const char*>(bytes.data()) + offsets[id],
             offsets[id + 1] - offsets[id]};
   }
-  // The id of a piece by its exact text and hash_piece of it, or kEmptySlot. Only normal pieces.
+  // The id of the normal piece with this exact text, or kEmptySlot. `hash`: hash_piece of the text.
   std::uint32_t find(std::string_view piece, std::uint64_t hash) const {
     const std::size_t mask = lookup.size() - 1;
     for (std::size_t at = hash_slot(hash, lookup_bits);; at = (at + 1) & mask) {
@@ -90,24 +90,24 @@ class PieceTable {
   std::uint32_t find(std::string_view piece) const { return find(piece, hash_piece(piece)); }
 };
 
-// An opened tokenizer: small parts by value, big ones as views of the tables.
+// An opened tokenizer: small parts are copied, large ones are views of the tables.
 struct TokenizerTables {
   TokenizerSpec rules;  // without pieces, types, scores and merges
   PieceTable pieces;
   std::span<const TokenType> types;  // [pieces]
-  std::span<const float> scores;     // [pieces], unigram only
+  std::span<const float> scores;     // [pieces], for unigram only
   MergeTable merges;
-  // Sentencepiece BPE: no merge crosses the start of a word, so words can be merged one by one.
+  // Sentencepiece BPE: no merge crosses the start of a word, so words can be merged separately.
   bool cut_at_words = false;
   std::size_t longest_piece_bytes = 0;
 
   std::size_t size() const { return types.size(); }
 };
 
-// Checks and opens tables that must outlive the result. Throws Error naming `source` and the table.
+// Checks and opens tables, which must outlive the result. Throws Error naming source and table.
 TokenizerTables open_tokenizer_tables(const BlobFinder& tables, std::string_view source);
 
-// The blob of a small part of the spec: everything but pieces, types, scores and merges.
+// The header blob: everything in the spec except pieces, types, scores and merges.
 struct HeaderNumbers {
   std::uint32_t pieces = 0;
   std::uint32_t symbols = 0;

@@ -1,4 +1,4 @@
-// TokenizerSpec to binary tables: checks the spec, numbers the symbols, hashes pieces and merges.
+// Converts a TokenizerSpec to tables: checks it, numbers symbols, hashes pieces and merges.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -13,7 +13,7 @@
 namespace leq {
 namespace {
 
-// Pieces longer than this are not taken apart when merges are made from pieces.
+// Longer pieces are not split when merges are derived from pieces.
 constexpr std::size_t kMaxSplitBytes = 512;
 
 void check_pieces(const TokenizerSpec& spec) {
@@ -83,7 +83,7 @@ int table_bits(std::size_t entries) {
   return std::max(1, static_cast<int>(std::bit_width(entries + entries / 2)));
 }
 
-// Everything that is being built; vectors so that PieceTable and MergeTable can look into them.
+// All tables under construction, in vectors that PieceTable and MergeTable can read.
 class TableBuilder {
  public:
   explicit TableBuilder(const TokenizerSpec& spec) : spec_(spec) {}
@@ -144,14 +144,14 @@ class TableBuilder {
     for (std::size_t id = 0; id < table_.symbols(); ++id) {
       if (!is_mergeable(id)) continue;
       const std::string_view text = table_.text(id);
-      if (table_.find(text) != kEmptySlot) continue;  // the lowest id of equal pieces
+      if (table_.find(text) != kEmptySlot) continue;  // only the lowest id of equal pieces
       std::size_t at = hash_slot(hash_piece(text), table_.lookup_bits);
       while (lookup[at] != kEmptySlot) at = (at + 1) & (lookup.size() - 1);
       lookup[at] = static_cast<std::uint32_t>(id);
     }
   }
 
-  // Characters of pieces that are no pieces themselves: sentencepiece still merges through them.
+  // Adds characters of pieces that are no pieces, because sentencepiece merges them, too.
   void add_hidden_characters() {
     std::vector<std::string_view> hidden;
     for (std::size_t id = 0; id < spec_.pieces.size(); ++id) {
@@ -179,7 +179,7 @@ class TableBuilder {
     }
   }
 
-  // rank[id] of the merges that make a piece; equal scores have equal ranks.
+  // rank[id] of the merges that produce a piece; equal scores have equal ranks.
   std::vector<std::uint32_t> piece_ranks() const {
     std::vector<std::uint32_t> rank(spec_.pieces.size());
     std::iota(rank.begin(), rank.end(), 0u);
@@ -196,7 +196,7 @@ class TableBuilder {
     return rank;
   }
 
-  // Every way to make a piece from two symbols.
+  // Finds every pair of symbols whose concatenation is a piece.
   void find_merges() {
     const auto rank = piece_ranks();
     const bool by_bytes = spec_.kind == TokenizerKind::byte_bpe;
@@ -229,7 +229,7 @@ class TableBuilder {
         return slot.left != kEmptySlot && (slot.left != merge.left || slot.right != merge.right);
       };
       while (taken(merge_slots[at])) at = (at + 1) & mask;
-      merge_slots[at] = merge;  // of a pair that is listed twice the last counts
+      merge_slots[at] = merge;  // if a pair is listed twice, the last one counts
     }
   }
 

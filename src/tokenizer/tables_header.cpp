@@ -1,5 +1,5 @@
 // The header blob of a tokenizer: version, counts, flags and the text rules, as a sequence of
-// little-endian numbers and strings with their length in front.
+// little-endian numbers and length-prefixed strings.
 #include <cstring>
 
 #include "base/bytes.h"
@@ -49,7 +49,7 @@ class HeaderReader {
             " are accepted");
     return std::string(as_text(reader_.take(size, what)));
   }
-  // Text that becomes a part of well-formed UTF-8, which the patterns rely on.
+  // Text that is inserted in well-formed UTF-8, which the patterns require.
   std::string utf8(std::string_view what, std::size_t limit) {
     std::string value = text(what, limit);
     require(!first_invalid_utf8(value), source_, ": ", what, " is no UTF-8");
@@ -74,7 +74,7 @@ class HeaderReader {
     require(bits >> N == 0, source_, ": unknown ", what, " ", bits);
     for (std::size_t i = 0; i < N; ++i) *values[i] = (bits >> i & 1) != 0;
   }
-  // An id below `pieces`, or kNoToken.
+  // Reads an id below `pieces`, or kNoToken.
   Token id(std::string_view what, std::size_t pieces) {
     const auto value = number<Token>(what);
     require(value == kNoToken || (value >= 0 && static_cast<std::size_t>(value) < pieces), source_,

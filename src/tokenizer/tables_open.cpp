@@ -1,5 +1,5 @@
-// Opens tokenizer tables in place. They are untrusted: every size, offset and id is checked once
-// here, so that the lookups need no checks.
+// Opens tokenizer tables without copying them. They are untrusted: every size, offset and id is
+// checked here once, so that lookups need no checks.
 #include <bit>
 #include <cmath>
 #include <string>
@@ -21,7 +21,7 @@ class TableOpener {
     return *found;
   }
 
-  // A table of T; `count` entries, or any number where it is 0.
+  // A table of T with `count` entries, or with any number of entries if `count` is 0.
   template <class T>
   std::span<const T> table(std::string_view name, std::size_t count) const {
     const auto raw = bytes(name);
@@ -34,14 +34,14 @@ class TableOpener {
     return {reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)};
   }
 
-  // The number of slots of a hash table as a power of two.
+  // The base-2 logarithm of a hash table's number of slots.
   int hash_bits(std::string_view name, std::size_t slots) const {
     require(slots >= 2 && std::has_single_bit(slots) && slots <= std::size_t{1} << 28, source_,
             ": table ", name, " has ", slots, " slots, expected a power of two from 2");
     return static_cast<int>(std::bit_width(slots)) - 1;
   }
 
-  // Probing ends at an empty slot, so there must be enough of them.
+  // Checks that there are enough empty slots, because probing ends at an empty slot.
   void check_filled(std::string_view name, std::size_t used, std::size_t slots) const {
     require(used <= slots / 4 * 3 || used < 2, source_, ": table ", name, " has ", used, " of ",
             slots, " slots in use, at most three quarters are accepted");

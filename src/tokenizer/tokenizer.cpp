@@ -19,7 +19,7 @@ constexpr std::array<EncodePiece, 3> kEncoders = {encode_byte_bpe, encode_senten
                                                   encode_unigram};
 constexpr std::array<std::string_view, 3> kKindNames = {"byte BPE", "sentencepiece BPE", "unigram"};
 
-// NN of "<0xNN>", or -1.
+// The byte NN of "<0xNN>", or -1.
 int byte_of_piece(std::string_view piece) {
   if (piece.size() != 6 || !piece.starts_with("<0x") || piece[5] != '>') return -1;
   int value = 0;
@@ -58,7 +58,7 @@ Alphabet make_alphabet(const TokenizerTables& tables) {
 
 struct Tokenizer::State {
   std::string source;            // for errors
-  std::vector<NamedBlob> owned;  // the tables of a tokenizer that was made from a spec
+  std::vector<NamedBlob> owned;  // the tables of a tokenizer created from a spec
   TokenizerTables tables;
   Alphabet alphabet;
   AddedTokenMatcher raw_added;
@@ -82,7 +82,7 @@ struct Tokenizer::State {
   void append_text(Token id, std::string& out) const;
 };
 
-// The text of a piece as it is printed.
+// Appends the printed text of a piece.
 void Tokenizer::State::append_text(Token id, std::string& out) const {
   const auto index = static_cast<std::size_t>(id);
   const std::string_view piece = tables.pieces.text(index);
@@ -99,7 +99,7 @@ void Tokenizer::State::append_text(Token id, std::string& out) const {
 
 namespace {
 
-// One encode call: the way of a text through added tokens, normalizers, pre-tokenizers, the model.
+// One encode call: applies added tokens, normalizers, pre-tokenizers and the model to a text.
 template <class State>
 class EncodeRun {
  public:
@@ -128,7 +128,7 @@ class EncodeRun {
   }
 
  private:
-  // Text between added tokens: well-formed stretches and invalid bytes, each byte by itself.
+  // Text between added tokens: well-formed stretches, and invalid bytes one by one.
   void segment(std::string_view text) {
     const std::size_t start = offset_of(text);
     for (std::size_t done = 0; done < text.size();) {
@@ -148,8 +148,8 @@ class EncodeRun {
     }
   }
 
-  // Where special tokens are matched in normalized text, whose offsets are others, a stretch ends
-  // at each border of the scope.
+  // If special tokens are matched in normalized text, whose offsets differ, a stretch also ends at
+  // each border of the scope.
   void stretches(std::string_view text, PreTokenizerChain::Flags flags) {
     if (!scope_.in_ranges() || !state_.normalized_added.has_special()) return stretch(text, flags);
     for (const std::size_t start = offset_of(text); !text.empty();) {
@@ -208,7 +208,7 @@ class EncodeRun {
   Model model_;
   std::string_view text_;
   SpecialScope scope_;
-  std::size_t room_;  // bytes that the stretches to come may have together once normalized
+  std::size_t room_;  // bytes left for all further stretches after normalization
   WordCache cache_;
   EncodePiece encode_;
   ModelScratch scratch_;

@@ -1,5 +1,5 @@
-// Text to token ids and back. Built from a TokenizerSpec, or opened in place from the binary tables
-// of a .leq file (150,000 pieces in under 50 ms).
+// Converts text to token ids and back. Built from a TokenizerSpec, or opened without copying from
+// the binary tables of a .leq file (150,000 pieces in under 50 ms).
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 
 namespace leq {
 
-// Finds a table by name; nullopt where the file has none.
+// Finds a table by name; nullopt if the file has none.
 using BlobFinder = std::function<std::optional<std::span<const std::byte>>(std::string_view name)>;
 
-// The binary tables of a tokenizer, ready to be written into a file. Throws Error on a spec that
-// contradicts itself (a merge of ids without pieces, a pattern that PCRE2 refuses).
+// The binary tables of a tokenizer, to be written to a file. Throws Error on an inconsistent spec
+// (a merge of ids without pieces, a pattern that PCRE2 refuses).
 std::vector<NamedBlob> tokenizer_tables(const TokenizerSpec& spec);
 
 struct EncodeOptions {
-  bool parse_special = true;  // special tokens written in the text become their ids
-  bool add_bos = false;       // in front, where the tokenizer has one
+  bool parse_special = true;  // convert special tokens written in the text to their ids
+  bool add_bos = false;       // prepend BOS, if the tokenizer has one
 };
 
-// A stretch of a text in which special tokens are recognised, or are plain text.
+// A part of a text in which special tokens are either recognized or plain text.
 struct TextPart {
   std::string text;
   bool special = false;
@@ -43,27 +43,27 @@ class Tokenizer {
   Tokenizer(Tokenizer&&) noexcept;
   Tokenizer& operator=(Tokenizer&&) noexcept;
 
-  // Any bytes are encoded; an invalid UTF-8 byte is a segment of its own. Thread-safe. Throws Error
-  // only where a pre-tokenizer's pattern takes more steps than PCRE2 allows.
+  // Encodes any bytes; an invalid UTF-8 byte is a segment of its own. Thread-safe. Throws Error
+  // only if a pre-tokenizer's pattern takes more steps than PCRE2 allows.
   std::vector<Token> encode(std::string_view text, const EncodeOptions& options) const;
-  // The ids of all parts' texts joined, as encode gives them without a BOS; but a special token is
-  // recognised only where it lies wholly within parts that allow it. Merges cross parts.
+  // The ids of the concatenated parts, as from encode without a BOS, except that a special token is
+  // recognized only if it is entirely within parts that allow it. Merges may cross parts.
   std::vector<Token> encode_parts(std::span<const TextPart> parts) const;
-  // The bytes of a sequence: special tokens left out unless `with_special`. May hold invalid UTF-8
-  // where tokens split a character.
+  // The bytes of a sequence, without special tokens unless `with_special`. May be invalid UTF-8 if
+  // tokens split a character.
   std::string decode(std::span<const Token> ids, bool with_special) const;
-  // The bytes one token adds to a text; empty for special tokens and ids without a piece.
+  // The bytes that one token adds to a text; empty for special tokens and ids without a piece.
   std::string token_bytes(Token id) const;
 
   std::size_t size() const;  // ids are in [0, size)
   TokenType type(Token id) const;
-  // The id of a special or added token by its exact text.
+  // The id of a special or added token with this exact text.
   std::optional<Token> special_id(std::string_view content) const;
   Token bos() const;
   Token eos() const;
   bool add_bos() const;
   bool add_eos() const;
-  bool strips_leading_space() const;  // a decoded text loses the one space that encoding added
+  bool strips_leading_space() const;  // decoding removes the space that encoding added
   TokenizerKind kind() const;
   std::string summary() const;  // "byte BPE, 50257 pieces, 1 special, from tokenizer.json"
 

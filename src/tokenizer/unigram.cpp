@@ -1,5 +1,5 @@
-// Unigram: the segmentation with the highest sum of log probabilities (Viterbi; Kudo 2018). Sums
-// are in float and in text order, as sentencepiece's.
+// Unigram: finds the segmentation with the highest sum of log probabilities (Viterbi; Kudo 2018).
+// Sums are in float and in text order, as in sentencepiece.
 #include <algorithm>
 
 #include "base/text.h"
@@ -13,7 +13,7 @@ void improve(ModelScratch::Best& target, float score, std::size_t begin, std::ui
   target = {score, static_cast<std::uint32_t>(begin), id};
 }
 
-// Extends the best path by each piece at `begin`, and by unknown if its character is no piece.
+// Extends the best path by each piece at `begin`, or by unknown if its character is no piece.
 void extend(const Model& model, std::string_view text, std::size_t begin, ModelScratch& scratch) {
   const TokenizerTables& tables = model.tables;
   const float so_far = begin == 0 ? 0.0f : scratch.best[begin].score;
@@ -46,7 +46,7 @@ void encode_unigram(const Model& model, std::string_view piece, ModelScratch& sc
   auto& ends = scratch.symbols;
   ends.clear();
   for (std::size_t end = piece.size(); end > 0; end = best[end].begin) {
-    if (best[end].begin >= end) break;  // no way leads here: only with damaged tables
+    if (best[end].begin >= end) break;  // unreachable, unless tables are damaged
     ends.push_back(static_cast<std::uint32_t>(end));
   }
   const std::size_t first = out.size();

@@ -1,4 +1,4 @@
-// Remembers the ids of short words within one encode call, by their place in its output.
+// Caches the ids of short words within one encode call, as offsets into its output.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace leq {
 
 class WordCache {
  public:
-  // A text shorter than this is not worth the table.
+  // For shorter texts the cache does not pay off.
   static constexpr std::size_t kMinTextBytes = 4096;
 
   explicit WordCache(std::size_t text_bytes)
       : entries_(text_bytes < kMinTextBytes ? 0 : std::size_t{1} << kBits) {}
 
-  // A word as two numbers, its length in the last byte.
+  // A word as two numbers; the last byte is its length.
   struct Key {
     std::uint64_t low = 0;
     std::uint64_t high = 0;
@@ -26,7 +26,7 @@ class WordCache {
   };
   struct Entry {
     Key key;
-    std::uint32_t begin = 0;  // in the output
+    std::uint32_t begin = 0;  // offset in the output
     std::uint32_t count = 0;
   };
 
@@ -42,7 +42,7 @@ class WordCache {
     return key;
   }
 
-  // The one place of a key; its entry may hold another word.
+  // The only slot for a key; its entry may belong to another word.
   Entry& place(const Key& key) {
     const std::uint64_t mixed =
         (key.low ^ key.high * 0xd6e8feb86659fd93ull) * 0x9e3779b97f4a7c15ull;

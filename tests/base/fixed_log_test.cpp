@@ -1,4 +1,4 @@
-// Logarithm and power of base 2 against the C library, and their bits, which are the same anywhere.
+// Logarithm and power of base 2 against the C library; and their bits, equal on all machines.
 #include "base/fixed_log.h"
 
 #include <gtest/gtest.h>

@@ -13,20 +13,20 @@ namespace leq {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// One unit in the last place of 1.0: the bound the header promises.
+// One unit in the last place of 1.0, which is the error bound in the header.
 constexpr double kUlp = 0x1p-23;
 
 TEST(FloatMath, ExpIsWithinOneUlpOfTheTruthOverAllFloats) {
   double worst = 0;
   for (std::uint64_t bits = 0; bits <= 0xffffffffull;
-       bits += 1021) {  // a prime step: all exponents
+       bits += 1021) {  // a prime step, so that all exponents occur
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     if (!(x >= -87.0f && x <= 88.0f)) continue;
     const double truth = std::exp(static_cast<double>(x));
     worst = std::max(worst, std::abs(static_cast<double>(leq_exp(x)) / truth - 1));
   }
   EXPECT_LT(worst, kUlp);
-  EXPECT_GT(worst, 0.25 * kUlp);  // the comparison really compares
+  EXPECT_GT(worst, 0.25 * kUlp);  // shows that the comparison works
 }
 
 TEST(FloatMath, ExpIsExactAtZeroAndWithinItsLimitsFinite) {
@@ -52,8 +52,8 @@ TEST(FloatMath, ExpKeepsNan) {
   EXPECT_TRUE(std::isnan(leq_exp(-std::numeric_limits<float>::quiet_NaN())));
 }
 
-// The bits are a contract between kernels: a change of coefficients or order must be seen here.
-// Computed with exact rational arithmetic, each operation rounded to f32 as the header writes them.
+// The bits are a contract between kernels, so this test must detect any change of coefficients or
+// order. Computed with exact rational arithmetic, rounding each operation to f32 as in the header.
 TEST(FloatMath, ExpHasTheseBits) {
   struct Case {
     float x;
@@ -72,8 +72,8 @@ TEST(FloatMath, ExpHasTheseBits) {
 }
 
 TEST(FloatMath, SiluAndGeluFollowTheirFormulas) {
-  // The sum 1 + exp and the division add two roundings to exp's error; gelu's argument adds its
-  // own, magnified by |2 u| where exp is large, so it is compared absolutely against max(1, |x|).
+  // The sum 1 + exp and the division add two roundings to exp's error; gelu's argument adds another
+  // error, magnified by |2 u| where exp is large, so it is compared absolutely against max(1, |x|).
   for (int i = -4000; i <= 4000; ++i) {
     const float x = static_cast<float>(i) * 0.01f;
     const double d = x;

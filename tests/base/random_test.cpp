@@ -1,4 +1,4 @@
-// Philox against the known answers that its authors publish (Random123, kat_vectors).
+// Philox against the known answers published by its authors (Random123, kat_vectors).
 #include "base/random.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Ranks that are processes of mpirun: the suite of all communicators, a rank that fails, stays away
-// or dies, and settings that differ. Skipped where mpirun or MPI is not here.
+// or dies, and settings that differ. Skipped without mpirun or MPI.
 #include "comm/mpi_ranks.h"
 
 #include <gtest/gtest.h>
@@ -76,13 +76,13 @@ TEST_P(MpiErrors, SettingsThatDifferAreRefused) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, MpiErrors, ::testing::Values(0, 1));
 
-// A process that is stopped or killed while the others are in an operation: they end, and say where
-// they were. Two of three remain, the leader among them or not.
+// A process is stopped or killed while the others are in an operation: they end and report where
+// they were. Two of three processes remain, with or without the leader.
 class MpiLosses : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 
 test::Finished lose(const char* how, int bad, const char* operation) {
   const test::TemporaryFolder own;
-  // A bound that a hang would meet; what mpirun says then is looked for.
+  // A time limit that a hang would reach; the test then looks for mpirun's message.
   return test::run_by_mpi(own.path().string(), 3,
                           {LEQ_MPI_SUITE, how, std::to_string(bad), operation},
                           {"--timeout", "60"});
@@ -114,7 +114,7 @@ TEST_P(MpiLosses, AKilledProcessEndsTheOthersWhoSayWhereTheyWere) {
   EXPECT_EQ(said.find("timeout"), std::string::npos) << said;
   EXPECT_NE(said.find("process rank " + std::to_string(bad)), std::string::npos) << said;
   EXPECT_NE(said.find("exited on signal 9"), std::string::npos) << said;
-  // On a machine that is busy mpirun may lose what one of them says.
+  // On a busy machine, mpirun may lose the output of one process.
   int heard = 0;
   for (int rank = 0; rank < 3; ++rank) {
     const std::string place = "rank " + std::to_string(rank) + " of 3: step 7: waiting in the ";

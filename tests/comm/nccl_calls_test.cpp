@@ -1,4 +1,4 @@
-// NVIDIA's library against our declarations of it, where it is installed or LEQ_NCCL names it.
+// NVIDIA's library against leq's declarations of it, if it is installed or LEQ_NCCL names it.
 #include "comm/nccl_calls.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
   }
 }
 
-// The layout that the library's header has: it is read by its offsets.
+// The layout in the library's header, whose members are read by offset.
 TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
   EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
   EXPECT_EQ(offsetof(NcclConfig, version), 12u);

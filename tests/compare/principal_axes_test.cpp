@@ -1,4 +1,4 @@
-// Against rows whose axes are known by construction.
+// Principal axes of rows whose axes are known by construction.
 #include "compare/principal_axes.h"
 
 #include <gtest/gtest.h>

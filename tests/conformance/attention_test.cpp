@@ -1,4 +1,4 @@
-// Rotation, the cache's pages and attention on every backend, against double.
+// Rotation, the cache's pages and attention on every backend, compared with double.
 #include "backends.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ struct Case {
   bool normed;
 };
 
-// One sequence in pages that lie backwards, its rows fed in chunks.
+// One sequence in pages with descending numbers, whose rows are fed in chunks.
 class AttentionConformance : public test::Conformance {
  protected:
   static constexpr float kBase = 10000.0f;
@@ -45,7 +45,7 @@ class AttentionConformance : public test::Conformance {
     backend->memory().scratch(backend->layout().scratch_bytes(length, shape_, length));
   }
 
-  // Outputs [length][H d] of rows qkv [length][(H + 2 H_kv) d].
+  // Returns outputs [length][H d] for rows qkv [length][(H + 2 H_kv) d].
   std::vector<float> run(const std::vector<float>& qkv, std::int64_t chunk) {
     const std::int64_t width = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
     const std::int64_t length = std::ssize(qkv) / width;
@@ -116,7 +116,7 @@ class AttentionConformance : public test::Conformance {
   RopeTable rope_;
   KvLayer kv_;
 
-  // Of page 0, by way of the host.
+  // A head of page 0, copied to the host.
   KvHead head_of(KvPart part, int head) const {
     return {part, part == KvPart::keys ? c_.keys : c_.values, c_.kv_heads, c_.head_dim, head};
   }
@@ -139,7 +139,7 @@ class AttentionConformance : public test::Conformance {
   std::vector<std::int32_t> pages_;
 };
 
-// What f32, f16 and int8 caches may move an output of numbers around 1.
+// The error of outputs of size 1 that f32, f16 and int8 caches may cause.
 double tolerance_of(const Case& c) {
   const KvType worst = std::max(c.keys, c.values);
   return worst == KvType::f32 ? 1e-5 : worst == KvType::f16 ? 5e-3 : 4e-2;
@@ -180,7 +180,7 @@ TEST_P(AttentionConformance, MultipliesQueriesByTheTemperatureOfTheirPosition) {
   shape_.tempered = true;
   Rows first = rows_of(qkv, width);
   backend->rope_append(first, {1, runs}, shape_, rope_, kv_);
-  EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // bits of models without one
+  EXPECT_EQ(values_of(plain, 1), values_of(first, 1));  // the bits of models without a temperature
 }
 
 TEST_P(AttentionConformance, AgreesWithDoubleForHeadsGroupsWindowsAndTypes) {

@@ -1,4 +1,4 @@
-// Matmuls of f32 inputs and f32 weights on the emulator, equal to the bit to the chains of
+// Matmuls of f32 inputs and f32 weights on the emulator, bit-identical to the chains of
 // docs/numerics.md.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The Hadamard rotation of rows against its matrix in double, and back.
+// The Hadamard rotation of rows and its inverse, compared with its matrix in double.
 #include <gtest/gtest.h>
 
 #include <bit>

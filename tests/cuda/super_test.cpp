@@ -1,5 +1,5 @@
-// The k types of GGUF: products and rows of an embedding by plain loops over codes, in the order of
-// docs/numerics.md and so to the bit.
+// The k types of GGUF: products and embedding rows compared with plain loops over codes in the
+// order of docs/numerics.md, so that they are bit-identical.
 #include "cuda/kernels/matmul/super.h"
 
 #include <gtest/gtest.h>

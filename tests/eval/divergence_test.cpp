@@ -1,4 +1,4 @@
-// KL divergence against plain sums in double, its statistics, and its files.
+// KL divergence compared with plain sums in double; its statistics, and its files.
 #include "eval/divergence.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ std::vector<float> moved(const std::vector<float>& logits, Random& random, float
   return other;
 }
 
-// Probabilities by the definition; small logits need no care.
+// Probabilities by definition; small logits cannot overflow.
 std::vector<long double> naive_softmax(const std::vector<float>& logits) {
   std::vector<long double> result;
   long double sum = 0;
@@ -104,7 +104,7 @@ TEST(Divergence, ErrorsOfMeansAreThoseOfWindowSums) {
   EXPECT_NEAR(result.kl_mean.error, expected, 1e-15);
   EXPECT_NEAR(result.same_top1.value, 5.0 / 7, 1e-15);
   EXPECT_NEAR(result.kl_median.value, 0.3, 1e-15);
-  // The log of the ratio of perplexities is the mean of kl here.
+  // Here the log of the ratio of perplexities equals the mean of kl.
   EXPECT_NEAR(result.ppl_ratio.value, std::exp(mean), 1e-14);
   EXPECT_NEAR(result.ppl_ratio.error, std::exp(mean) * expected, 1e-14);
   EXPECT_NEAR(result.ppl_base.value, std::exp(1.0), 1e-14);
@@ -112,8 +112,8 @@ TEST(Divergence, ErrorsOfMeansAreThoseOfWindowSums) {
   EXPECT_NEAR(hand_made().window_kl()[2], 0.55, 1e-15);
 }
 
-// With windows of one size the error is that of the windows' means; with one window that of its
-// positions.
+// With windows of one size, the error is that of the windows' means; with a single window, that of
+// its positions.
 TEST(Divergence, EqualWindowsGiveTheErrorOfTheirMeans) {
   Random random(3);
   Divergence many, one;
@@ -141,7 +141,7 @@ TEST(Divergence, EqualWindowsGiveTheErrorOfTheirMeans) {
               error_of(all, [](const RowDivergence& row) { return row.kl; }), 1e-14);
 }
 
-// Of uniform numbers the q quantile of n has the standard deviation sqrt(q (1 - q) / n).
+// For uniform numbers, the q quantile of n has the standard deviation sqrt(q (1 - q) / n).
 TEST(Divergence, ErrorsOfQuantilesAreTheirSpreadOverSamples) {
   constexpr int kSamples = 200, kRows = 4000;
   double error_median = 0, error_99 = 0, square_median = 0, square_99 = 0;
@@ -159,7 +159,7 @@ TEST(Divergence, ErrorsOfQuantilesAreTheirSpreadOverSamples) {
   }
   EXPECT_NEAR(error_median, std::sqrt(0.25 / kRows), 0.1 * std::sqrt(0.25 / kRows));
   EXPECT_NEAR(error_99, std::sqrt(0.0099 / kRows), 0.1 * std::sqrt(0.0099 / kRows));
-  // 200 samples tell a standard deviation to 5 %; four of those.
+  // 200 samples give a standard deviation to within 5 %; four times that is allowed.
   EXPECT_NEAR(error_median / std::sqrt(square_median), 1.0, 0.25);
   EXPECT_NEAR(error_99 / std::sqrt(square_99), 1.0, 0.25);
 }
@@ -168,7 +168,7 @@ TEST(PairedDifference, IsThatOfTheDifferences) {
   const std::vector<double> first = {1.0, 2.0, 4.0}, second = {0.5, 1.0, 4.0};
   const Estimate difference = paired_difference(first, second);
   EXPECT_NEAR(difference.value, 0.5, 1e-15);
-  // 0.5, 1, 0: variance 0.25, of their mean 0.25 / 3.
+  // 0.5, 1, 0: variance 0.25, that of their mean 0.25 / 3.
   EXPECT_NEAR(difference.error, std::sqrt(0.25 / 3), 1e-15);
   EXPECT_THROW(paired_difference(first, std::span(second).first(2)), Error);
 }
@@ -205,7 +205,7 @@ class DivergenceBase : public ::testing::Test {
     writer.finish();
   }
 
-  // What reading bytes as a base file, and all its rows, says.
+  // The error when the bytes are read as a base file, including all its rows.
   std::string refusal(const std::string& bytes) const {
     const auto copy = folder_.path() / "copy.kl";
     std::ofstream(copy, std::ios::binary) << bytes;
@@ -222,7 +222,7 @@ class DivergenceBase : public ::testing::Test {
   test::TemporaryFolder folder_;
 };
 
-// Flat, usual and steep distributions; the last spans 4000 nats.
+// Flat, typical and steep distributions; the last one spans 4000 nats.
 std::vector<std::vector<float>> rows_of_all_kinds() {
   Random random(5);
   std::vector<std::vector<float>> rows;
@@ -247,7 +247,7 @@ TEST_F(DivergenceBase, KlOfAModelWithItselfThroughTheFileIsTiny) {
     largest = std::max(largest, row.kl);
     EXPECT_TRUE(row.same_top);
     EXPECT_EQ(row.nll_base, exact.nll);
-    // The bound of the first comment of divergence_base.h, twice: rounding and rescaling.
+    // The bound in the first comment of divergence_base.h, twice: for rounding and for rescaling.
     for (std::size_t t = 0; t < exact.log_probs.size(); ++t) {
       if (exact.log_probs[t] < -kDeepestLogProb) continue;
       EXPECT_NEAR(base.log_probs[t], exact.log_probs[t], 6.2e-4);
@@ -257,13 +257,13 @@ TEST_F(DivergenceBase, KlOfAModelWithItselfThroughTheFileIsTiny) {
   RecordProperty("largest_self_kl", std::to_string(largest));
 }
 
-// The true cost of the u16 codes, against KL without a file.
+// The actual error of the u16 codes, compared with KL without a file.
 TEST_F(DivergenceBase, CodesCostLessThanAHundredThousandthOfANat) {
   Random random(6);
   std::vector<std::vector<float>> rows, others;
   for (int i = 0; i < 200; ++i) {
     rows.push_back(random_logits(random, 4.0f));
-    others.push_back(moved(rows.back(), random, 0.3f));  // a mean KL of about 0.04
+    others.push_back(moved(rows.back(), random, 0.3f));  // gives a mean KL of about 0.04
   }
   write(rows);
   const DivergenceBaseReader reader(path());
@@ -324,7 +324,7 @@ TEST_F(DivergenceBase, OtherMeasurementsAreRefusedByName) {
     return false;
   };
   DivergenceKey other = key(1);
-  other.model = "another";  // the very thing that is compared
+  other.model = "another";  // the model is what is compared
   EXPECT_NO_THROW(reader.require_same(other));
   other = key(1);
   other.protocol = "hf-stride";

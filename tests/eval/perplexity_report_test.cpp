@@ -1,4 +1,4 @@
-// What is reported of a run, and when two runs may be compared.
+// The contents of a run's report, and when two runs may be compared.
 #include "eval/perplexity_report.h"
 
 #include <gtest/gtest.h>

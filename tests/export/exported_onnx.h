@@ -1,4 +1,4 @@
-// An exported ONNX model read back by the tests' own reader.
+// An exported ONNX model, read by the tests' own reader.
 #pragma once
 
 #include <cmath>
@@ -30,7 +30,7 @@ struct ReadTensor {
     std::memcpy(out.data(), bytes.data(), bytes.size());
     return out;
   }
-  // Of int8, uint8, int4 and uint4, by TensorProto.DataType.
+  // For int8, uint8, int4 and uint4, as named by TensorProto.DataType.
   int code(std::size_t i) const {
     const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(bytes.at(at)); };
     if (type == 2) return byte(i);

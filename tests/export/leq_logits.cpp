@@ -1,5 +1,5 @@
-// What leq computes, for scripts that compare: leq_logits MODEL OUT COUNT ID... writes the logits
-// of all ids, f32 [ids][V], to OUT, and prints COUNT greedy ids that follow them. The KV cache is
+// Prints leq's results for scripts that compare them: leq_logits MODEL OUT COUNT ID... writes the
+// logits of all ids, f32 [ids][V], to OUT, and prints COUNT greedy ids that follow. The KV cache is
 // f32.
 #include <algorithm>
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Exported graphs: their integers are the file's, their nodes are each read before they are used,
-// and what a consumer cannot hold is refused by name.
+// Exported graphs: their integers are those of the file, every value is produced before it is used,
+// and features that a consumer does not support are refused by name.
 #include "export/onnx_folder.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Types, OnnxCodes,
                          ::testing::Values("int8", "uint8", "int8-g128", "int4-g64", "uint4-g32",
                                            "int3-g32", "uint2-g64"));
 
-// MatMulNBits: unsigned codes in blocks of a row, and the zero point 8 or 128 where none is given.
+// MatMulNBits: unsigned codes in blocks of a row, and the zero point 8 or 128 if none is given.
 TEST_P(OnnxCodes, OfMatMulNBitsStandForTheSameNumbers) {
   const Model model(story(GetParam()), {});
   const TemporaryFolder folder;
@@ -110,7 +110,7 @@ TEST_P(OnnxCodes, OfMatMulNBitsStandForTheSameNumbers) {
   }
 }
 
-// Each value is made once, before it is read; what is read is a value, a tensor or an input.
+// Values are produced once and before use; nodes read only values, tensors and graph inputs.
 void expect_whole(const ReadOnnx& graph) {
   std::set<std::string> known(graph.inputs.begin(), graph.inputs.end());
   for (const auto& [name, tensor] : graph.tensors) known.insert(name);
@@ -162,10 +162,10 @@ TEST(OnnxGraph, QuantizesInputsAsTheFileSays) {
   options.inputs = ExportedInputs::file;
   const ReadOnnx graph = exported(file, options);
   expect_whole(graph);
-  EXPECT_EQ(graph.count("QuantizeLinear"), 6u * 4 + 1);  // four sites of a layer, and the head
+  EXPECT_EQ(graph.count("QuantizeLinear"), 6u * 4 + 1);  // four sites per layer, and the head
 }
 
-// What export_onnx says, "" where it throws nothing.
+// The error of export_onnx; "" if it throws none.
 std::string error_of(const std::filesystem::path& file, const OnnxOptions& options) {
   const TemporaryFolder folder;
   try {

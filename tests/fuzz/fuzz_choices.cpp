@@ -1,5 +1,5 @@
-// Lines of question files of any bytes: each is a question whose answer is one of its choices, or
-// an error.
+// Question files of any bytes: each line is a question whose answer is one of its choices, or an
+// error.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Lists of cores as /sys has them: total, and what is read is ascending and within bounds.
+// Lists of cores as in /sys: never crashes, and the result is ascending and within bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

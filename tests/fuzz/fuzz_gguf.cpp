@@ -21,7 +21,7 @@ namespace {
 
 using leq::test::GgufWriter;
 
-// A tokenizer, and a tensor of each type; or all that a llama of no layers needs.
+// A tokenizer, and a tensor of each type; or everything that a llama without layers needs.
 std::string example(const std::string& kind) {
   GgufWriter writer;
   writer.text("general.architecture", "llama");

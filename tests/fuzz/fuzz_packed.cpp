@@ -1,6 +1,6 @@
-// The reader of quantized safetensors weights on any tensors. The first two bytes of an input say
-// the method, its bits and its groups; the third how many data bytes follow the header that the
-// rest holds, 32 to a step.
+// The reader of quantized safetensors weights on any tensors. The first two bytes of an input
+// select the method, its bits and its groups; the third is the number of data bytes, in units of
+// 32, that follow the header, which is the rest.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

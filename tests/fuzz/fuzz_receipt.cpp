@@ -1,4 +1,4 @@
-// Receipts of any bytes: what is read is written back as a text that reads as the same.
+// Receipts of any bytes: a receipt that can be read is written as a text that reads as the same.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Layers of experts: which rows go where, and that what they compute depends on nothing but the
+// Layers with experts: which rows are routed to which expert, and that results depend only on the
 // row.
 #include <gtest/gtest.h>
 
@@ -137,7 +137,7 @@ TEST(Experts, ComputeWhatANaiveTransformerDoes) {
   }
 }
 
-// Experts 1, 3 and 4 have the same row of the router: every token finds them equal.
+// Experts 1, 3 and 4 have the same row in the router, so every token finds them equal.
 TEST(Experts, OfEqualProbabilityAreTakenInOrder) {
   const ExpertsMlpConfig mlp = {.experts = 6, .active = 2, .hidden = 72, .normalized = true};
   test::ModelTensors model = random_tensors(with_experts(mlp));
@@ -195,7 +195,7 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
   }
 }
 
-// q, k, v, o, three of each expert and of the shared one; the router and the shared gate are exact.
+// q, k, v, o, three linears of each expert and of the shared one; router and shared gate are exact.
 TEST(Experts, ListTheirTensorsOnce) {
   const ModelConfig config = with_experts(expert_shapes()[4]);
   std::int64_t linears = 0, exact = 0;

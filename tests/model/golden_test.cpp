@@ -1,4 +1,4 @@
-// Every trained model against transformers: logits, negative log-likelihoods and greedy text.
+// Every trained model compared with transformers: logits, negative log-likelihoods and greedy text.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -101,7 +101,7 @@ TEST_P(Golden, F32GreedyTextEqualsTransformersWhereItsMarginIsSure) {
   }
 }
 
-// Mean KL divergence in nats from the f32 model's next-token distribution over the golden prompts.
+// Mean KL divergence in nats of next-token distributions from the f32 model's, on golden prompts.
 double divergence(const std::filesystem::path& folder, const std::string& type, KvType kv) {
   const Json golden = parse_json(read_file(folder / "golden.json", 1 << 24), "golden.json");
   Engine base(test::quantized(folder, "f32"), KvType::f32);
@@ -127,7 +127,7 @@ double divergence(const std::filesystem::path& folder, const std::string& type, 
 }
 
 // A plain simulation in torch found 0.001 (int8) and 0.04 (int4-g128) on the storyteller; a wrong
-// scale or a lost group shows as 0.1 to 10.
+// scale or a missing group would give 0.1 to 10.
 TEST_P(Golden, QuantizedModelsStayNearTheirF32Selves) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   const std::string name = GetParam();

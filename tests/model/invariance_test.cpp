@@ -1,4 +1,4 @@
-// Logits are equal bit for bit for every instruction set, thread count, prefill chunk and batch.
+// Logits are bit-identical for every instruction set, thread count, prefill chunk and batch.
 #include <gtest/gtest.h>
 
 #include "backend/cpu/cpu_backend.h"
@@ -20,7 +20,7 @@ struct Setup {
   int neighbours = 0;  // other sequences in every batch
 };
 
-// Logits of all positions of sequence 0, its tokens fed in chunks among neighbours.
+// Logits of all positions of sequence 0, whose tokens are fed in chunks in batches with neighbours.
 std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, int tokens) {
   const auto backend = make_cpu_backend({setup.threads, setup.isa});
   RunLimits limits;
@@ -64,7 +64,7 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   constexpr int kTokens = 100;
   const auto want = logits_of(model, {supported_isas().back(), 1, 512, 0}, c.kv, kTokens);
   for (const Isa isa : supported_isas()) {
-    // fma in software makes the baseline slow: it sees one chunk size
+    // software fma makes the baseline slow, so it only runs one chunk size
     const std::vector<std::int64_t> chunks = isa == Isa::portable
                                                  ? std::vector<std::int64_t>{512}
                                                  : std::vector<std::int64_t>{1, 7, 64, 512};
@@ -84,8 +84,8 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   }
 }
 
-// Tokens one by one and in pieces of four beside two other sequences, at the level that the tools
-// choose: short enough to run under ThreadSanitizer.
+// Tokens one by one and in chunks of four next to two other sequences, at the level that the tools
+// select: short enough to run under ThreadSanitizer.
 TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
@@ -99,7 +99,7 @@ TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   }
 }
 
-// Beyond one span of 512 positions, where partial results are merged.
+// Beyond one span of 512 positions, so that partial results are merged.
 TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);

@@ -1,5 +1,5 @@
-// stories260K, a complete trained model from elsewhere, converted to a checkpoint folder and held
-// against its published text.
+// stories260K, a complete trained model by others, converted to a checkpoint folder and compared
+// with its published text.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -72,7 +72,7 @@ std::vector<float> logits_of(const Model& model, Backend& backend, const std::ve
   return logits;
 }
 
-// Mean over positions of the KL divergence in nats of `found` from `base`, both [T][V].
+// The mean over positions of the KL divergence in nats of `found` from `base`, both [T][V].
 double mean_kl(const std::vector<float>& base, const std::vector<float>& found, std::size_t vocab) {
   double total = 0;
   for (std::size_t row = 0; row < base.size(); row += vocab) {
@@ -89,8 +89,8 @@ double mean_kl(const std::vector<float>& base, const std::vector<float>& found, 
   return total / static_cast<double>(base.size() / vocab);
 }
 
-// Its keys have a mean in common, two thirds of their squares, without having a bias: codes along
-// tokens do without it once calibration has measured it.
+// Its keys have a common mean with two thirds of their squares, although they have no bias: codes
+// along tokens exclude it once calibration has measured it.
 TEST(Stories260K, AnInt8CacheLosesLessWithMeasuredKeys) {
   LEQ_SHARED_OR_SKIP(data, "data/weights/stories260K");
   const auto folder = convert(data);

@@ -1,4 +1,4 @@
-// The bit search on toy problems small enough to try every assignment.
+// The bit search on toy problems that are small enough to try every assignment.
 #include "quantize/search/bit_search.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kUnits = 6;
 
-// Units of different size and sensitivity; KL adds up, plus `coupling` for each pair of neighbours
-// that both have fewer than 4 bits.
+// Units of different size and sensitivity; KL is additive, plus `coupling` for each pair of
+// adjacent units that both have fewer than 4 bits.
 struct Toy {
   explicit Toy(std::uint64_t seed, double coupling = 0, int units = kUnits) {
     Random random(seed);
@@ -41,7 +41,7 @@ struct Toy {
         loss[c] = c == kEightBits ? 1e-6 : sensitivity * wobble * std::pow(4.0, -bits);
         unit.proxy[c] = loss[c] * (0.5 + static_cast<double>(random.uniform()));
       }
-      // More bits never hurt.
+      // More bits never increase the loss.
       for (std::size_t c = 2; c-- > 0;) loss[c] = std::max(loss[c], 1.2 * loss[c + 1]);
       losses.push_back(loss);
       problem.units.push_back(unit);
@@ -63,7 +63,7 @@ struct Toy {
     return sum;
   }
 
-  // Smallest J over all assignments.
+  // The smallest J over all assignments.
   double brute_force(const SearchOptions& options, double coupling = 0) const {
     double params = 0, best = INFINITY;
     for (const SearchUnit& unit : problem.units) params += static_cast<double>(unit.params);
@@ -107,7 +107,7 @@ TEST(BitSearch, SensFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   }
 }
 
-// Steps below 1e-4 of J are not taken, once for each unit at most.
+// Improvements below 1e-4 of J are not made, at most once per unit.
 TEST(BitSearch, GreedyFindsTheBruteForceOptimumOfAnAdditiveProblem) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     Toy toy(seed);
@@ -187,7 +187,7 @@ TEST(BitSearch, GreedyRepairImprovesSensWhereLossesDoNotAdd) {
     options.target_bytes = bytes_of_bpw(toy.problem, 3.4);
     options.evaluations = 200;
     const SearchResult result = run_search(toy.problem, options);
-    // What the knapsack alone would have taken.
+    // The plan of the knapsack alone.
     const Assignment plan =
         solve_knapsack(toy.problem.units, result.losses, 0, *options.target_bytes);
     const double before = toy.kl(plan, kCoupling);
@@ -198,7 +198,7 @@ TEST(BitSearch, GreedyRepairImprovesSensWhereLossesDoNotAdd) {
   EXPECT_GE(improved, 3);
 }
 
-// A budget that is too small for D_l(b): fewer are measured, the rest follows the proxies.
+// A budget that is too small to measure all D_l(b): fewer are measured, proxies replace the rest.
 TEST(BitSearch, SensWorksWithFewMeasurements) {
   Toy toy(5, 0, 40);
   SearchOptions options;
@@ -243,7 +243,7 @@ TEST(BitSearch, TheSameSeedGivesTheSameAnswerAlsoAfterAnInterruption) {
     const int calls = toy.calls;
     EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
 
-    // Stopped by an exception in the middle, then resumed.
+    // Stopped by an exception halfway, then resumed.
     options.log = folder.path() / "log.json";
     SearchProblem stops = toy.problem;
     int left = calls / 2;
@@ -258,7 +258,7 @@ TEST(BitSearch, TheSameSeedGivesTheSameAnswerAlsoAfterAnInterruption) {
     EXPECT_EQ(bits_of(resumed), bits_of(whole)) << name;
     EXPECT_EQ(resumed.found.kl, whole.found.kl) << name;
     EXPECT_EQ(folder.names().size(), 1u);
-    // The log of a finished search answers without a measurement.
+    // The log of a finished search gives the result without any measurement.
     toy.calls = 0;
     EXPECT_EQ(bits_of(run_search(toy.problem, options)), bits_of(whole)) << name;
     EXPECT_EQ(toy.calls, 0) << name;
@@ -314,13 +314,13 @@ TEST(BitSearch, LogsOfOtherProblemsAndDamagedOnesAreRefused) {
   }
 }
 
-// KL by size alone: no plan is better than uniform ones, and one that only looks so is refused.
+// KL depends only on size: uniform plans are best, and a plan that only seems better is refused.
 TEST(BitSearch, APlanThatDoesNotBeatUniformIsRefused) {
   Toy toy(11);
   for (std::size_t l = 0; l < kUnits; ++l) toy.problem.units[l].params = 1000;
   for (auto& unit : toy.problem.units) unit.bytes = {250, 375, 500, 1000};
   toy.problem.evaluate = [&](const Assignment& assignment) {
-    // Worse by a quarter than the line between uniform models, and on it at its points.
+    // Worse by a quarter than the line between uniform models, and on the line at its points.
     double kl = 0;
     for (const std::uint8_t choice : assignment) {
       kl += std::array<double, kChoices>{0.4, 0.1, 0.02, 0.001}[choice] / kUnits;
@@ -351,7 +351,7 @@ TEST(BitSearch, ImpossibleRequestsAreNamed) {
   EXPECT_THROW(bytes_of_bpw(toy.problem, NAN), Error);
 }
 
-// Against brute force with sizes that do not divide evenly.
+// Compared with brute force, with sizes that do not divide evenly.
 TEST(Knapsack, IsOptimalForSmallProblems) {
   Random random(20);
   for (int round = 0; round < 40; ++round) {

@@ -23,7 +23,7 @@ std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-// X^T X by the definition, in double.
+// X^T X by definition, in double.
 std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tokens,
                                    std::int64_t columns) {
   std::vector<double> h(at(columns * columns));
@@ -89,7 +89,7 @@ bool has_factor(const std::vector<double>& a, std::int64_t n, ThreadPool& pool) 
   return factor_lower(lower, pool);
 }
 
-// Who divides the tiles has the bits of who does all, whatever the number of shares.
+// Tiles divided into any number of shares give the same bits as all tiles together.
 TEST(Dense, SharesOfTilesAreTheWhole) {
   constexpr std::int64_t kTokens = 300, kColumns = 1000;
   const std::vector<float> x = random_values(kTokens * kColumns, 8);
@@ -145,7 +145,7 @@ TEST(Dense, SingularAndIndefiniteMatricesHaveNoFactor) {
 }
 
 TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
-  constexpr std::int64_t kTokens = 2300, kColumns = 530;  // two pairs of blocks and a part
+  constexpr std::int64_t kTokens = 2300, kColumns = 530;  // two pairs of blocks and a partial block
   const std::vector<float> x = random_values(kTokens * kColumns, 11);
   std::vector<double> first_h, first_v;
   for (const int threads : {1, 2, 4}) {
@@ -167,8 +167,8 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// Matrices of a part of a block, of an odd and an even number of blocks; more ranks than there are
-// squares in a row, and more than there are in all.
+// Matrices with a partial block, and with odd and even numbers of blocks; more ranks than squares
+// in a row, and more ranks than squares.
 TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   for (const std::int64_t n : {31, 120, 361, 700}) {
     const std::vector<double> a = positive_matrix(n, 12);
@@ -198,7 +198,7 @@ TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   }
 }
 
-// All of them say so, whoever meets the pivot.
+// All ranks report it, whichever rank finds the pivot.
 TEST(Dense, RanksAgreeThatThereIsNoFactor) {
   constexpr std::int64_t kColumns = 500;
   const std::vector<float> x = random_values(50 * kColumns, 10);
@@ -219,7 +219,7 @@ TEST(Dense, RanksAgreeThatThereIsNoFactor) {
 
 template <class Real>
 void expect_products(std::int64_t rows, std::int64_t inner, std::int64_t columns, double bound) {
-  constexpr std::int64_t kMore = 3;  // numbers between two rows, which stay
+  constexpr std::int64_t kMore = 3;  // padding between rows, which must be unchanged
   const auto values = [](std::int64_t count, std::uint64_t seed) {
     const std::vector<float> narrow = random_values(count, seed);
     return std::vector<Real>(narrow.begin(), narrow.end());

@@ -13,7 +13,7 @@ using namespace test;
 
 constexpr std::int64_t kColumns = 128;
 
-// Inputs with a few channels 30 times as large as the others.
+// Inputs with a few channels that are 30 times as large as the others.
 std::vector<float> inputs_with_outliers(std::uint64_t seed, std::int64_t tokens) {
   auto x = normals(seed, tokens * kColumns);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
   EXPECT_GT(errors.back(), 2 * errors[static_cast<std::size_t>(lowest)]);
 }
 
-// The simulated site once more, token by token in double.
+// The simulated site computed again, token by token in double.
 TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   const SyntheticSite site = outlier_site();
   const auto s = smoothing_scales(site.view(), 0.6);
@@ -136,7 +136,7 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   EXPECT_NEAR(error_at_alpha(site, 0.6, {}, &pool), error / energy, 1e-3 * error / energy);
 }
 
-// Each row of `weight` so many times, one after the other.
+// Repeats each row of `weight` `times` times.
 std::vector<float> rows_repeated(const std::vector<float>& weight, int times) {
   std::vector<float> repeated;
   for (std::size_t n = 0; n < weight.size(); n += kColumns) {
@@ -161,7 +161,7 @@ TEST(Smoothquant, SomeRowsStandForAWeightOfMany) {
 
 TEST(Smoothquant, AScaleForTheTensorSeesAllRows) {
   auto weight = normals(58, (kSearchRows + 1) * kColumns);
-  weight[kSearchRows / 2 * kColumns + 5] = 100;  // in the row that a search would leave out
+  weight[kSearchRows / 2 * kColumns + 5] = 100;  // in the row that a search would skip
   SmoothingOptions options;
   options.act = ActKind::none;
   const auto x = normals(59, 32 * kColumns);
@@ -188,18 +188,18 @@ TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
 }
 
 TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
-  // Weights that are their inputs' mirror: any move makes one of them rougher. Inputs all alike.
+  // Weights that mirror their inputs: any change makes one of them coarser. Inputs are equal.
   const auto x = std::vector<float>(32 * kColumns, 1.0f);
   auto weight = normals(53, 32 * kColumns);
   const SyntheticSite site = synthetic_site({weight}, x, kColumns);
   SmoothingOptions options;
-  options.act = ActKind::none;  // only weights are rounded: small scales for all are as good as 1
+  options.act = ActKind::none;  // only weights are rounded, so a common small scale is as good as 1
   const SmoothingChoice choice = search_smoothing(site.view(), options);
   EXPECT_LE(choice.error, choice.plain_error);
   if (!choice.alpha) {
     EXPECT_EQ(choice.scales, std::vector<float>(kColumns, 1.0f));
   }
-  // Inputs and weights that int8 holds exactly: nothing is better than no error at all.
+  // Inputs and weights that int8 represents exactly: no result is better than zero error.
   std::vector<float> grid(32 * kColumns);
   for (std::size_t i = 0; i < grid.size(); ++i) {
     grid[i] = i % kColumns == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 200) - 100);

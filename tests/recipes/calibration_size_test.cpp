@@ -1,4 +1,4 @@
-// How many windows of calibration text fit into a time, and how their time is measured.
+// How many windows of calibration text fit in a given time, and how their time is measured.
 #include "recipes/calibration_size.h"
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(ChoosingSeconds, CountsEachWeightBesideAWindow) {
   const double w = double(config.width), q = double(config.heads * config.head_dim);
   const double kv = double(config.kv_heads * config.head_dim);
   const double f = double(config.layer(0).dense_mlp()->hidden);
-  const double window = ((q + 2 * kv) * w + w * q + 3 * f * w) * 100;  // of 100 tokens
+  const double window = ((q + 2 * kv) * w + w * q + 3 * f * w) * 100;  // for 100 tokens
   const double squares = (q + 2 * kv) * w * w + w * q * q + 2 * f * w * w + w * f * f;
   EXPECT_NEAR(choosing_seconds(config, {.squares = 3}, 2, 100), 2 * 3 * squares / window, 1e-9);
   // Ten rows of each of the seven weights.
@@ -69,7 +69,7 @@ class WindowSeconds : public testing::Test {
   ImportedModel model_;
 };
 
-// 18 times the work: what a busy machine does to one of them is less.
+// 18 times the work, a larger ratio than a busy machine could cause.
 TEST_F(WindowSeconds, GrowWithTheWindow) {
   RunOptions options;
   options.threads = 1;

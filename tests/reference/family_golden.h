@@ -1,4 +1,4 @@
-// Seeded checkpoints of tests/golden/families and what transformers computes with them
+// Seeded checkpoints of tests/golden/families and the results of transformers for them
 // (transformers_goldens.py).
 #pragma once
 
@@ -44,7 +44,7 @@ class FamilyGolden {
     return resolve_limits(limits, model.config());
   }
 
-  // Logits of the golden's positions, the text fed in chunks.
+  // Logits of the golden file's positions, with the text fed in chunks.
   std::vector<std::vector<float>> run(const Model& model, Backend& backend,
                                       std::int64_t chunk) const {
     Session session(model, backend, limits(model, chunk));
@@ -66,7 +66,7 @@ class FamilyGolden {
     return rows;
   }
 
-  // The largest difference from the golden, of its largest logit.
+  // The largest difference from the golden logits, relative to their largest value.
   double difference(const std::vector<std::vector<float>>& rows) const {
     double worst = rows.size() == logits_.size() ? 0 : 1, largest = 0;
     for (std::size_t row = 0; row < logits_.size() && worst < 1; ++row) {

@@ -1,4 +1,4 @@
-// Charts are well-formed, keep their text as text, and stand where their numbers say.
+// Charts are well-formed, keep text as text, and have shapes where their numbers are.
 #include "report/charts/charts.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Elements that are opened and closed alike.
+// Whether elements are opened and closed equally often.
 bool balanced(const std::string& markup) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)([^<>]*)>");
@@ -85,7 +85,7 @@ TEST(Charts, TheFrontierPassesThroughWhatNothingBeats) {
   const std::size_t at = markup.find("class=\"mark\" d=\"M");
   ASSERT_NE(at, std::string::npos);
   const std::string path = markup.substr(at, markup.find("/>", at) - at);
-  EXPECT_EQ(std::count(path.begin(), path.end(), 'V'), 1) << path;  // a to c, past b
+  EXPECT_EQ(std::count(path.begin(), path.end(), 'V'), 1) << path;  // from a to c, past b
 }
 
 TEST(Charts, TextIsEscapedAndCoordinatesAreShort) {

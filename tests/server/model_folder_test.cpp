@@ -1,4 +1,4 @@
-// Which files of a folder are models, and under which names.
+// Which files of a folder are models, and their names.
 #include "server/model_folder.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// The planes of a stored weight, written down a second time from docs/leq-format.md in double
-// arithmetic and shared with nothing in src/: the oracle of the packing tests. (A float quotient
+// The planes of a stored weight, implemented a second time from docs/leq-format.md in double
+// arithmetic without sharing code with src/: the reference for the packing tests. (A float quotient
 // computed in double and then rounded to float is the correctly rounded one.)
 #pragma once
 
@@ -24,11 +24,11 @@ struct NaivePlanes {
 
 struct NaiveCase {
   int bits = 8;   // 8, 4, 3 or 2
-  int group = 0;  // 0: one scale a row; -1: one scale for all
+  int group = 0;  // 0: one scale per row; -1: one scale for all
   std::string act = "none";
   int rows = 0;
   int columns = 0;
-  bool ranged = false;  // uint: a zero point for each scale
+  bool ranged = false;  // uint: one zero point per scale
 };
 
 inline void put(std::vector<std::uint8_t>& plane, std::size_t index, const void* value,
@@ -40,7 +40,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
   NaivePlanes out;
   const int padded_rows = (c.rows + 63) / 64 * 64;
   const int padded_columns = (c.columns + 127) / 128 * 128;
-  const int span = c.group > 0 ? c.group : c.columns;  // columns that share a scale
+  const int span = c.group > 0 ? c.group : c.columns;  // columns per scale
   const int groups = (c.columns + span - 1) / span;
   std::vector<double> largest(static_cast<std::size_t>(c.rows * groups));
   std::vector<double> scale(largest.size());
@@ -102,7 +102,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
     const auto quotient = static_cast<double>(static_cast<float>(-lowest[i] / scale[i]));
     zero[i] = static_cast<int>(std::clamp(std::nearbyint(quotient), 0.0, most));
   }
-  // Codes; where there is no column they stand for 0.
+  // Codes; padding columns encode 0.
   const auto padded =
       static_cast<std::size_t>(padded_rows) * static_cast<std::size_t>(padded_columns);
   std::vector<int> code(padded, 0);
@@ -121,14 +121,14 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
       out.scale_of.push_back(scale[i]);
       out.zero_of.push_back(zero[i]);
     }
-    const int end = c.group > 0 ? groups * span : padded_columns;  // a row's one scale reaches on
+    const int end = c.group > 0 ? groups * span : padded_columns;  // one scale covers the row
     for (int k = c.columns; c.ranged && k < end; ++k) {
       const int g = c.group > 0 ? k / span : 0;
       code[static_cast<std::size_t>(r) * static_cast<std::size_t>(padded_columns) +
            static_cast<std::size_t>(k)] = zero[static_cast<std::size_t>(r * groups + g)];
     }
   }
-  // Bits [from, from + bits) of every code, in panels.
+  // Stores bits [from, from + bits) of every code, in panels.
   const auto put_plane = [&](int bits, int from) {
     std::vector<std::uint8_t> plane(padded * static_cast<std::size_t>(bits) / 8);
     for (int r = 0; r < padded_rows; ++r) {

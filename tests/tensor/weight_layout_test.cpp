@@ -1,4 +1,4 @@
-// Plane sizes by hand, and the names of acts, schemes and element types.
+// Plane sizes computed by hand, and the names of acts, schemes and element types.
 #include "tensor/weight_layout.h"
 
 #include <gtest/gtest.h>
@@ -101,7 +101,7 @@ TEST(QuantScheme, NamesReadBackAsTheyAreWritten) {
     ASSERT_TRUE(scheme.has_value()) << name;
     EXPECT_EQ(scheme_name(*scheme), name);
   }
-  EXPECT_EQ(scheme_name(*parse_scheme("int4")), "int4-g128");  // the default group of few bits
+  EXPECT_EQ(scheme_name(*parse_scheme("int4")), "int4-g128");  // the default group for few bits
   EXPECT_EQ(scheme_name(*parse_scheme("uint2")), "uint2-g128");
 }
 

@@ -1,4 +1,4 @@
-// Merging against a reference that looks at all pairs anew after each merge.
+// Merging compared with a reference that examines all pairs again after each merge.
 #include "tokenizer/merge.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::vector<std::uint32_t> merge_slowly(const Merges& merges, std::vector<std::u
   }
 }
 
-// A table with a few slots to spare, filled by linear probing.
+// A table with a few spare slots, filled by linear probing.
 std::vector<MergeSlot> fill_table(const Merges& merges, int bits) {
   std::vector<MergeSlot> slots(std::size_t{1} << bits);
   for (const auto& [pair, merge] : merges) {
@@ -79,7 +79,7 @@ TEST(Merger, AnEmptyTableMergesNothing) {
   }
 }
 
-// A quadratic way would take hours here.
+// A quadratic algorithm would take hours here.
 TEST(Merger, AMillionSymbolsInOneWord) {
   LEQ_SHARED_OR_SKIP(data, "data/tokenizers/gpt2");
   const Tokenizer tokenizer = open_tokenizer(data);

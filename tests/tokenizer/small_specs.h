@@ -1,4 +1,4 @@
-// Small tokenizers made by hand, for tests that need no data.
+// Small handmade tokenizers, for tests that need no data.
 #pragma once
 
 #include <array>
@@ -64,7 +64,7 @@ inline TokenizerSpec small_byte_spec() {
   return spec;
 }
 
-// Bytes, characters and words with scores; U+2581 in front of words.
+// Bytes, characters and words with scores; U+2581 before words.
 inline TokenizerSpec small_sentencepiece_spec(TokenizerKind kind) {
   TokenizerSpec spec;
   spec.source = "small sentencepiece";

@@ -1,4 +1,4 @@
-// A GGUF file where tools want a model: converted once into the cache folder, or into memory alone.
+// A GGUF file as a tool's model: converted once into the cache folder, or only in memory.
 #include <gtest/gtest.h>
 
 #include <csignal>

@@ -1,4 +1,4 @@
-// leq-inspect on files made by leq-quantize, run as programs.
+// leq-inspect on files created by leq-quantize, both run as programs.
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -48,15 +48,15 @@ TEST(Inspect, ListsEveryTensorWithTheChecksumsOfItsBytes) {
   }
 }
 
-// The number behind `word` in a text.
+// The number after `word` in a text.
 double number_behind(const std::string& text, const std::string& word) {
   const std::size_t found = text.find(word);
   EXPECT_NE(found, std::string::npos) << word << " in " << text;
   return found == std::string::npos ? -1 : std::strtod(text.c_str() + found + word.size(), nullptr);
 }
 
-// leq-quantize and the table of leq-inspect tell losses as percents of a norm; "error" and "loss"
-// of the JSON are squares, as docs/leq-format.md says.
+// leq-quantize and the table of leq-inspect print losses as percentages of a norm; "error" and
+// "loss" in the JSON are squares, as docs/leq-format.md defines.
 TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const TemporaryFolder folder;
   RandomCheckpoint checkpoint(folder / "checkpoint");
@@ -77,7 +77,7 @@ TEST(Inspect, TellsLossesInTheUnitOfLeqQuantize) {
   const ToolRun table = run_program("leq-inspect", {path});
   double most = 0;
   for (const auto line : split(table.out, "\n")) {
-    // Before the checksum at a line's end: the error.
+    // The error is printed before the checksum at the end of a line.
     if (line.find("]") == std::string::npos || line.find("int4") == std::string::npos) continue;
     const std::string text(line.substr(0, line.find_last_of(' ')));
     const std::string trimmed(trim(text));
@@ -212,7 +212,7 @@ TEST(Inspect, RefusesATruncatedFile) {
   EXPECT_NE(run.err.find("short.leq"), std::string::npos) << run.err;
 }
 
-// The checkpoint's tokenizer has the 94 printable characters as ids from '!' = 0.
+// The checkpoint's tokenizer maps the 94 printable characters to ids from '!' = 0.
 TEST(InspectTokenize, PrintsIdsAsOneArrayFromEveryKindOfPath) {
   const TemporaryFolder folder;
   const std::string model = make_small_model(folder, "gpt2", "int8");

@@ -1,5 +1,5 @@
-// leq-run under a grammar or a schema: what it prints is a text of it, and mistakes are told by
-// their place.
+// leq-run with a grammar or a schema: its output is a text of the grammar, and errors name the
+// position.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// Small .leq files with random weights, made by leq-quantize as a user would.
+// Small .leq files with random weights, created by leq-quantize as a user would.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// Reports of leq-run on standard error beside its plan (tools/common/plan_lines.h): the model, and
-// counts and speeds at the end.
+// Reports of leq-run on standard error, in addition to its plan (tools/common/plan_lines.h): the
+// model, and counts and speeds at the end.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,24 @@ namespace leq::run {
 std::string model_line(const Model& model);
 
 // Statistics of the moving scales of act online: a summary, and a line for each linear that fell
-// back to one scale per token. Empty where no linear has act online.
+// back to one scale per token. Empty if no linear has act online.
 std::vector<std::string> online_lines(Session& session);
 
-// Statistics of recorded steps on a device; empty where it records none.
+// Statistics of recorded steps on a device; empty if the device records none.
 std::vector<std::string> step_lines(const Backend& backend);
-// One line where the device could not record steps as expected, else none.
+// One line if the device could not record steps as expected, otherwise none.
 std::vector<std::string> unrecorded_lines(const Backend& backend);
 
-// Count of steps that ran ahead of the host; empty where there were none.
+// The count of steps submitted ahead of the host; empty if there were none.
 std::vector<std::string> ahead_lines(const EngineCounts& counts);
 
-// Counts of draft tokens; empty where there were none.
+// Counts of draft tokens; empty if there were none.
 std::vector<std::string> draft_lines(const EngineCounts& counts);
 
-// Message about a draft model that failed.
+// The message about a draft model that failed.
 std::string draft_error_line(const Error& error);
 
-// Accumulates speeds of all replies of a run.
+// Accumulates the speeds of all replies of a run.
 class RunTotals {
  public:
   void add(const FinishedReply& reply);

@@ -1,5 +1,5 @@
-// What this GPU does at most: bandwidths, gaps between launches, and loops of one instruction on
-// registers alone. Prints a table whose first two columns are name and value.
+// Measures the limits of this GPU: bandwidths, gaps between launches, and loops of one instruction
+// on registers. Prints a table whose first two columns are name and value.
 #include <algorithm>
 #include <cstdio>
 #include <exception>
@@ -23,7 +23,7 @@ void check(cudaError_t result, const char* what) {
 
 // --- memory ---
 
-// Reads `words` x 16 bytes, `passes` times; what is read ends nowhere unless it is impossible.
+// Reads `words` x 16 bytes `passes` times; the result is stored only if it has an unlikely value.
 __global__ void __launch_bounds__(kThreads)
     read_words(const uint4* from, std::int64_t words, int passes, unsigned* out) {
   constexpr int kAhead = 8;
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads) mma_s8_loop(unsigned seed, int* out)
   if (sum == 0x12345678) *out = sum;
 }
 
-// f16 times f16 into f32: the other kind of tensor-core loop.
+// f16 times f16 with f32 sums, for the second tensor-core loop.
 __device__ void mma_m16n8k16_f16(float (&d)[4], const std::uint32_t (&a)[4],
                                  const std::uint32_t (&b)[2]) {
   asm volatile(
@@ -109,12 +109,12 @@ __global__ void __launch_bounds__(kThreads) mma_f16_loop(unsigned seed, int* out
   if (sum == 12345.0f) *out = 1;
 }
 
-// Two warpgroups of a block keep a multiprocessor's tensor cores busy: 64 x 256 x 32 with both
-// operands in shared memory, or 64 x 128 x 16 with the first in registers, four at a time, four
-// more under way.
-constexpr int kOperandRow = 128;  // bytes
+// Two warpgroups per block keep a multiprocessor's tensor cores busy. They multiply 64 x 256 x 32
+// with both operands in shared memory, or 64 x 128 x 16 with the first operand in registers. Four
+// products are issued at a time while four others are in flight.
+constexpr int kOperandRow = 128;  // bytes of a row
 
-// Rows of bytes that are f16 numbers below 1 too.
+// Fills rows of bytes with values that are also f16 numbers below 1.
 __device__ void fill_operands(unsigned char* tiles, int bytes, unsigned seed) {
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 4; i += kThreads) {
     reinterpret_cast<unsigned*>(tiles)[i] = (seed * (i + 1)) & 0x3bff3bffu;
@@ -191,7 +191,7 @@ class Events {
   }
   Events(const Events&) = delete;
   Events& operator=(const Events&) = delete;
-  // Microseconds of `work`, without a graph.
+  // The time of `work` in microseconds, without a graph.
   double around(cudaStream_t stream, const std::function<void()>& work) {
     check(cudaEventRecord(start_, stream), "event");
     work();
@@ -261,7 +261,7 @@ void measure_instructions(rt::Stream& stream) {
   int* sink = nullptr;
   check(cudaMalloc(&sink, 4), "memory");
   const rt::DeviceInfo device = rt::device_of(stream);
-  // `operations`: of one of kSteps steps of one block, 1e12 of them a second
+  // rate in 1e12 operations per second; `operations` counts those of one step of one block
   const auto rate_of_blocks = [&](void (*loop)(unsigned, int*), int each, double operations) {
     const int blocks = device.multiprocessors * each;
     const double us = microseconds(stream, 1, [&](int) {
@@ -269,7 +269,7 @@ void measure_instructions(rt::Stream& stream) {
     });
     return 1e-6 * operations * kSteps * blocks / us;
   };
-  // ... of one chain of one thread
+  // the same rate, where `operations` counts those of one chain of one thread
   const auto rate = [&](void (*loop)(unsigned, int*), double operations) {
     return rate_of_blocks(loop, 4, operations * kChains * kThreads);
   };

@@ -1,4 +1,4 @@
-// Times of graphs by events.
+// Measures the times of graphs with events.
 #include <algorithm>
 #include <vector>
 
@@ -13,7 +13,7 @@ void check(cudaError_t result, const char* what) {
   if (result != cudaSuccess) fail("CUDA: ", what, ": ", cudaGetErrorString(result));
 }
 
-// One pass over all items, ready to be replayed.
+// A graph of one pass over all items, which can be replayed.
 class Graph {
  public:
   Graph(cudaStream_t stream, int items, const std::function<void(int item)>& launch) {
@@ -53,8 +53,8 @@ class Graph {
 
 double microseconds(rt::Stream& stream, int items, const std::function<void(int item)>& launch) {
   constexpr int kSamples = 11;
-  constexpr float kSampleMs = 4;              // long beside the gap between two replays
-  for (int i = 0; i < items; ++i) launch(i);  // modules are loaded, attributes set
+  constexpr float kSampleMs = 4;              // long compared with the gap between replays
+  for (int i = 0; i < items; ++i) launch(i);  // loads modules and sets attributes
   rt::synchronize(stream);
   Graph graph(rt::handle(stream), items, launch);
   const float once = std::max(graph.milliseconds(rt::handle(stream), 1), 1e-3f);

@@ -1,4 +1,4 @@
-// On the emulator a time says nothing: each launch runs once.
+// On the emulator times have no meaning, so that each launch runs only once.
 #include <chrono>
 
 #include "bench/gpu/timing.h"

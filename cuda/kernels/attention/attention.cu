@@ -7,7 +7,7 @@ namespace leq::LEQ_GPU {
 
 namespace {
 
-constexpr int kTensorDims = 256;  // the widest head
+constexpr int kTensorDims = 256;  // the widest head that the tensor-core kernels take
 
 bool on_tensor_cores(const AttentionArguments& a) {
   const int most = a.keys.codes.packed() ? kPackedDims : kTensorDims;
@@ -47,8 +47,8 @@ bool makes_codes(const AttentionArguments& a) {
 void launch_attention(const AttentionArguments& a, rt::Stream& stream) {
   if (a.batch.tokens <= 0) return;
   if (!on_tensor_cores(a)) return launch_exact_attention(a, stream);
-  // A row of generation beside a prompt: each gets its own block shape, since otherwise one block
-  // would process the row's whole context. The numbers of rows do not depend on it.
+  // Generation beside a prompt takes two launches with a block shape each, because a prompt's block
+  // would process the whole context of a generated row alone. Outputs do not depend on it.
   const bool mixed = a.batch.single_runs > 0 && a.batch.longest_run > 1;
   if (!mixed) return launch_runs(a, AttentionRuns::all, stream);
   launch_runs(a, AttentionRuns::single, stream);

@@ -1,6 +1,6 @@
-// The work of a block of the attention kernel: some queries that share a kv head, the positions
-// visible to them, and tiles of keys or values streamed through shared memory. A new kind of page
-// is one more branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
+// The work of one block of the attention kernel: queries that share a kv head, the positions
+// visible to them, and tiles of keys or values streamed through shared memory. A new page type
+// needs a branch here and where tiles are read (attention_scores.cuh, attention_values.cuh).
 #pragma once
 
 #include "cuda/kernels/attention/attention_launch.h"
@@ -17,13 +17,13 @@ struct Positions {
   __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }
 };
 
-// Rows of one run times heads of one kv head. Query q is row q / heads, head q % heads.
+// Rows of one run times heads of one kv head; query q has row q / heads and head q % heads.
 struct QueryBlock {
-  int row = 0, rows = 0;  // of the batch
-  int position = 0;       // of the first row
+  int row = 0, rows = 0;  // first row in the batch, and number of rows
+  int position = 0;       // of the first row, in its sequence
   int kv_head = 0, head = 0, heads = 0;
   int window = 0;
-  unsigned ticket = 0;  // of the blocks that share these queries, a span each
+  unsigned ticket = 0;  // shared by the blocks that have these queries, one block per span
   const std::int32_t* pages = nullptr;
 
   __device__ __forceinline__ int queries() const { return rows * heads; }
@@ -34,8 +34,8 @@ struct QueryBlock {
   __device__ __forceinline__ Positions seen() const { return {seen_by(0).first, position + rows}; }
 };
 
-// Block `at` of rows: its run, and its rows in it; rows is 0 where there is none. Its heads are
-// those of block y of the grid.
+// The queries of row block `at`: its run and its rows in that run; rows is 0 if the block is empty.
+// The heads are those of block y of the grid.
 __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
                                                   const AttentionPlan& plan, int at) {
   QueryBlock block;
@@ -67,7 +67,7 @@ __device__ __forceinline__ QueryBlock query_block(const AttentionArguments& a,
   const int group = a.heads.group;
   const int first = static_cast<int>(blockIdx.y) % plan.head_blocks * plan.block_heads;
   block.kv_head = static_cast<int>(blockIdx.y) / plan.head_blocks;
-  // The range of heads on this rank: the first and the last kv head may be shared with other ranks.
+  // This rank's heads only: the first and the last kv head may be shared with other ranks.
   const int begin = block.kv_head * group - a.heads.first_head + first;
   const int end = min(begin + min(plan.block_heads, group - first), a.heads.heads);
   block.head = max(begin, 0);
@@ -87,8 +87,8 @@ __device__ __forceinline__ Positions span_positions(int span) {
   return {span * kSpanTokens, (span + 1) * kSpanTokens};
 }
 
-// The work of a block of the grid: its queries, and the positions that they see, with split only
-// those of the block's span. An empty range means no work.
+// The work of a block of the grid: its queries, and the positions visible to them. With split the
+// positions are limited to the block's span. An empty range means that the block has no work.
 struct BlockWork {
   QueryBlock queries;
   Positions seen;
@@ -101,7 +101,7 @@ struct BlockWork {
 };
 __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
                                                 const AttentionPlan& plan) {
-  // The rows that see most positions start first.
+  // Rows with the most visible positions start first, because they take longest.
   const unsigned at = plan.split ? static_cast<unsigned>(plan.first_block) + blockIdx.x
                                  : gridDim.x - 1 - blockIdx.x;
   BlockWork work = {query_block(a, plan, static_cast<int>(at)), {}};
@@ -114,14 +114,14 @@ __device__ __forceinline__ BlockWork block_work(const AttentionArguments& a,
   return work;
 }
 
-// Keys or values of neighbouring positions in shared memory: rows of a page with a stride of 16
-// bytes more than their length, so that equal columns of eight rows are in different banks.
+// Tiles of keys or values of neighbouring positions in shared memory. The stride of a row is 16
+// bytes longer than the row, so that equal columns of eight rows are in different banks.
 struct KvTiles {
   const KvPages& pages;
   const AttentionHeads& heads;
   const QueryBlock& block;
-  unsigned char* memory;  // two tiles
-  int positions;          // of a tile, a divisor of 64
+  unsigned char* memory;  // two tiles: one is used while the other is loaded
+  int positions;          // positions in a tile, a divisor of 64
   int row_bytes;
 
   __device__ __forceinline__ KvTiles(const AttentionArguments& a, const KvPages& which,
@@ -142,7 +142,7 @@ struct KvTiles {
     return memory + index % 2 * positions * stride();
   }
 
-  // Starts copying tile `index`: positions from index * positions on, all in one page.
+  // Starts copying tile `index`, which begins at position index * positions; a tile is in one page.
   __device__ __forceinline__ void load(int index) const {
     const int first = index * positions, chunks = row_bytes / 16;
     const std::byte* from =
@@ -154,8 +154,8 @@ struct KvTiles {
     }
   }
 
-  // Calls use(tile index, tile) for the tiles that hold the positions; each tile is loaded while
-  // the one before is used.
+  // Calls use(tile index, tile) for each tile that holds some of the positions. The next tile is
+  // loaded during the call.
   template <class Use>
   __device__ __forceinline__ void walk(Positions of, Use use) const {
     const int first = of.first / positions, last = (of.last + positions - 1) / positions;

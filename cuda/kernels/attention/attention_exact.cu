@@ -1,7 +1,7 @@
 // Exact attention over pages of f32, f16 or int8 for any head size, group and window, in the order
-// of docs/numerics.md: spans of 512 positions, each with a softmax of its own, joined in ascending
-// order. Few rows: a block for each span, and a second kernel that joins them; many: a block takes
-// up to 16 queries that share a kv head through all spans.
+// of docs/numerics.md: each span of 512 positions has its own softmax, and spans are joined in
+// ascending order. With few rows each span has its own block and a second kernel joins the spans;
+// with many rows a block iterates over all spans for up to 16 queries that share a kv head.
 #include <algorithm>
 
 #include "cuda/kernels/attention/attention_exact.cuh"

@@ -1,5 +1,5 @@
-// The common part of the exact attention kernels, over plain pages (attention_exact.cu) and over
-// packed ones (attention_exact_packed.cu).
+// Code shared by the exact attention kernels: the one over plain pages (attention_exact.cu) and the
+// one over packed pages (attention_exact_packed.cu).
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kMostQueries = 16;  // of a block
+inline constexpr int kMostQueries = 16;  // in a block
 
-// Writes a finished query's numbers to the output, or (split) with M and L to the span's record.
+// Writes a finished query's outputs; with split writes o, M and L to the record of the span.
 template <int queries>
 __device__ __forceinline__ void store_queries(const Work<queries>& work,
                                               const AttentionPlan& plan) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_queries(const Work<queries>& work,
   }
 }
 
-// Shared memory limit per block, so that several blocks fit on a multiprocessor.
+// Limit of shared memory per block, so that several blocks fit on a multiprocessor.
 inline constexpr int kModestBytes = 48 << 10;
 
 // Launches `kernel`, whose blocks take up to `queries` queries.
@@ -53,7 +53,7 @@ void launch_spans(const AttentionArguments& a, AttentionPlan plan, int queries, 
     plan.tile_positions /= 2;
     bytes = AttentionMemory(a, queries, plan.tile_positions).bytes();
   }
-  // Every run may end with a partly filled block.
+  // The last block of each run may be only partly filled.
   const std::int64_t blocks =
       plan.block_rows == 1 ? a.batch.tokens : a.batch.tokens / plan.block_rows + a.batch.run_count;
   launch_in_parts(a, plan, a.batch.tokens, blocks, [&](const AttentionPlan& part, unsigned count) {

@@ -1,6 +1,6 @@
-// Attention that was split into spans: the records (o, m, l) that blocks wrote to scratch are
-// joined, by the last block of those that share queries or by a separate kernel. The Rule defines
-// how two partial sums are joined: exact or that of the tensor cores.
+// The join of attention that was split into spans: blocks write records (o, m, l) to scratch, and
+// the last block of those that share queries, or a separate kernel, joins the records. The template
+// argument Rule defines how two partial sums are joined: exactly, or as on the tensor cores.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -13,9 +13,9 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kJoinThreads = 128;
 
-// Column c of one (row, head): its spans in ascending order. A Rule is constructed from M and L so
-// far (initially kStart and 0) and the next m; it has `largest`, which is M' = max(M, m), and the
-// factors `keep` of the sums so far and `take` of the next.
+// Joins column c of one (row, head) over its spans in ascending order. A Rule is constructed from
+// the current M and L (initially kStart and 0) and the m of the next span. Its `largest` is M' =
+// max(M, m); `keep` is the factor of the sums so far, `take` that of the next span.
 template <class Rule>
 __device__ __forceinline__ float join_column(const float* records, int dims, Positions seen,
                                              int c) {
@@ -32,8 +32,8 @@ __device__ __forceinline__ float join_column(const float* records, int dims, Pos
   return out * (1.0f / total);
 }
 
-// Called after a block's last span: the last block of its queries joins their spans and, where the
-// outputs are to be codes, quantizes them.
+// Called when a block has finished its last span. The last of the blocks that share the queries
+// joins their spans and, if the outputs are to be int8 codes, quantizes them.
 template <class Rule>
 __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
                                                  const AttentionPlan& plan,
@@ -67,7 +67,7 @@ __device__ __forceinline__ void complete_queries(const AttentionArguments& a,
   }
 }
 
-// The join as a separate kernel: exact attention.
+// The join as a separate kernel, which exact attention uses.
 template <class Rule>
 __global__ void __launch_bounds__(kJoinThreads)
     attention_join(const LEQ_GRID_CONSTANT AttentionArguments a,

@@ -1,5 +1,5 @@
-// Attention launches: one of two kinds of kernels, exact ones in f32 (attention_exact*.cu) and
-// those on tensor cores (one file for each type), chosen in attention.cu.
+// Launch of attention by one of two kinds of kernels, selected in attention.cu: exact kernels in
+// f32 (attention_exact*.cu), and kernels on tensor cores (one file for each KV type).
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The runs of a launch. A batch of generation beside a prompt takes two launches: one shape each.
+// The runs of a launch. A batch with generation and prompts takes one launch for each kind.
 enum class AttentionRuns : std::uint8_t { all, single, longer };
 
 constexpr bool has_run(AttentionRuns which, int rows) {
@@ -19,32 +19,32 @@ constexpr bool has_run(AttentionRuns which, int rows) {
 // The partition of the work into blocks.
 struct AttentionPlan {
   AttentionRuns which = AttentionRuns::all;
-  int block_rows = 1;   // rows of one run in a block
-  int block_heads = 1;  // heads of a kv head in a block
-  int head_blocks = 1;  // blocks that the heads of a kv head make
-  bool split = false;   // a block for each span; else one loops over all
-  int spans = 1;        // of the longest row, blocks in z with split
-  int first_block = 0;  // split: first of the launch among all blocks
-  // split: records are in the order of the launch's blocks, else of the batch's rows
+  int block_rows = 1;   // most rows of a block, all of one run
+  int block_heads = 1;  // most heads of a block, all of one kv head
+  int head_blocks = 1;  // blocks that the heads of one kv head take
+  bool split = false;   // true: each span has its own block; false: a block iterates over all spans
+  int spans = 1;        // spans of the longest row; with split also the size of the grid in z
+  int first_block = 0;  // with split: index of the launch's first block among all blocks
+  // with split: records are ordered by the launch's blocks; otherwise by the batch's rows
   bool placed_by_block = false;
-  int tile_positions = 64;  // exact: of keys or values in shared memory, 64, 32 or 16
+  int tile_positions = 64;  // exact kernels: positions of a tile in shared memory: 64, 32 or 16
 };
 
-// The number of rows, at most `rows`, whose records fit into scratch at once.
+// The number of rows, at most `rows`, whose records fit into scratch at the same time.
 inline std::int64_t rows_at_once(const AttentionArguments& a, const AttentionPlan& plan,
                                  std::int64_t rows) {
   const std::int64_t capacity = a.most_records / (std::int64_t{a.heads.heads} * plan.spans);
   return std::min(rows, std::max<std::int64_t>(1, capacity));
 }
 
-// Calls launch(plan, blocks) for all `blocks` of rows: at once or, where the records of all `rows`
-// do not fit into scratch, in successive parts. No number depends on it.
+// Calls launch(plan, blocks) for all `blocks` row blocks: once or, if the records of all `rows` do
+// not fit into scratch, in successive parts. Outputs do not depend on the partition.
 template <class Launch>
 void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64_t rows,
                      std::int64_t blocks, Launch launch) {
   const std::int64_t at_once = rows_at_once(a, plan, rows);
   const bool in_parts = plan.split && rows > at_once;
-  // Partly filled blocks leave gaps: all blocks at once may need more records than rows.
+  // Partly filled blocks leave unused record slots, so all blocks may need more slots than rows.
   plan.placed_by_block = in_parts || plan.block_rows == 1;
   const std::int64_t part = in_parts ? at_once / plan.block_rows : blocks;
   for (std::int64_t first = 0; first < blocks; first += part) {
@@ -54,23 +54,23 @@ void launch_in_parts(const AttentionArguments& a, AttentionPlan plan, std::int64
 }
 
 void launch_exact_attention(const AttentionArguments& a, rt::Stream& stream);
-// For packed keys, packed values or both.
+// For packed keys, packed values, or both packed.
 void launch_exact_packed(const AttentionArguments& a, const AttentionPlan& plan,
                          rt::Stream& stream);
 
-// For keys and values of one packed type, head_dim a multiple of 16 up to kPackedDims; `plan` and
-// scratch as below.
+// For keys and values of the same packed type; head_dim is a multiple of 16 up to kPackedDims.
+// `plan` and scratch are as for launch_tensor_attention.
 inline constexpr int kPackedDims = 128;
 template <int bits, int group>
 void launch_packed_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);
 
-// Queries that every block on tensor cores fits: so many heads of a kv head share a block.
+// Queries that fit into every block on tensor cores, so that as many heads can share a block.
 inline constexpr int kFewestQueries = 16;
 
-// head_dim a multiple of 16 up to 256; both f16 or both int8. `plan` has split and spans. With
-// split, blocks write records (o, m, l) of spans to scratch, [T][H][spans][d + 2], which the last
-// of them joins; T are the rows of the launch, one slot for each row that a block may have.
+// head_dim is a multiple of 16 up to 256; keys and values are both f16 or both int8. `plan` has
+// split and spans. With split, blocks write records (o, m, l) of spans to scratch [T][H][spans][d +
+// 2]; the last block joins them. T: a slot for each row that a block may have.
 template <KvType keys, KvType values>
 void launch_tensor_attention(const AttentionArguments& a, const AttentionPlan& plan,
                              rt::Stream& stream);

@@ -1,14 +1,14 @@
-// Attention on the tensor cores over packed codes (simq4, simq2), as attention_tensor.cuh
-// over f16 and int8. Within a span a block processes the tiles that some query reads as
-// codes, then those of f16 copies: sinks and blocks not yet closed. The part of a tile that a
-// query does not read has weight 0 there, so its numbers depend on its position and its
-// sequence alone.
+// Attention on the tensor cores over packed codes (simq4, simq2), structured as in
+// attention_tensor.cuh. Within a span a block first processes the tiles that some query reads
+// as codes, then the tiles of f16 copies: sinks and blocks not yet closed. Positions of a tile
+// that a query does not read get weight 0 there, so that the query's output depends on its
+// position and its sequence alone.
 //
 // Both products, q k and p v, have one form: rows a times b[k][n] = s[k] u[k][n] + m[k], where
-// scales and minima have the summation index (channels of keys, positions of values). With
-// t = a s, rounded to f16:
+// scales s and minima m are indexed by k, the summation index (channels of keys, positions of
+// values). With t = a s, rounded to f16:
 //   sum a b = sum t u + sum a m
-// The first sum has codes as operands, the second is the same for all columns that share m.
+// The codes u are operands of the first sum; the second is the same for all columns that share m.
 #pragma once
 
 #include <algorithm>
@@ -26,13 +26,13 @@ __device__ __forceinline__ void fold_operand(const std::uint32_t (&a)[4], const 
   multiply(z, a, minima.near, minima.far);
 }
 
-// A warp's keys of a tile are one half of at most 32, or two halves, each within one block.
+// A warp's keys of a tile form one half of at most 32 keys, or two halves; a half is in one block.
 template <class Shape>
 inline constexpr int kKeyHalves = Shape::kKeyTiles > 4 ? 2 : 1;
 template <class Shape>
 using KeyShifts = float[Shape::kRowTiles][kKeyHalves<Shape>][4];
 
-// Converts sums of codes' f16 numbers to scores. z: the term common to all keys of a half.
+// Converts sums over codes in f16 form to scores. z: the term that all keys of a half share.
 template <class Shape>
 __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
                                               TileScores<Shape>& scores) {
@@ -50,8 +50,8 @@ __device__ __forceinline__ void finish_scores(const KeyShifts<Shape>& z,
   }
 }
 
-// Scores of a warp's queries with its keys of a tile of codes. wide: the head is as wide as the
-// shape, and generation loads its keys by vectors.
+// Scores of a warp's queries with its keys of a tile of codes. wide: the head has all dims of the
+// shape, and the kernel for generation loads its keys by vectors.
 template <class Shape, bool wide>
 __device__ __forceinline__ void score_codes(const unsigned char* memory,
                                             const TileOperands<Shape>& tile,
@@ -88,7 +88,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       std::uint32_t folded[kTiles][4];
-      // A tile is one block, or two.
+      // A tile has one block of keys, or two with a row of scales each.
       const int row = warp.first_key + 32 * h >= block ? tile.dims : 0;
       UnitEnds scales, minima;
       if constexpr (wide) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ void score_codes(const unsigned char* memory,
   finish_scores<Shape>(z, scores);
 }
 
-// Weights times a tile's values. Sums are of codes' f16 numbers until settle_codes.
+// Adds weights times a tile's values. Sums are in units of codes' f16 numbers until settle_codes.
 template <class Shape>
 __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
                                               const std::uint16_t* ends,
@@ -165,7 +165,7 @@ __device__ __forceinline__ void add_code_tile(const TileOperands<Shape>& tile,
   }
 }
 
-// After a span's tiles of codes: sums of weight * scale * code.
+// Called after a span's tiles of codes: converts the sums to sums of weight * scale * code.
 template <class Shape>
 __device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -177,7 +177,7 @@ __device__ __forceinline__ void settle_codes(WarpRows<Shape>& warp) {
   }
 }
 
-// The positions that a query reads of a tile: as codes, or in f16.
+// The positions of a tile that a query reads in one form: as codes, or in f16.
 struct ReadPositions {
   Positions seen;
   CodedPositions coded;
@@ -193,7 +193,7 @@ struct ReadPositions {
   }
 };
 
-// Tiles of which all queries of the warp read every position as codes.
+// Tiles in which every query of the warp reads all positions as codes.
 template <class Shape>
 __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
                                                   const QueryBlock& block,
@@ -201,12 +201,12 @@ __device__ __forceinline__ WholeTiles coded_tiles(const AttentionArguments& a,
   const int last_query = min(warp.first_query + 16 * Shape::kRowTiles, block.queries()) - 1;
   const ReadPositions first(block, a.copied.residual, warp.first_query, true);
   const ReadPositions last(block, a.copied.residual, last_query, true);
-  // Both ends grow with the position.
+  // Both ends of the range increase with the query's position.
   return WholeTiles(
       Positions{max(last.seen.first, last.coded.first), min(first.seen.last, first.coded.last)});
 }
 
-// Processes a tile of codes (`codes` true) in shared memory, or of f16 copies in the stage.
+// Processes a tile in shared memory: a tile of codes if `codes`, otherwise f16 copies in the stage.
 template <class Shape, bool codes>
 __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
                                                 const QueryBlock& block,
@@ -241,7 +241,7 @@ __device__ __forceinline__ void use_packed_tile(const AttentionArguments& a,
   }
 }
 
-// Adds to each column the shift common to the columns of its group.
+// Adds to each column the shift that all columns of its group share.
 template <class Shape>
 __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -255,11 +255,11 @@ __device__ __forceinline__ void add_shifts(WarpRows<Shape>& warp) {
   }
 }
 
-// Tiles of a span that some query reads in f16: sinks, which are in the first tile, and open
-// blocks.
+// Tiles of a span in which some query reads f16 copies: sinks, which are in tile 0, and blocks that
+// are not closed.
 struct CopyTiles {
   int first, count;
-  bool apart;  // the first tile, and then those from `first` on
+  bool apart;  // tile 0 comes first and is not adjacent to tile `first`
 
   __device__ __forceinline__ CopyTiles(Positions sinks, Positions open)
       : first(open.first),
@@ -283,7 +283,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Registers are short: rarely read values are kept in shared memory.
+  // Rarely read values are kept in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   auto& sight = *reinterpret_cast<PackedSight*>(memory + PackedMemory<Shape>::kSightAt);
   if (threadIdx.x == 0) {
@@ -313,7 +313,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
     };
     const Positions coded = tiles(sight.coded());
     const CopyTiles copies(tiles(sight.sinks()), tiles(sight.open()));
-    // In generation the stage is otherwise unused.
+    // In generation the stage is free during the tiles of codes, so the first copies load early.
     constexpr bool kEarly = Shape::kGeneration;
     if (kEarly && copies.count > 0) {
       if (span > first_span) __syncthreads();
@@ -350,9 +350,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
 
 template <int bits, int group, int dims>
 struct PackedShapes {
-  // As in TensorShapes.
+  // Same values as in TensorShapes.
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
-  // Two groups in a warp's columns leave too few registers for 32 queries.
+  // With two groups in a warp's columns, 32 queries would need too many registers.
   static constexpr int kPromptTiles = dims > 64 && group == 32 ? 1 : 2;
   using Prompt =
       PackedShape<bits, group, dims, 4, kPromptColumns, kPromptTiles, 1, dims <= 64 ? 2 : 1>;
@@ -364,7 +364,7 @@ struct PackedShapes {
 template <int bits, int group, int dims>
 void launch_packed(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = PackedShapes<bits, group, dims>;
-  // A block of a prompt shape pays off from half its queries on.
+  // The prompt shape is faster if a block has more than half of its queries.
   const std::int64_t heads = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * heads > Shapes::Prompt::kQueries / 2) {

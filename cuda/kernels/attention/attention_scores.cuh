@@ -6,7 +6,7 @@
 
 namespace leq::LEQ_GPU {
 
-// 16 bytes of a row of floats, from column c on.
+// 16 bytes of a row of floats, beginning at column c.
 template <KvType type>
 struct Sixteen {
   static constexpr int kCount = type == KvType::f32 ? 4 : 8;
@@ -26,14 +26,14 @@ struct Sixteen {
   }
 };
 
-// Number c in its stored type.
+// The number of column c, converted from its stored type.
 template <KvType type>
 __device__ __forceinline__ float one_number(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return reinterpret_cast<const float*>(row)[c];
   return ptx::f16_to_f32(reinterpret_cast<const std::uint16_t*>(row)[c]);
 }
 
-// The queries that a thread scores, with one key of a tile: every `step`-th.
+// The queries that a thread scores with one key of a tile: every `step`-th query from `first` on.
 template <int queries>
 struct ScoreShare {
   static constexpr int kMost =
@@ -47,7 +47,7 @@ struct ScoreShare {
   __device__ __forceinline__ int query(int i) const { return first + i * step; }
 };
 
-// One fma chain for each key, columns ascending.
+// One fma chain for each key, with columns in ascending order.
 template <int queries, KvType type>
 __device__ __forceinline__ void score_floats(const Work<queries>& work, int index, int positions,
                                              const unsigned char* row,
@@ -88,7 +88,7 @@ __device__ __forceinline__ void score_floats(const Work<queries>& work, int inde
   }
 }
 
-// score = s_q * fma(s, float(sum u q), m * float(sum q))
+// Keys of int8 codes: score = s_q * fma(s, float(sum u q), m * float(sum q))
 template <int queries>
 __device__ __forceinline__ void score_codes(const Work<queries>& work, const KvTiles& keys,
                                             int index, const unsigned char* row,
@@ -141,13 +141,13 @@ __device__ __forceinline__ void score_span(const Work<queries>& work, Positions 
   });
 }
 
-// The sum of the numbers of lanes 0..15, in the order of docs/numerics.md.
+// The sum of the values of lanes 0..15, added in the order of docs/numerics.md.
 __device__ __forceinline__ float sixteen_total(float value) {
   for (int step = 8; step > 0; step /= 2) value += __shfl_xor_sync(kEveryLane, value, step);
   return __shfl_sync(kEveryLane, value, 0);
 }
 
-// One warp: converts the scores of a query to weights of its values; returns the sum of p.
+// Run by one warp: converts a query's scores to weights of the values; returns the sum of p.
 template <int queries>
 __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, Positions seen,
                                              float largest) {
@@ -174,7 +174,7 @@ __device__ __forceinline__ float weigh_query(const Work<queries>& work, int q, P
   return sixteen_total(total);
 }
 
-// How a span with maximum m is joined with those before, with M and L, 0 where there is none:
+// The join of a span with maximum m and the earlier spans, which have M and L (L = 0 without any):
 //   M' = max(M, m)   a = exp(M - M')   b = exp(m - M')   L = fma(l, b, L a)
 struct ExactJoin {
   static constexpr float kStart = 0;
@@ -186,7 +186,7 @@ struct ExactJoin {
         take(device_exp(more - largest)) {}
 };
 
-// A warp for each query: m and l of the span, and the factors that join it with the spans before.
+// One warp per query computes the span's m and l, and the factors that join it to earlier spans.
 template <int queries>
 __device__ __forceinline__ void softmax_span(const Work<queries>& work, Positions span) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -194,7 +194,7 @@ __device__ __forceinline__ void softmax_span(const Work<queries>& work, Position
        q += kAttentionThreads / 32) {
     const Positions seen = work.seen_in(q, span);
     if (seen.empty()) {
-      if (lane == 0) work.facts->take[q] = -1.0f;  // takes no part
+      if (lane == 0) work.facts->take[q] = -1.0f;  // the span is not joined
       continue;
     }
     float m = work.scores[q * kSpanTokens + seen.first % kSpanTokens];

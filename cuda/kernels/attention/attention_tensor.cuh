@@ -15,7 +15,7 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kSpanTiles = kSpanTokens / kTile;
 
-// Joins the span that ends with `tile` with those before, or writes it as a record of its own.
+// Joins the span that has just ended to the earlier spans; with split writes it as a record.
 template <class Shape>
 __device__ __forceinline__ void finish_span(const AttentionArguments& a, const AttentionPlan& plan,
                                             const QueryBlock& block, bool first, bool last,
@@ -49,7 +49,7 @@ __device__ __forceinline__ void finish_span(const AttentionArguments& a, const A
   warp.clear();
 }
 
-// From the warp's first and last query: positions visible to any query, and tiles visible to all.
+// Positions visible to any query of the warp, and tiles visible to all of its queries.
 struct Sight {
   Positions any;
   WholeTiles all;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void use_tile(const QueryBlock& block, const Sight& s
   add_tile<Shape>(memory, stage, weights, warp);
 }
 
-// Joins spans as Joined (attention_tile_values.cuh) does.
+// Joins spans in the same way as Joined (attention_tile_values.cuh).
 struct TensorJoin {
   static constexpr float kStart = kNothingSeen;
   float largest, keep, take;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   const BlockWork work = block_work(a, plan);
   const Positions seen = work.seen;
   if (seen.empty()) return;
-  // Registers are short: rarely read values are kept in shared memory.
+  // Rarely read values are kept in shared memory, because registers are scarce.
   auto& block = *reinterpret_cast<QueryBlock*>(memory + TileMemory<Shape>::kBlockAt);
   if (threadIdx.x == 0) block = work.queries;
   __syncthreads();
@@ -141,13 +141,13 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks)
   complete_queries<TensorJoin>(a, plan, block);
 }
 
-inline constexpr int kSharedEverywhere = 99 << 10;  // a block's memory on the smallest GPUs
-// Limit that leaves enough blocks of generation on a multiprocessor to keep loads in flight.
+inline constexpr int kSharedEverywhere = 99 << 10;  // shared memory of a block on the smallest GPUs
+// Limit for generation: enough blocks fit on a multiprocessor to keep its loads in flight.
 inline constexpr int kGenerationBytes = 56 << 10;
 
 template <KvType keys, KvType values, int dims>
 struct TensorShapes {
-  // Number of stages, at least one, that fit into `capacity` beside the queries.
+  // The number of stages, 1 to `most`, that fit into `capacity` bytes beside the queries.
   template <class OneStage>
   static constexpr int stages(int most, int capacity) {
     const int stage = TileMemory<OneStage>::kStageBytes;
@@ -155,8 +155,8 @@ struct TensorShapes {
     while (most > 1 && most * stage + others > capacity) --most;
     return most;
   }
-  // 32 queries share a warp's reads of a tile, or 16 above 128 columns. Above 64 columns two warps
-  // share them: the registers of one hold half of the outputs.
+  // A warp reads a tile for 32 queries, or for 16 if the head has more than 128 columns. Above 64
+  // columns two warps divide the outputs, because one warp's registers hold only half of them.
   static constexpr int kPromptTiles = dims <= 128 ? 2 : 1;
   static constexpr int kPromptColumns = dims <= 64 ? 1 : 2;
   static constexpr int kPromptRows = 4;
@@ -165,7 +165,7 @@ struct TensorShapes {
                                stages, dims <= 64 ? 2 : 1>;
   using Prompt = PromptOf<stages<PromptOf<1>>(2, kSharedEverywhere)>;
 
-  // Four warps cannot share 96 columns in units of 16: these are padded.
+  // 96 columns are no multiple of 16 in each of four warps, so the head is padded to 128.
   static constexpr int kGenerationDims = dims == 96 ? 128 : dims;
   template <int stages>
   using GenerationOf =
@@ -175,7 +175,7 @@ struct TensorShapes {
   using Generation = GenerationOf<(kMoreStages > kFewStages ? kMoreStages : kFewStages)>;
 };
 
-// A kernel whose blocks have Shape::kQueries queries that share a kv head.
+// Launches a kernel whose blocks have Shape::kQueries queries that share a kv head.
 template <class Shape, class Kernel>
 void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
                     const AttentionArguments& a, AttentionPlan plan, rt::Stream& stream) {
@@ -191,7 +191,7 @@ void launch_queries(const char* name, Kernel kernel, std::size_t shared_bytes,
     plan.block_rows =
         static_cast<int>(std::min<std::int64_t>(plan.block_rows, rows_at_once(a, plan, rows)));
   }
-  // Every run may end with a partly filled block.
+  // The last block of each run may be only partly filled.
   const std::int64_t blocks = plan.which == AttentionRuns::single ? a.batch.run_count
                               : plan.block_rows == 1
                                   ? a.batch.tokens
@@ -216,7 +216,7 @@ void launch_tensor(const char* name, const AttentionArguments& a, const Attentio
 template <KvType keys, KvType values, int dims>
 void launch_tensor(const AttentionArguments& a, const AttentionPlan& plan, rt::Stream& stream) {
   using Shapes = TensorShapes<keys, values, dims>;
-  // A block of a prompt shape pays off from half its queries on.
+  // The prompt shape is faster if a block has more than half of its queries.
   const std::int64_t group = a.heads.group;
   const std::int64_t longest = plan.which == AttentionRuns::single ? 1 : a.batch.longest_run;
   if (longest * group > Shapes::Prompt::kQueries / 2) {

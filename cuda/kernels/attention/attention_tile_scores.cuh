@@ -1,7 +1,7 @@
-// Attention on the tensor cores: a warp's computation on a tile of 64 keys and values in shared
-// memory, first half: scores and their softmax. A lane has rows g and g + 8 of 16, g = lane / 4,
-// and in each eight keys or columns two neighbours; the scores' sums are, packed to f16, an operand
-// of the product with values.
+// Attention on the tensor cores, first half of a warp's computation on a tile of 64 keys and values
+// in shared memory: scores and their softmax. A lane has rows g and g + 8 of 16 (g = lane / 4) and
+// two neighbouring keys or columns of each eight. The sums of scores, packed to f16, have the
+// layout of an operand of the product with values.
 #pragma once
 
 #include <cmath>
@@ -13,14 +13,14 @@ namespace leq::LEQ_GPU {
 
 inline constexpr float kNothingSeen = -INFINITY;
 
-// Sums of int8 products start at the bits of 1.5 * 2^23, so that their bits are those of a float,
-// where no sum reaches 2^22.
+// Sums of int8 products start at the bits of 1.5 * 2^23, so that an int32 sum has the bits of a
+// float. This holds if no sum reaches 2^22.
 template <class Shape>
 inline constexpr bool kSumsAreFloats = Shape::kDims <= 128;
 inline constexpr int kFloatBits = 0x4b400000;
 inline constexpr float kFloatOffset = 12582912.0f;
 
-inline constexpr std::uint32_t kCodeOffset = 0x64006400u;  // f16 1024, twice: 1024 + u in its bits
+inline constexpr std::uint32_t kCodeOffset = 0x64006400u;  // f16 1024 twice; 1024 | u is 1024 + u
 
 template <class Shape>
 using TileScores = float[Shape::kRowTiles][Shape::kKeyTiles][4];
@@ -31,29 +31,29 @@ using TileWeights = std::uint32_t[Shape::kRowTiles][kTile / 16][4];
 template <class Shape>
 struct WarpRows {
   static constexpr int kTiles = Shape::kRowTiles;
-  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // of 32 bytes of a key
-  int first_query, first_column, first_key;   // of the block, and of a tile
-  float out[kTiles][Shape::kColumns / 8][4];  // of the span: sums of weight * value
-  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // common to column groups
-  float largest[kTiles][2];  // of the span's scores, times log2 e
-  float total[kTiles][2];    // of the span's weights, those of this lane
-  float middle[kTiles][2];   // of weights times the middle of codes
+  static constexpr int kSteps = TileMemory<Shape>::Keys::kChunks / 2;  // steps of 32 bytes each
+  int first_query, first_column, first_key;   // in the block, and in a tile
+  float out[kTiles][Shape::kColumns / 8][4];  // sums of weight * value over the span
+  float shift[kTiles][Shape::kShifts > 0 ? Shape::kShifts : 1][4];  // shared by a column group
+  float largest[kTiles][2];  // largest score of the span, times log2 e
+  float total[kTiles][2];    // sum of the span's weights, only this lane's
+  float middle[kTiles][2];   // sum of weights times the middle of codes
   std::uint32_t offset;      // kCodeOffset
   int start[4];              // initial value of sums of int8 products
-  // The queries as operands, kept in registers where warps share scores; elsewhere registers are
-  // too few. In generation also the queries' facts.
+  // The queries as mma operands: kept in registers where warps share scores, since elsewhere
+  // registers do not suffice. In generation the scale and sum of each query are kept too.
   std::uint32_t queries[kTiles][Shape::kShares ? kSteps : 1][4];
   float2 facts[kTiles][2];
 
   __device__ __forceinline__ WarpRows() {
     const int warp = static_cast<int>(threadIdx.x / 32);
-    // Warps that share queries are neighbours, and so on different schedulers.
+    // Neighbouring warps share queries, so that they run on different schedulers of the SM.
     const int column_warp = Shape::kGeneration ? warp : warp % Shape::kColumnWarps;
     first_query = Shape::kGeneration ? 0 : warp / Shape::kColumnWarps * 16 * kTiles;
     first_column = column_warp * Shape::kColumns;
     first_key = column_warp * 8 * Shape::kKeyTiles;
-    // In registers opaque to the compiler: an instruction holds one constant, and ptxas would
-    // rematerialize the other one, and the sums, before each mma.
+    // Kept in registers opaque to the compiler: an instruction can hold only one constant, and
+    // ptxas would recompute the other constant, and the initial sums, before each mma.
     offset = __shfl_sync(kEveryLane, kCodeOffset, 0);
     for (int k = 0; k < 4; ++k) {
       start[k] = __shfl_sync(kEveryLane, kSumsAreFloats<Shape> ? kFloatBits : 0, k);
@@ -78,7 +78,7 @@ struct WarpRows {
       }
     }
   }
-  // The query of row g (half 0) or g + 8 (half 1) of 16.
+  // The query of row g (half 0) or of row g + 8 (half 1) of a row tile, g = lane / 4.
   __device__ __forceinline__ int query(int tile, int half) const {
     return first_query + 16 * tile + 8 * half + static_cast<int>(threadIdx.x % 32) / 4;
   }
@@ -104,7 +104,7 @@ template <class Shape>
 __device__ __forceinline__ const float2* facts_at(const unsigned char* memory) {
   return reinterpret_cast<const float2*>(memory + TileMemory<Shape>::kFactsAt);
 }
-// Called once, where operands are kept: after the barrier that follows load_queries.
+// Called once if operands are kept in registers, after the barrier that follows load_queries.
 template <class Shape>
 __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRows<Shape>& warp) {
 #pragma unroll
@@ -123,7 +123,7 @@ __device__ __forceinline__ void hold_queries(const unsigned char* memory, WarpRo
 }
 
 // Dot products of the warp's queries with its keys of the tile: sums of f16 or of int8 products.
-// Both kinds of mma take 32 bytes of a row, and the same bytes in the same lanes.
+// Both kinds of mma take 32 bytes of a row, and the same lanes have the same bytes.
 template <class Shape, class Sum>
 __device__ __forceinline__ void dot_products(const unsigned char* memory, const unsigned char* keys,
                                              const WarpRows<Shape>& warp,
@@ -161,14 +161,14 @@ __device__ __forceinline__ float2 two_halves(const std::uint16_t* at) {
           ptx::f16_to_f32(static_cast<std::uint16_t>(both >> 16))};
 }
 
-// Scale, times log2 e, and sum of a query's codes.
+// A query's scale, times log2 e, and the sum of its codes.
 template <class Shape>
 __device__ __forceinline__ float2 query_facts(const unsigned char* memory,
                                               const WarpRows<Shape>& warp, int tile, int half) {
   if constexpr (Shape::kGeneration) return warp.facts[tile][half];
   return facts_at<Shape>(memory)[warp.query(tile, half)];
 }
-// The factor that turns a score into an exponent of two.
+// The factor that converts a query's score to an exponent of two.
 template <class Shape>
 __device__ __forceinline__ float row_factor(const unsigned char* memory,
                                             const WarpRows<Shape>& warp, int tile, int half) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ float row_factor(const unsigned char* memory,
 }
 
 // fma(s, float(sum u q), m * float(sum q)): scores without the query's scale, which does not depend
-// on the tile (row_factor)
+// on the tile and is part of row_factor.
 template <class Shape>
 __device__ __forceinline__ void score_codes(const unsigned char* memory, const unsigned char* stage,
                                             const WarpRows<Shape>& warp,
@@ -235,7 +235,7 @@ __device__ __forceinline__ void score_tile(const unsigned char* memory, const un
   }
 }
 
-// Keys that a query does not see get weight 0: those with sight(query).holds(position) false.
+// Masks keys that are not visible: their weight is 0 if sight(query).holds(position) is false.
 template <class Shape, class Sight>
 __device__ __forceinline__ void hide_unseen(Sight sight, int tile, const WarpRows<Shape>& warp,
                                             TileScores<Shape>& scores) {
@@ -265,10 +265,10 @@ __device__ __forceinline__ float four_lane_sum(float x) {
   return x + __shfl_xor_sync(kEveryLane, x, 2);
 }
 
-// How sums relative to one maximum join sums relative to another: M' = max(M, m), a = 2^(M - M'), b
-// = 2^(m - M'). Where no position was visible a, or b, is 0.
+// The join of sums relative to a maximum M with sums relative to another m: M' = max(M, m), a =
+// 2^(M - M'), b = 2^(m - M'). Where no position was visible, a (or b) is 0.
 struct Join {
-  float largest, reference, keep;  // M', M' or 0 where nothing was seen at all, a
+  float largest, reference, keep;  // M'; M', or 0 if no position was visible at all; a
 
   __device__ __forceinline__ Join(float before, float more)
       : largest(fmaxf(before, more)),
@@ -279,7 +279,7 @@ struct Join {
   }
 };
 
-// Synchronization of two warps that share queries: the barrier and the shared memory of the pair.
+// A barrier for the two warps that share queries, and the shared memory of this pair.
 template <class Shape>
 __device__ __forceinline__ void sync_pair(const WarpRows<Shape>& warp) {
   ptx::sync_threads(1 + warp.first_query / (16 * Shape::kRowTiles), 64);
@@ -291,7 +291,7 @@ __device__ __forceinline__ PairShare<Shape>& pair_share(unsigned char* memory,
   return all[warp.first_query / (16 * Shape::kRowTiles)];
 }
 
-// The largest score of each of a lane's queries in the tile. Warps that share scores exchange their
+// The largest score in the tile of each of a lane's queries. Warps that share scores exchange their
 // maxima.
 template <class Shape>
 __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
@@ -343,12 +343,12 @@ __device__ __forceinline__ void largest_of_tile(const WarpRows<Shape>& rows,
   }
 }
 
-// Sums over each 16 keys of a tile: of a query's weights, and of the weights times the middle of
-// the range that the values' codes represent.
+// Sums over each 16 keys of a tile: the sum of a query's weights, and the sum of weights times the
+// middle of the range that the values' codes represent.
 struct QuerySums {
   float weights[kTile / 16], middles[kTile / 16];
 
-  // Total of the groups of 16 keys, added in pairs; two warps that share queries have one each.
+  // Adds the sums of all groups of 16 keys in pairs; each warp of a pair has the sum of 32 keys.
   template <class Shape>
   static __device__ __forceinline__ float all(const float (&sums)[kTile / 16]) {
     if constexpr (Shape::kColumnWarps == 2) return sums[0] + sums[1];
@@ -363,8 +363,8 @@ __device__ __forceinline__ void take_operand(std::uint32_t (&operand)[4], const 
   operand[3] = words.w;
 }
 
-// Generation: publishes the warp's weights of 16 keys and their sums to the other warps; then
-// returns all weights, and the sums of 16 keys each.
+// Generation: each warp publishes its weights of 16 keys and their sums to the other warps;
+// afterwards every warp has all weights and the sums of each 16 keys.
 template <class Shape>
 __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeights<Shape>& weights,
                                                  QuerySums (&sums)[2]) {
@@ -397,8 +397,8 @@ __device__ __forceinline__ void exchange_weights(unsigned char* memory, TileWeig
   }
 }
 
-// For two warps that share queries: passes the weights of 32 keys, stored in those of the first 32,
-// and their sums to the other; then returns all weights, and the sums of 32 keys each.
+// Each of two warps that share queries passes its weights of 32 keys, stored at index 0 and 1, and
+// their sums to the other. Afterwards both have all weights and the sums of each 32 keys.
 template <class Shape>
 __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
                                                     unsigned char* memory,
@@ -440,8 +440,8 @@ __device__ __forceinline__ void exchange_with_other(const WarpRows<Shape>& warp,
   }
 }
 
-// Rescales earlier sums to the new largest score. Mostly no row of the warp found a larger one:
-// times 1.
+// Rescales earlier sums to the new largest score. Usually no row of the warp has a larger score, so
+// that all factors are 1.
 template <class Shape>
 __device__ __forceinline__ void keep_sums(WarpRows<Shape>& warp, int tile, const float (&keep)[2]) {
   if (!__any_sync(kEveryLane, keep[0] != 1.0f || keep[1] != 1.0f)) return;
@@ -457,7 +457,7 @@ __device__ __forceinline__ void keep_sums(WarpRows<Shape>& warp, int tile, const
   }
 }
 
-// Values' codes u of two neighbouring keys represent middle + scale (u - 128).
+// Codes u of the values of two neighbouring keys represent the numbers middle + scale (u - 128).
 inline constexpr float kMiddleCode = 128.0f;
 struct ValuePair {
   float2 scale = {}, middle = {};
@@ -469,8 +469,8 @@ struct ValuePair {
   }
 };
 
-// Converts scores to weights, in f16 as operands, and rescales earlier sums to the new largest
-// score. Weights of codes include their scale.
+// Converts scores to weights in f16, which are operands, and rescales earlier sums to the new
+// largest score. If values are codes, their scale is multiplied into the weights.
 template <class Shape>
 __device__ __forceinline__ void weigh_tile(WarpRows<Shape>& warp, const TileScores<Shape>& scores,
                                            unsigned char* memory, const unsigned char* stage,

@@ -1,12 +1,12 @@
-// The second half: weights times the tile's values, and the processing of the sums at the end of a
-// span.
+// Attention on the tensor cores, second half of a warp's computation on a tile: weights times the
+// tile's values, and the processing of the sums at the end of a span.
 #pragma once
 
 #include "cuda/kernels/attention/attention_tile_scores.cuh"
 
 namespace leq::LEQ_GPU {
 
-// Values of 16 positions x 16 columns from 16-bit numbers: two operands of eight columns.
+// For 16-bit values: 16 positions x 16 columns are two operands of eight columns.
 template <class Shape>
 __device__ __forceinline__ void add_halves(const unsigned char* values,
                                            const TileWeights<Shape>& weights,
@@ -29,10 +29,10 @@ __device__ __forceinline__ void add_halves(const unsigned char* values,
   }
 }
 
-// Values of 32 positions x 16 columns from codes u, as the f16 numbers 1024 + u: ldmatrix moves two
-// codes of a position as one 16-bit number, so a lane gets those of columns 2 g and 2 g + 1: the
-// even columns are one operand, the odd ones another. The excess in every column, 1024 + 128 times
-// the sum of weights, is summed separately and subtracted.
+// Values of 32 positions x 16 columns from codes u, as the f16 numbers 1024 + u. ldmatrix moves two
+// codes of a position as one 16-bit number, so that a lane has columns 2 g and 2 g + 1: even
+// columns form one operand, odd columns another. The excess of each column, (1024 + 128) times the
+// sum of weights, is summed separately and subtracted.
 struct CodeWords {
   std::uint32_t words[4];
 
@@ -44,7 +44,7 @@ struct CodeWords {
                            values + TileMemory<Shape>::Values::at(16 * step + lane, chunk));
     return found;
   }
-  // Registers of 16 positions, the first or the next ones, for even or odd columns.
+  // Registers for the first 16 positions, or with `next` the other 16; for even or odd columns.
   __device__ __forceinline__ uint2 operand(int next, int odd, std::uint32_t offset) const {
     constexpr std::uint32_t kEven = 0x5250u, kOdd = 0x5351u;
     const std::uint32_t which = odd != 0 ? kOdd : kEven;
@@ -53,7 +53,7 @@ struct CodeWords {
   }
 };
 
-// Address of a lane's registers for 16 positions x 16 columns among a tile's operands.
+// Address of a lane's registers for 16 positions x 16 columns in the tile's expanded operands.
 template <class Shape>
 __device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, int chunk, int lane) {
   constexpr int kChunks = Shape::kDims / 16;
@@ -61,7 +61,7 @@ __device__ __forceinline__ uint4* operand_at(unsigned char* memory, int step, in
          (step * kChunks + chunk) * 32 + lane;
 }
 
-// Expands a tile's codes of values into operands, once for all warps of a prompt's block; runs
+// Expands a tile's codes of values into operands, once for all warps of a prompt's block; called
 // between barriers.
 template <class Shape>
 __device__ __forceinline__ void expand_values(unsigned char* memory, const unsigned char* values,
@@ -136,7 +136,7 @@ __device__ __forceinline__ void add_tile(unsigned char* memory, const unsigned c
   }
 }
 
-// At the end of a span: adds the shift that columns share to each of them.
+// At the end of a span: adds to every column the shift that all columns share.
 template <class Shape>
 __device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
 #pragma unroll
@@ -152,11 +152,11 @@ __device__ __forceinline__ void add_middles(WarpRows<Shape>& warp) {
   }
 }
 
-// Two neighbouring columns of the outputs that a lane holds: pair `index` of kColumns / 8.
+// Two neighbouring columns of the outputs that a lane holds: pair `index` of kColumns / 8 pairs.
 template <class Shape>
 struct ColumnPair {
   int column;
-  int tile[2], slot[2];  // of WarpRows::out, without the row's half
+  int tile[2], slot[2];  // indices into WarpRows::out; the row's half is added
 
   __device__ __forceinline__ ColumnPair(int first_column, int index) {
     const int lane = static_cast<int>(threadIdx.x % 4), c = index / 2, k = index % 2;
@@ -172,7 +172,7 @@ struct ColumnPair {
   }
 };
 
-// Writes a span's (o, m, l) to its record.
+// Writes o, m and l of a span to its record.
 template <class Shape>
 __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int tile, int half,
                                              float total, int dims, float* record) {
@@ -188,14 +188,14 @@ __device__ __forceinline__ void store_record(const WarpRows<Shape>& warp, int ti
 }
 
 // M and L of the spans so far; O is in the rows of the output. Four lanes share 2 * kRowTiles
-// queries, and each keeps the numbers of one.
+// queries, and each lane keeps M and L of one query.
 template <class Shape>
 struct Joined {
   float largest = kNothingSeen, total = 0.0f;
   static_assert(Shape::kRowTiles <= 2);
 
-  // O = fma(o, b, O a), times 1 / L after the last span. `more` is l; out is null where there is
-  // no such query.
+  // O = fma(o, b, O a); after the last span times 1 / L. `more` is l. out is null if the query does
+  // not exist.
   __device__ __forceinline__ void add(const WarpRows<Shape>& warp, int tile, int half, float more,
                                       bool first, bool last, int dims, float* out) {
     const int lane = static_cast<int>(threadIdx.x % 32), owner = lane / 4 * 4 + 2 * tile + half;

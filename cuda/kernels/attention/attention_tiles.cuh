@@ -1,5 +1,5 @@
-// Shared memory of attention on the tensor cores: a block's queries, and tiles of 64 keys and
-// values in flight. A tile is the part of one page that belongs to one kv head.
+// Shared memory of attention on the tensor cores: the queries of a block, and tiles of 64 keys and
+// values that are in flight. A tile is the part of one page that belongs to one kv head.
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -11,41 +11,41 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kTile = kKvPageTokens;
 
-// The partition of a block. A warp owns 16 * row_tiles queries and dims / column_warps columns of
-// their outputs. Warps that share queries, two in a prompt and the block's four in generation,
-// divide their scores too: each has an equal part of a tile's keys, and passes its weights to the
-// others. Numbers do not depend on it.
+// The partition of a block. A warp has 16 * row_tiles queries and dims / column_warps columns of
+// their outputs. Warps that share queries (two in a prompt, all four in generation) also divide the
+// scores: each computes those of an equal part of a tile's keys and passes its weights to the other
+// warps. Outputs do not depend on the partition.
 template <KvType keys, KvType values, int dims, int row_warps, int column_warps, int row_tiles,
           int stages, int blocks>
 struct TensorShape {
   static constexpr KvType kKeys = keys, kValues = values;
-  static constexpr int kDims = dims;  // head_dim and what it is padded to
+  static constexpr int kDims = dims;  // head_dim, padded
   static constexpr int kRowWarps = row_warps, kRowTiles = row_tiles, kStages = stages;
   static constexpr int kAhead = stages > 1 ? stages - 1 : 1;  // tiles in flight
-  static constexpr int kColumnWarps = column_warps;           // that share queries
-  static constexpr int kColumns = dims / column_warps;        // of a warp
+  static constexpr int kColumnWarps = column_warps;           // warps that share queries
+  static constexpr int kColumns = dims / column_warps;        // columns of a warp
   static constexpr int kThreads = 32 * row_warps * column_warps;
   static constexpr int kQueries = 16 * row_tiles * row_warps;
-  static constexpr int kBlocks = blocks;  // that a multiprocessor should hold
+  static constexpr int kBlocks = blocks;  // blocks that a multiprocessor should hold
   static constexpr bool kShares = column_warps > 1;
   static constexpr bool kGeneration = column_warps == 4;
-  static constexpr int kKeyTiles = kTile / 8 / column_warps;  // of eight keys, that a warp scores
-  // Weights are exp(score - largest) * 2^12, so that small ones keep their bits in f16. The factor
-  // cancels in the division by their sum. Weights of codes are multiplied by the codes' scale too,
-  // which reaches 2 * 65504 / 255.
+  static constexpr int kKeyTiles = kTile / 8 / column_warps;  // a warp's tiles of eight keys
+  // Weights are exp(score - largest) * 2^12, so that small weights keep precision in f16; the
+  // factor cancels in the division by their sum. With coded values the exponent is 6, because
+  // weights are multiplied by the values' scale too, which reaches 2 * 65504 / 255.
   static constexpr bool kCodedValues = stored_coded(values);
   static constexpr float kWeightBits = kCodedValues ? 6.0f : 12.0f;
-  static constexpr int kShifts = kCodedValues ? 1 : 0;  // sums that columns share
+  static constexpr int kShifts = kCodedValues ? 1 : 0;  // 1: all columns share a sum
   static_assert(column_warps <= 2 || (kGeneration && row_warps == 1 && row_tiles == 1));
   static_assert(kColumns % 16 == 0 && dims % 32 == 0);
 };
 
-// Rows of 16-byte chunks such that one chunk of each of eight rows, which ldmatrix reads at once,
-// are in different banks.
+// Rows of 16-byte chunks, placed so that the chunks with equal index of eight rows, which ldmatrix
+// reads at once, are in different banks.
 template <int bytes>
 struct ChunkRows {
   static constexpr int kChunks = bytes / 16;
-  static constexpr bool kSwizzled = kChunks % 8 == 0;  // else one chunk of padding
+  static constexpr bool kSwizzled = kChunks % 8 == 0;  // otherwise one chunk of padding per row
   static constexpr int kStride = (kSwizzled ? kChunks : kChunks + 1) * 16;
   static_assert(kChunks % 2 == 0);
 
@@ -54,19 +54,19 @@ struct ChunkRows {
   }
 };
 
-// Data of a tile that four warps exchange, in generation.
+// Data of a tile that the four warps of a generation block exchange.
 struct TileShare {
-  float largest[16][4];  // score of each query, by warp
-  // For each of a lane's two queries: the sum of weights, and of weights times the middle of codes.
+  float largest[16][4];  // each query's largest score in each warp
+  // For both queries of a lane: sum of weights, and sum of weights times the middle of codes.
   float4 sums[4][32];
-  uint4 weights[4][32];  // as operands of the product with values
+  uint4 weights[4][32];  // operands of the product with values
 };
 
-// Data that two warps exchange, each in its own slot.
+// Data that a pair of warps exchanges; each warp writes its own slot.
 template <class Shape>
 struct PairShare {
-  static constexpr int kSums = Shape::kCodedValues ? 2 : 1;  // as above, of 32 keys
-  float largest[2][8][2 * Shape::kRowTiles];                 // of the queries of four lanes
+  static constexpr int kSums = Shape::kCodedValues ? 2 : 1;  // kinds of sums, of 32 keys each
+  float largest[2][8][2 * Shape::kRowTiles];                 // the queries of four lanes
   float2 sums[2][Shape::kRowTiles][kSums][32];
   uint4 weights[2][Shape::kRowTiles][2][32];
 };
@@ -75,17 +75,17 @@ template <class Shape>
 struct TileMemory {
   using Keys = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kKeys)>;
   using Values = ChunkRows<Shape::kDims * stored_number_bytes(Shape::kValues)>;
-  // Scales, then minima of 64 positions.
+  // The scales of 64 positions, then their minima (bytes).
   static constexpr int kKeyEnds = stored_coded(Shape::kKeys) ? 4 * kTile : 0;
   static constexpr int kValueEnds = stored_coded(Shape::kValues) ? 4 * kTile : 0;
-  // A stage: keys, values, and their ends.
+  // Contents of a stage: keys, values, scales and minima of keys, then those of values.
   static constexpr int kValuesAt = kTile * Keys::kStride;
   static constexpr int kKeyEndsAt = kValuesAt + kTile * Values::kStride;
   static constexpr int kValueEndsAt = kKeyEndsAt + kKeyEnds;
   static constexpr int kStageBytes = kValueEndsAt + kValueEnds;
-  // After the stages: queries as keys are stored, with int8 their scale and sum of codes, the data
-  // that four warps share, values' operands, and the block's QueryBlock. Data shared by pairs of
-  // warps reuses the queries' memory, once these are in registers.
+  // After the stages: queries in the type of the keys (for int8 with scale and sum of codes), the
+  // data that four warps exchange, expanded operands of values, and the block's QueryBlock. Data of
+  // pairs of warps reuses the memory of the queries after these have been loaded into registers.
   static constexpr bool kPairs = Shape::kColumnWarps == 2;
   static constexpr int kPairBytes =
       kPairs ? Shape::kRowWarps * static_cast<int>(sizeof(PairShare<Shape>)) : 0;
@@ -94,8 +94,8 @@ struct TileMemory {
   static constexpr int kFactsAt =
       kQueriesAt + (kQueryBytes > kPairBytes ? kQueryBytes : kPairBytes);
   static constexpr int kShareAt = kFactsAt + (kKeyEnds > 0 ? Shape::kQueries * 8 : 0);
-  // In a prompt's block the codes of values are expanded into operands once for all its warps,
-  // where eight warps share them and shared memory suffices beside two stages.
+  // A prompt's block expands the codes of values into operands once for all its warps, if eight
+  // warps use them and shared memory suffices beside two stages.
   static constexpr bool kExpands =
       Shape::kCodedValues && Shape::kThreads == 256 && Shape::kDims <= 128;
   static constexpr int kOperandsAt =
@@ -104,7 +104,7 @@ struct TileMemory {
   static constexpr int kBytes = kBlockAt + static_cast<int>(sizeof(QueryBlock));
 };
 
-// Tiles whose positions are all within a range.
+// The tiles whose positions are all in a range.
 struct WholeTiles {
   int first, count;
 
@@ -115,9 +115,9 @@ struct WholeTiles {
   }
 };
 
-// Loads tiles of the positions `seen`, in order; rows of other positions, and columns past the
-// head, become 0. Where a block does little else, tiles of which it sees every position, of heads
-// as wide as the shape, are copied with one address per thread and constant offsets.
+// Loads the tiles of positions `seen` in order. Rows of other positions and columns beyond the head
+// become 0. In generation, tiles whose positions are all visible and whose heads are as wide as the
+// shape are copied faster, with one address per thread and constant offsets.
 template <class Shape>
 class TileLoader {
   using Memory = TileMemory<Shape>;
@@ -140,7 +140,7 @@ class TileLoader {
     return memory_ + tile % Shape::kStages * Memory::kStageBytes;
   }
 
-  // Starts copying the next tile, if there is one, as one more group of copies.
+  // Starts copying the next tile, if there is one, and commits one group of copies in any case.
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {
       unsigned char* const to = stage(next_);
@@ -159,8 +159,8 @@ class TileLoader {
     ptx::cp_async_commit();
   }
 
-  // Clears positions of a loaded tile that no query sees: their page contents are undefined, and 0
-  // times them may not be 0.
+  // Clears the scales of values at positions of a loaded tile that no query sees. Their page
+  // contents are undefined, and 0 times an undefined number may not be 0.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if constexpr (Memory::kValueEnds > 0) {
       if (whole_.holds(tile)) return;
@@ -192,7 +192,7 @@ class TileLoader {
                       true);
     }
   }
-  // A page of one layer has less than 2^31 bytes.
+  // The cast is safe because a page of one layer has less than 2^31 bytes.
   __device__ __forceinline__ const std::byte* page_at(const std::byte* base,
                                                       std::int64_t bytes) const {
     return base + std::int64_t{page_} * static_cast<int>(bytes);
@@ -203,7 +203,7 @@ class TileLoader {
     static_assert(Shape::kThreads % Rows::kChunks == 0);
     const int thread = static_cast<int>(threadIdx.x);
     const int row = thread / Rows::kChunks, chunk = thread % Rows::kChunks;
-    // The swizzle of chunks repeats every eight rows.
+    // Rows that are a multiple of eight apart have the same swizzle of chunks.
     constexpr int kAlike = kRows % 8 == 0 ? 1 : 8 / kRows;
 #pragma unroll
     for (int i = 0; i < kTile / kRows; ++i) {
@@ -212,8 +212,8 @@ class TileLoader {
                       from + i * Shape::kThreads * 16, true);
     }
   }
-  // Base addresses, as for page 0, of this thread's part of whole tiles. 16 lanes of the first warp
-  // load the ends of keys, the others those of values.
+  // Computes the base addresses, as for page 0, of this thread's part of whole tiles. Lanes 0..15
+  // of the first warp load scales and minima of keys, lanes 16..31 those of values.
   __device__ __forceinline__ void place_whole_tiles() {
     constexpr int kKeyBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kKeys);
     constexpr int kValueBytes = kTile * Shape::kDims * stored_number_bytes(Shape::kValues);
@@ -241,7 +241,7 @@ class TileLoader {
                       page.numbers + (valid ? row * row_bytes + chunk * 16 : 0), valid);
     };
     if constexpr (Shape::kThreads % Rows::kChunks == 0) {
-      // A thread keeps its chunk index.
+      // A thread copies the same chunk of each of its rows.
       constexpr int kRows = Shape::kThreads / Rows::kChunks;
 #pragma unroll
       for (int row = 0; row < kTile; row += kRows) {
@@ -273,7 +273,7 @@ class TileLoader {
   std::int64_t ends_stride_ = 0;
 };
 
-// A query in four lanes, each with four of every 16 columns.
+// A query held by four lanes; each lane has four of every 16 columns.
 template <class Shape>
 using QueryPart = float4[Shape::kDims / 16];
 
@@ -293,7 +293,7 @@ __device__ __forceinline__ void store_halves(const QueryPart<Shape>& x, int quer
   }
 }
 
-// Codes by the rule of docs/numerics.md. Returns their scale, times log2 e, and their sum.
+// Writes codes by the rule of docs/numerics.md. Returns their scale, times log2 e, and their sum.
 template <class Shape>
 __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int query,
                                               unsigned char* to) {
@@ -324,8 +324,8 @@ __device__ __forceinline__ float2 store_codes(const QueryPart<Shape>& x, int que
   return {step_of_query.scale * kLog2E, static_cast<float>(sum)};
 }
 
-// The block's queries in the type of the keys: f16, or codes with their scale and sum. Columns past
-// the head, and missing queries, become 0.
+// Loads the block's queries in the type of the keys: f16, or codes with their scale and sum.
+// Columns beyond the head and missing queries become 0.
 template <class Shape>
 __device__ __forceinline__ void load_queries(const AttentionArguments& a, const QueryBlock& block,
                                              unsigned char* memory) {

@@ -1,11 +1,11 @@
-// Weighted values of a span, by a block of the attention kernel.
+// Weighted sums of a span's values in a block of the exact attention kernel.
 #pragma once
 
 #include "cuda/kernels/attention/attention_work.cuh"
 
 namespace leq::LEQ_GPU {
 
-// Numbers c and c + 1 in their stored type, c even.
+// The numbers of columns c and c + 1 (c is even), converted from their stored type.
 template <KvType type>
 __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
   if constexpr (type == KvType::f32) return *reinterpret_cast<const float2*>(row + c * 4);
@@ -14,18 +14,18 @@ __device__ __forceinline__ float2 two_numbers(const unsigned char* row, int c) {
     return {ptx::f16_to_f32(static_cast<std::uint16_t>(pair)),
             ptx::f16_to_f32(static_cast<std::uint16_t>(pair >> 16))};
   }
-  // The bits of 2^23 + code: cheaper than a conversion.
+  // The float with the bits of 2^23 + code, less 2^23, is cheaper than a conversion.
   const std::uint32_t pair = *reinterpret_cast<const std::uint16_t*>(row + c);
   return {__uint_as_float(0x4b000000u | (pair & 0xffu)) - 8388608.0f,
           __uint_as_float(0x4b000000u | pair >> 8) - 8388608.0f};
 }
 
-// The two neighbouring columns of the outputs that a thread accumulates, for every `step`-th query.
-// Idle threads repeat the last two, and store nothing.
+// The two neighbouring output columns that a thread accumulates, for every `step`-th query. Idle
+// threads repeat the last two columns and store nothing.
 struct ValueShare {
   int column;
   bool stores;
-  int first, step;  // of the queries
+  int first, step;  // first query, and the distance to the next
 
   __device__ __forceinline__ ValueShare(int base, int dims) {
     const int thread = static_cast<int>(threadIdx.x);
@@ -41,7 +41,7 @@ struct ValueShare {
 template <int queries>
 using ValueSums = float[2][queries];
 
-// o = fma(w, v, o) for the positions of a tile, ascending: all queries see all of it.
+// o = fma(w, v, o) over the positions of a tile in ascending order; all of them are visible.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const KvTiles& values,
                                                int first, const unsigned char* tile,
@@ -68,7 +68,7 @@ __device__ __forceinline__ void add_whole_tile(const Work<queries>& work, const 
   }
 }
 
-// The same where some queries do not see some positions: these are skipped.
+// The same for a tile in which some positions are not visible to some queries; these are skipped.
 template <int queries, KvType type>
 __device__ __forceinline__ void add_partial_tile(const Work<queries>& work, const KvTiles& values,
                                                  Positions span, int first,
@@ -102,7 +102,7 @@ __device__ __forceinline__ void add_tile(const Work<queries>& work, const KvTile
   }
 }
 
-// O = fma(o, b, O a) in shared memory, o with the values' minima.
+// O = fma(o, b, O a) in shared memory, where o includes the minima of the values.
 template <int queries>
 __device__ __forceinline__ void join_span(const Work<queries>& work, const ValueShare& share,
                                           const ValueSums<queries>& sums) {

@@ -1,4 +1,4 @@
-// The working set of a block of the attention kernel: queries, scores and outputs in shared memory.
+// Data of a block of the exact attention kernel: queries, scores and outputs in shared memory.
 #pragma once
 
 #include "cuda/kernels/attention/attention_block.cuh"
@@ -8,11 +8,11 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kQueryFacts = 7;
 
-// Shared memory of a block.
+// Sizes of the parts of a block's shared memory.
 struct AttentionMemory {
-  int query_stride;  // floats, or with int8 keys four codes each
-  int tile_bytes;    // of one tile
-  int floats;        // in front of the tiles
+  int query_stride;  // in floats; with int8 keys a float holds four codes
+  int tile_bytes;    // bytes of one tile
+  int floats;        // before the tiles
 
   __host__ __device__ AttentionMemory(const AttentionArguments& a, int queries, int positions) {
     const int dims = a.heads.head_dim;
@@ -26,12 +26,12 @@ struct AttentionMemory {
   __host__ __device__ int bytes() const { return floats * 4 + 2 * tile_bytes; }
 };
 
-// Facts about each query beside its numbers: kQueryFacts floats each.
+// Further numbers of each query: kQueryFacts floats per query.
 template <int queries>
 struct QueryFacts {
-  float code_scale[queries], code_sum[queries];  // int8 keys
-  float shift[queries];                          // of the span's outputs: sum of p * m, int8 values
-  float keep[queries], take[queries];            // factors of what was before, and of the span
+  float code_scale[queries], code_sum[queries];  // scale and sum of a query's codes, for int8 keys
+  float shift[queries];                          // sum of p * m over the span, for int8 values
+  float keep[queries], take[queries];            // factors of the earlier spans and of this span
   float largest[queries], total[queries];        // M and L so far
 };
 
@@ -41,7 +41,7 @@ struct Work {
   QueryBlock block;
   AttentionMemory layout;
   float* query;   // [queries][query_stride]
-  float* scores;  // [queries][512], then weights of the values
+  float* scores;  // [queries][512] scores, then weights of the values
   float* out;     // [queries][query_stride]
   QueryFacts<queries>* facts;
   unsigned char* tiles;
@@ -66,7 +66,7 @@ struct Work {
   }
 };
 
-// A warp for each query: loads its numbers, or with int8 keys its codes.
+// One warp per query loads its numbers; with int8 keys it quantizes them to codes.
 template <int queries>
 __device__ __forceinline__ void load_queries(const Work<queries>& work) {
   const int lane = static_cast<int>(threadIdx.x % 32), dims = work.a.heads.head_dim;

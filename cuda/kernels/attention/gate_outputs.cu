@@ -1,4 +1,4 @@
-// Outputs of attention times sigmoid of the gates that follow v in a row.
+// Multiplies attention outputs by the sigmoid of the gates, which follow v in a row.
 #include "cuda/intrinsics/float_math.cuh"
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"

@@ -1,5 +1,5 @@
-// One kv head's packed codes in a page (cuda/layout/kv_codes.h), and the positions where f16 copies
-// replace them.
+// The packed codes of one kv head in a page (cuda/layout/kv_codes.h), and the positions that are
+// read as f16 copies instead.
 #pragma once
 
 #include "cuda/kernels/attention/kv_page.cuh"
@@ -9,7 +9,7 @@ namespace leq::LEQ_GPU {
 
 struct PackedHead {
   std::uint32_t* words = nullptr;
-  std::uint16_t* scales = nullptr;  // [ends]: [groups][64], or of blocks [64 / block][d]
+  std::uint16_t* scales = nullptr;  // [ends]: values [groups][64], keys [64 / block][d]
   std::uint16_t* minima = nullptr;
 
   // The code of channel c at `slot` of the page.
@@ -28,15 +28,15 @@ __device__ __forceinline__ PackedHead packed_head(const KvPages& pages, std::int
           ends + (heads.kv_heads + head) * pages.codes.ends};
 }
 
-// The positions whose codes the query at `position` reads: [first, last). Other positions are read
-// from the f16 copies. Without copies all are codes.
+// The positions [first, last) that the query at `position` reads as codes. It reads other positions
+// as f16 copies. If the type has no copies, all positions are read as codes.
 struct CodedPositions {
   int first = 0, last = 0x7fffffff;
 
   __device__ __forceinline__ CodedPositions(const KvResidual& residual, int position) {
     if (!residual.copies()) return;
     first = residual.sinks;
-    // The block length is a power of two.
+    // The mask rounds down, because the block length is a power of two.
     last = max(position + 1 - residual.recent, 0) & -residual.block;
   }
   __device__ __forceinline__ bool holds(int j) const { return first <= j && j < last; }

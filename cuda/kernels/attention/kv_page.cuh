@@ -1,5 +1,5 @@
-// Addresses of a position's key or value in device pages (layout.h), for every kernel that reads or
-// writes them.
+// Addresses of a position's key or value in device pages (layout.h), used by every kernel that
+// reads or writes pages.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -8,12 +8,12 @@
 
 namespace leq::LEQ_GPU {
 
-// The schemes that a GPU stores unpacked are the first rows of the table of schemes.
+// The first rows of the table of schemes are those that a GPU stores unpacked.
 inline constexpr std::size_t kStoredSchemes = 3;
 static_assert(!kKvSchemes[kStoredSchemes - 1].packed && kKvSchemes[kStoredSchemes].packed);
 
-// A row of the table of schemes (backend/kv_scheme.h) for a type that is known at run time: rows
-// are compared in turn, since device code cannot index the table.
+// Looks up a type that is known at run time in the table of schemes (backend/kv_scheme.h). The rows
+// are compared one by one, because device code cannot index the table.
 template <std::size_t row = 0>
 constexpr int stored_number_bytes(KvType type) {
   constexpr KvType kType = kKvSchemes[row].type;
@@ -35,7 +35,7 @@ constexpr bool stored_coded(KvType type) {
   }
 }
 
-// One kv head in one page. Scales and minima exist for codes only.
+// One kv head in one page. Only codes have scales and minima.
 struct KvHeadPage {
   std::byte* numbers = nullptr;     // [64][row_bytes]
   std::uint16_t* scales = nullptr;  // [64]

@@ -1,7 +1,7 @@
-// Blocks of the cache that a step reads as codes for the first time: their f16 copies are
-// encoded once, permanently. A block of threads takes one kv head of one such block in one
-// layer, keys or values. It finds these blocks from the runs: the launch is the same for all
-// steps of a kind.
+// Encodes blocks of positions that a step reads as codes for the first time: their f16 copies are
+// encoded once, permanently. A thread block encodes the keys or the values of one kv head in one
+// layer and one block of positions, which it finds from the runs, so that the launch is the same
+// for all steps of a kind.
 #include <algorithm>
 #include <cmath>
 
@@ -14,13 +14,13 @@ namespace {
 
 constexpr int kBlockThreads = 128;
 
-// Slots [first, first + count) of one head in a page.
+// Slots [first, first + count) of one kv head in a page.
 struct QuantizedBlock {
   KvCodes codes;
   int dims, first, count, sinks;
   KvHeadPage copy;
   PackedHead page;
-  float* scales;  // shared memory: as many as the page has of these slots
+  float* scales;  // shared memory: the scales and minima of these slots
   float* minima;
 
   __device__ __forceinline__ float number(int slot, int c) const {
@@ -38,7 +38,7 @@ struct QuantizedBlock {
   }
 };
 
-// A thread for each channel; sinks are excluded from the range.
+// One thread per channel computes the channel's range, which excludes sinks.
 __device__ void range_keys(const QuantizedBlock& block) {
   const int last = block.first + block.count, begin = max(block.first, block.sinks);
   const int row = block.first / block.codes.block * block.dims;
@@ -54,7 +54,7 @@ __device__ void range_keys(const QuantizedBlock& block) {
   }
 }
 
-// A warp for each group of each position.
+// One warp per (position, group) computes the group's range.
 __device__ void range_values(const QuantizedBlock& block) {
   const int lane = static_cast<int>(threadIdx.x % 32), group = block.codes.group;
   const int groups = block.codes.ends / kKvPageTokens;
@@ -72,8 +72,8 @@ __device__ void range_values(const QuantizedBlock& block) {
   }
 }
 
-// Words of the block's codes, each written by one thread. A block has whole words; those of values
-// are interleaved with other blocks'.
+// Writes the words of the block's codes, one thread per word. A block consists of whole words;
+// words of values are interleaved with those of other blocks.
 template <KvPart part>
 __device__ void write_codes(const QuantizedBlock& block) {
   const KvCodes& codes = block.codes;
@@ -109,7 +109,7 @@ __device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLay
   const int head = static_cast<int>(blockIdx.y), in_page = first % kKvPageTokens;
   const int page = a.batch.pages[run.pages_at + first / kKvPageTokens];
   const int copy = a.batch.pages[run.copies_at + first / kKvPageTokens];
-  if (page < 0 || copy < 0) return;  // out of the window; encoded earlier
+  if (page < 0 || copy < 0) return;  // outside the window; or encoded earlier
   QuantizedBlock block;
   block.codes = pages.codes;
   block.dims = a.heads.head_dim;
@@ -118,7 +118,7 @@ __device__ void quantize_block(const KvQuantizeArguments& a, const KvQuantizeLay
   block.copy = kv_head_page(copies, copy, a.heads, head);
   block.page = packed_head(pages, page, a.heads, head);
   block.scales = memory;
-  // Blocks of the residual may be twice as long as the keys'.
+  // A block of the residual may have two blocks of keys.
   for (block.first = in_page; block.first < in_page + a.copied.residual.block;
        block.first += block.count) {
     block.minima =
@@ -163,14 +163,14 @@ __global__ void __launch_bounds__(kBlockThreads)
 
 void launch_kv_quantize(const KvQuantizeArguments& a, rt::Stream& stream) {
   const KvResidual& residual = a.copied.residual;
-  // A run no longer than the f16 window reads no codes of blocks that it closes itself.
+  // A run of at most `recent` rows does not read codes of the blocks that it closes itself.
   const bool due = a.whole_before ? residual.recent > 0 : a.batch.longest_run > residual.recent;
   if (!residual.copies() || a.batch.tokens <= 0 || a.layer_count == 0 || !due) return;
   const auto dims = static_cast<std::size_t>(a.heads.head_dim);
   const auto block = static_cast<std::size_t>(residual.block);
   const std::size_t groups = static_cast<std::size_t>(a.values.codes.ends) / kKvPageTokens;
   const std::size_t numbers = std::max(dims, block * groups);
-  // Includes a block that earlier runs began and that rows here close.
+  // At most so many blocks of a run become codes; the first may have begun in earlier runs.
   const std::int64_t most = a.batch.longest_run / residual.block + 1;
   rt::run(stream,
           {"kv_quantize",

@@ -1,7 +1,7 @@
-// Shared memory of attention over packed codes: in addition to that of attention over f16 pages (a
-// stage, queries, data shared by warps), tiles of codes in flight, laid out as in pages, with their
-// scales and minima. The f16 stage takes f16 copies; in a prompt's block also operands expanded
-// from a tile's codes, once for all its warps.
+// Shared memory of attention over packed codes. In addition to that of attention over f16 pages
+// (one stage, queries, data shared by warps) there are tiles of codes in flight, laid out as in
+// pages, with their scales and minima. The f16 stage holds f16 copies; in a prompt's block it also
+// holds the operands that are expanded from a tile's codes, once for all warps.
 #pragma once
 
 #include "cuda/kernels/attention/attention_tile_values.cuh"
@@ -10,8 +10,8 @@
 
 namespace leq::LEQ_GPU {
 
-// As TensorShape over f16 pages, with one stage for them and `stages` for codes. group: channels
-// that share a scale of values.
+// The shape of a block: a TensorShape over f16 pages with one stage, and `stages` stages of codes.
+// group: number of channels of values that share a scale.
 template <int bits, int group, int dims, int row_warps, int column_warps, int row_tiles, int stages,
           int blocks>
 struct PackedShape
@@ -19,17 +19,17 @@ struct PackedShape
   using Wide =
       TensorShape<KvType::f16, KvType::f16, dims, row_warps, column_warps, row_tiles, 1, blocks>;
   static constexpr int kBits = bits, kCodeStages = stages;
-  // A weight times a scale fits into f16 whatever the values are: scales reach 2 * 65504 / (2^bits
-  // - 1).
+  // The product of a weight and a scale fits into f16 whatever the values are, since a scale is at
+  // most 2 * 65504 / (2^bits - 1).
   static constexpr float kWeightBits = bits == 4 ? 2.0f : 0.0f;
   static constexpr int kGroup = group;
   static constexpr int kGroups = (dims + kGroup - 1) / kGroup;
   static constexpr int kShifts = Wide::kColumns <= kGroup ? 1 : Wide::kColumns / kGroup;
-  // Units of 16 columns that share one of a warp's shifts.
+  // Units of 16 columns that share a shift within a warp.
   static constexpr int kShiftUnits = Wide::kColumns / 16 / kShifts;
 };
 
-// Positions that a block's rows read: as codes, and in f16.
+// The positions that the rows of a block read as codes, and those that they read in f16.
 struct PackedSight {
   Positions seen;
   CodedPositions first_row, last_row;
@@ -40,11 +40,11 @@ struct PackedSight {
         first_row(residual, block.position),
         last_row(residual, block.position + block.rows - 1) {}
 
-  // Read as codes by some row.
+  // Positions that some row reads as codes.
   __device__ __forceinline__ Positions coded() const {
     return {max(seen.first, last_row.first), min(seen.last, last_row.last)};
   }
-  // Read in f16 by some row: sinks, and what is open.
+  // Positions that some row reads in f16: sinks, and blocks that are not closed.
   __device__ __forceinline__ Positions sinks() const {
     return {seen.first, min(seen.last, first_row.first)};
   }
@@ -59,9 +59,9 @@ struct PackedSight {
 template <class Shape>
 struct PackedMemory {
   using Wide = TileMemory<Shape>;
-  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // of one side
+  static constexpr int kCodes = kTile * Shape::kDims * Shape::kBits / 8;  // one side's
   static constexpr int kStageBytes = 2 * kCodes;
-  // Scales, then minima; of keys at most two blocks to a tile.
+  // Scales, then minima, counted in numbers; a tile has at most two blocks of keys.
   static constexpr int kKeyEnds = 2 * Shape::kDims;
   static constexpr int kValueEnds = Shape::kGroups * kTile;
   static constexpr int kValueEndsAt = 2 * kKeyEnds * 2;
@@ -74,8 +74,8 @@ struct PackedMemory {
   static constexpr int kBytes = kSightAt + static_cast<int>(sizeof(PackedSight));
 };
 
-// Loads tiles of codes, in order, and f16 copies. In generation tiles of heads as wide as the shape
-// are copied with one address per thread and constant offsets.
+// Loads tiles of codes in order, and f16 copies on request. In generation, tiles of heads as wide
+// as the shape are copied with one address per thread and constant offsets.
 template <class Shape>
 class PackedLoader {
   using Memory = PackedMemory<Shape>;
@@ -95,17 +95,17 @@ class PackedLoader {
     if constexpr (Shape::kGeneration) place_whole_tiles();
   }
 
-  // The parts of the current tile.
+  // The codes, and the scales and minima, of the current tile.
   __device__ __forceinline__ const unsigned char* codes() const {
     return memory_ + Memory::kCodesAt + code_stage(used_) * Memory::kStageBytes;
   }
   __device__ __forceinline__ unsigned char* ends() const {
     return memory_ + Memory::kEndsAt + used_ * Memory::kEndBytes;
   }
-  // Releases the current tile.
+  // Releases the current tile's stage.
   __device__ __forceinline__ void leave() { used_ = after(used_); }
 
-  // Starts copying the next tile of codes, if there is one, as one more group of copies.
+  // Starts copying the next tile of codes, if any, and commits one group of copies in any case.
   __device__ __forceinline__ void load_next() {
     if (next_ < end_) {
       unsigned char* const to =
@@ -125,8 +125,8 @@ class PackedLoader {
     ptx::cp_async_commit();
   }
 
-  // Starts copying the f16 copies of a tile to the stage, as a group: rows that no query reads in
-  // f16 become 0.
+  // Starts copying the f16 copies of a tile to the stage, as one group of copies. Rows that no
+  // query reads in f16 become 0.
   __device__ __forceinline__ void load_copies(int tile) const {
     const int run = a_.batch.row_runs[block_.row];
     const int copy = a_.batch.pages[a_.batch.runs[run].copies_at + tile];
@@ -135,8 +135,8 @@ class PackedLoader {
     ptx::cp_async_commit();
   }
 
-  // Clears scales of values that no query reads: their memory is undefined, and 0 times it may not
-  // be 0. Ends with a barrier where there are some.
+  // Clears scales of values that no query reads: their memory is undefined, and 0 times an
+  // undefined number may not be 0. Ends with a barrier if the tile has such values.
   __device__ __forceinline__ void clear_unseen_ends(int tile) const {
     if (whole_.holds(tile)) return;
     const Positions coded = sight_.coded();
@@ -156,7 +156,7 @@ class PackedLoader {
     return Shape::kCodeStages > 1 ? stage : 0;
   }
 
-  // Loads codes and ends of one side; `capacity` is that of scales.
+  // Loads codes, scales and minima of keys or values; `capacity`: numbers reserved for scales.
   __device__ __forceinline__ void load_side(const KvPages& pages, unsigned char* to,
                                             unsigned char* to_ends, int capacity) const {
     const PackedHead head = packed_head(pages, page_, a_.heads, block_.kv_head);
@@ -166,7 +166,7 @@ class PackedLoader {
     for (int at = thread * 16; at < bytes; at += Shape::kThreads * 16) {
       ptx::cp_async16(to + at, words + at, true);
     }
-    const int count = pages.codes.ends / 8;  // 16 bytes each
+    const int count = pages.codes.ends / 8;  // copies of 16 bytes
     for (int i = thread; i < 2 * count; i += Shape::kThreads) {
       const bool scale = i < count;
       const int at = scale ? i : i - count;
@@ -175,8 +175,8 @@ class PackedLoader {
     }
   }
 
-  // Base addresses, as for page 0, of this thread's part of tiles as wide as the shape: of codes,
-  // and 16 bytes of scales or minima of one side.
+  // Computes the base addresses, as for page 0, of this thread's part of a tile as wide as the
+  // shape: its codes, and 16 bytes of scales or minima of keys or values.
   __device__ __forceinline__ void place_whole_tiles() {
     const int thread = static_cast<int>(threadIdx.x), head = block_.kv_head;
     keys_ = a_.keys.base + head * Memory::kCodes + thread * 16;
@@ -197,7 +197,7 @@ class PackedLoader {
   __device__ __forceinline__ void copy_whole(unsigned char* to, unsigned char* to_ends) const {
     static_assert(!Shape::kGeneration ||
                   2 * (Memory::kKeyEnds + Memory::kValueEnds) / 8 <= Shape::kThreads);
-    // A page of one layer has less than 2^31 bytes.
+    // 32 bits suffice because a page of one layer has less than 2^31 bytes.
     const std::uint64_t page = static_cast<unsigned>(page_);
     copy_codes(to, keys_ + page * static_cast<unsigned>(a_.keys.page_bytes));
     copy_codes(to + Memory::kCodes, values_ + page * static_cast<unsigned>(a_.values.page_bytes));
@@ -230,19 +230,19 @@ class PackedLoader {
   const AttentionArguments& a_;
   const QueryBlock& block_;
   const PackedSight& sight_;
-  WholeTiles whole_;  // of codes
+  WholeTiles whole_;  // tiles that are all read as codes
   unsigned char* memory_;
-  int next_, end_, page_;      // tiles of codes, and the next one's page
-  int filled_ = 0, used_ = 0;  // stages of ends, and of codes where there are as many
+  int next_, end_, page_;      // range of the tiles of codes still to load, and the next one's page
+  int filled_ = 0, used_ = 0;  // stages of ends; also of codes if there are as many
   const std::byte *keys_ = nullptr, *values_ = nullptr, *ends_ = nullptr;
   unsigned ends_stride_ = 0;
   int ends_to_ = 0;
 };
 
-inline constexpr int kUnitBytes = 512;  // of a unit's operands
+inline constexpr int kUnitBytes = 512;  // operands of a unit
 
-// Expands a tile's codes into operands in the stage: of each unit four matrices as ldmatrix reads
-// them, one for each register; keys first.
+// Expands a tile's codes into operands in the stage. Each unit has four matrices in ldmatrix
+// layout, one for each register. The units of keys are first.
 template <class Shape>
 __device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims,
                                             unsigned char* memory) {
@@ -267,10 +267,10 @@ __device__ __forceinline__ void expand_tile(const unsigned char* codes, int dims
   }
 }
 
-// The source of a warp's operands of a tile: the codes, or the operands expanded from them.
+// The source of a warp's operands of a tile: codes, or the operands expanded from them.
 template <class Shape>
 struct TileOperands {
-  const unsigned char* memory;  // codes, or with them expanded the stage
+  const unsigned char* memory;  // codes; in a prompt the stage with expanded operands
   int dims;
   unsigned lane;
 
@@ -293,7 +293,7 @@ struct TileOperands {
   }
 };
 
-// Consecutive words of a lane, loaded `each` at a time.
+// Consecutive words of a lane, loaded as vectors of `each` words.
 template <int count, int each>
 struct LaneWords {
   std::uint32_t words[count];
@@ -317,7 +317,7 @@ struct LaneWords {
   }
 };
 
-// A lane's part of 16 keys of a head as wide as the shape.
+// A lane's words of 16 keys, for a head as wide as the shape.
 template <class Shape>
 struct KeyWords {
   static constexpr int kBits = Shape::kBits, kCount = Shape::kDims / 16;
@@ -332,7 +332,7 @@ struct KeyWords {
   }
 };
 
-// A lane's part of a tile's values, in a warp's columns.
+// A lane's words of a tile's values in the columns of its warp.
 template <class Shape>
 struct ValueWords {
   static constexpr int kBits = Shape::kBits, kUnits = Shape::kColumns / 16;

@@ -1,7 +1,7 @@
-// Packed codes as operands of mma m16n8k16. A code u, as extracted from its word, is in the low
-// bits of an f16, so it is a subnormal number, u 2^-24 or a few powers of two more: exact, as is
-// its product with any f16. The power is the same along a sum and is removed from the finished sum,
-// exactly (code_unit), so nothing is subtracted from codes or from their sums.
+// Packed codes as operands of mma m16n8k16. The bits of a code u, extracted from its word, are the
+// low bits of an f16, which is then a subnormal number: u 2^-24, or a few powers of two more. It is
+// exact, and so is its product with any f16. The power is the same along a sum and is removed from
+// the finished sum exactly (code_unit), so that nothing is subtracted from codes or sums.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -10,21 +10,21 @@
 
 namespace leq::LEQ_GPU {
 
-// The factor that a sum of codes' f16 numbers is multiplied by, for columns 8 n ... of a unit.
+// The factor that converts a sum of codes' f16 numbers, for columns 8 n ... 8 n + 7 of a unit.
 template <int bits>
 __device__ constexpr float code_unit(int n) {
-  // The lowest bit of a code in its half of a word is `bits` for the upper columns.
+  // The codes of the upper columns begin at bit `bits` of their half word, instead of bit 0.
   return n == 0 ? 16777216.0f : 16777216.0f / static_cast<float>(1 << bits);
 }
 
-// A lane's part of 16 positions x 16 channels: b[n][k] is the register for columns 8 n ... of the
-// operand and its rows 8 k ....
+// A lane's part of 16 positions x 16 channels: b[n][k] is the register for columns 8 n ... 8 n + 7
+// and rows 8 k ... 8 k + 7 of the operand.
 struct UnitOperand {
   std::uint32_t b[2][2];
 };
 
-// From a lane's word of a unit (cuda/layout/kv_codes.h), at 2 bits a word of two units. s16: index
-// of the unit among positions.
+// Unpacks a lane's word of a unit (cuda/layout/kv_codes.h); at 2 bits a word has two units. s16 is
+// the index of the unit along positions.
 template <int bits, KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) {
   UnitOperand unit;
@@ -44,18 +44,18 @@ __device__ __forceinline__ UnitOperand unit_of_word(std::uint32_t own, int s16) 
   return unit;
 }
 
-// `words`: of the head in its page.
+// `words`: the codes of the head in its page.
 template <int bits, KvPart part>
 __device__ __forceinline__ UnitOperand unit_of_codes(const std::uint32_t* words, int dims, int s16,
                                                      int c16, int lane) {
   return unit_of_word<bits, part>(words[kv_lane_word(part, bits, dims, s16, c16, lane)], s16);
 }
 
-// Scales, or minima, at a lane's indices of a unit's sum: two neighbours, and those at + 8.
+// Scales, or minima, at a lane's indices k of a unit: two neighbours, and the two at k + 8.
 struct UnitEnds {
   std::uint32_t near, far;
 };
-// Ends along positions of values, for two units.
+// Scales or minima of values, along positions, for two units.
 struct TwoUnitEnds {
   UnitEnds unit[2];
 
@@ -65,23 +65,23 @@ struct TwoUnitEnds {
     unit[1] = {all.z, all.w};
   }
 };
-// Along channels of keys, for heads of any width: `from` is a block's row.
+// Scales or minima of keys, along channels, for heads of any width; `from` is a block's row.
 struct KeyEnds {
-  const std::uint16_t* at[2];  // of even units and of odd ones
+  const std::uint16_t* at[2];  // for even units and for odd units
 
   __device__ __forceinline__ KeyEnds(const std::uint16_t* from, int dims, unsigned lane) {
     const bool wide = kv_wide(dims);
     at[0] = from + lane % 4 * (wide ? 8 : 4);
     at[1] = at[0] - (wide ? 12 : 0);
   }
-  // `further`: offset in numbers to another row.
+  // `further`: offset (in numbers) of the row to read.
   __device__ __forceinline__ UnitEnds of(int unit, int further) const {
     const uint2 both = *reinterpret_cast<const uint2*>(at[unit % 2] + 16 * unit + further);
     return {both.x, both.y};
   }
 };
 
-// An operand of 16 rows times scales along k.
+// Multiplies an operand of 16 rows by the scales along k.
 __device__ __forceinline__ void fold_scales(const std::uint32_t (&a)[4], const UnitEnds& scales,
                                             std::uint32_t (&folded)[4]) {
 #pragma unroll

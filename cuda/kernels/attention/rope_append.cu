@@ -1,6 +1,6 @@
-// Preparation of q, k and v for attention: norms of heads, rotation, q's factor, and the writes to
-// the cache's pages. One warp for each (token, head), the head in shared memory; sums in the order
-// of docs/numerics.md.
+// Prepares q, k and v for attention: norms of heads, rotation, the factor of q, and the writes to
+// the cache's pages. One warp processes each (token, head), with the head in shared memory; sums
+// are in the order of docs/numerics.md.
 #include <cmath>
 
 #include "cuda/intrinsics/run.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-// Pairs (i, i + r/2) of the first r numbers.
+// Rotates the pairs (i, i + r/2) of the first r numbers.
 __device__ void rope_head(float* x, int dims, const float* table, unsigned lane) {
   const int half = dims / 2;
   for (int i = static_cast<int>(lane); i < half; i += 32) {
@@ -25,7 +25,7 @@ __device__ void rope_head(float* x, int dims, const float* table, unsigned lane)
   __syncwarp();
 }
 
-// u8 codes.
+// Encodes and stores a head as u8 codes.
 __device__ void store_codes(const float* x, int dims, const KvHeadPage& page, int slot,
                             unsigned lane) {
   float low = INFINITY, high = -INFINITY;
@@ -56,8 +56,8 @@ __device__ void store_head(const float* x, int dims, KvType type, const KvHeadPa
   }
 }
 
-// Destination of a position's numbers: its page, or, where codes are encoded per block, the page's
-// f16 copy.
+// Writes a position's numbers to its page; where codes are encoded per block, to the page's f16
+// copy instead.
 __device__ void append_head(const RopeAppendArguments& a, const float* x, KvPart part, int head,
                             const AttentionRun& run, int position, unsigned lane) {
   const KvPages& pages = part == KvPart::keys ? a.keys : a.values;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   const AttentionHeads& shape = a.heads;
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const int dims = shape.head_dim, row = static_cast<int>(blockIdx.x);
-  const int index = static_cast<int>(blockIdx.y * kWarps + warp);  // of q, then k, then v heads
+  const int index = static_cast<int>(blockIdx.y * kWarps + warp);  // among q, k and v heads
   if (index >= shape.heads + 2 * shape.kv_heads) return;
   const bool query = index < shape.heads, key = !query && index < shape.heads + shape.kv_heads;
 

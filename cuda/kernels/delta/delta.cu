@@ -1,5 +1,5 @@
-// Four launches: the recurrence's per-token inputs, each sequence's last inputs for the next step,
-// the recurrence, the outputs.
+// Gated DeltaNet takes four launches: the inputs of the recurrence for each token, the last inputs
+// of each sequence for its next step, the recurrence, and the outputs.
 #include <algorithm>
 
 #include "backend/decoder_parts.h"
@@ -20,8 +20,8 @@ __device__ __forceinline__ std::int64_t recurrent_numbers(const DeltaArguments& 
   return a.key_dim * a.values();
 }
 
-// The input of a channel at token `token` of a run; negative indices are tokens before it: read
-// from earlier runs of the same sequence, then from the state.
+// The input of a channel at token `token` of a run. A negative index is a token before the run,
+// whose input is read from earlier runs of the same sequence or else from the state.
 __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std::int64_t token,
                                           std::int64_t channel) {
   const AttentionRun* at = a.batch.runs + run;
@@ -35,7 +35,7 @@ __device__ __forceinline__ float input_at(const DeltaArguments& a, int run, std:
   return from[recurrent_numbers(a) + (a.taps - 1 + token) * a.channels() + channel];
 }
 
-// ln(1 + e^x); ln by the series of base/fixed_log.h.
+// ln(1 + e^x), where ln uses the series of base/fixed_log.h.
 __device__ float softplus(float x) {
   if (x > 20.0f) return x;
   const double y = 1.0 + static_cast<double>(device_exp(x));
@@ -54,7 +54,7 @@ __device__ float softplus(float x) {
   return static_cast<float>(log2 * 0x1.62e42fefa39efp-1);
 }
 
-// alpha and beta of a value head.
+// Computes alpha and beta of a value head.
 __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) {
   const float* const gates = a.gates.values + row * a.gates.stride;
   const float b = gates[head], x = gates[a.gates_apart + head];
@@ -66,7 +66,7 @@ __device__ void open_gates(const DeltaArguments& a, std::int64_t row, int head) 
   out[a.value_heads + head] = 1.0f / (1.0f + device_exp(-b));
 }
 
-// A warp has one head of one row, its numbers in shared memory.
+// One head of one row, processed by one warp with the head's numbers in shared memory.
 struct WarpHead {
   unsigned lane;
   int index;
@@ -80,7 +80,7 @@ struct WarpHead {
         x(heads + threadIdx.x / 32 * static_cast<unsigned>(max(a.key_dim, a.value_dim))) {}
 };
 
-// For each (token, head of q, k or v): convolution, SiLU, norm of q and k; value heads: gates.
+// For each (token, head of q, k or v): convolution and SiLU; norm of q and k; gates of v heads.
 __global__ void __launch_bounds__(kHeadThreads)
     delta_inputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);
@@ -120,8 +120,8 @@ __global__ void __launch_bounds__(kHeadThreads)
   for (int c = static_cast<int>(lane); c < dims; c += 32) out[c] = x[c];
 }
 
-// Writes the last taps - 1 inputs of each sequence, oldest first, to its state, from its last run.
-// In ascending order, since the state that is read may be the one that is written.
+// Writes the last taps - 1 inputs of each sequence to its state, oldest first; the block of its
+// last run does so. The order is ascending because source and target state may be the same.
 __global__ void __launch_bounds__(kKeepThreads)
     delta_keep(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kKeepThreads);
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kKeepThreads)
   }
 }
 
-// A warp for each sequence, value head and eight columns of S.
+// One warp per (sequence, value head, eight columns of S).
 __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(32);
   LEQ_SHARED(DeltaRow, of_warp);
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(32) delta_recur(const LEQ_GRID_CONSTANT DeltaA
   store_state(a, *run, place, state);
 }
 
-// rms_norm(o) * silu(z) for each (token, value head).
+// out = rms_norm(o) * silu(z) for each (token, value head).
 __global__ void __launch_bounds__(kHeadThreads)
     delta_outputs(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kHeadThreads);

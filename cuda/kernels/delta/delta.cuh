@@ -1,5 +1,5 @@
-// The common part of the kernels of Gated DeltaNet's recurrence: a warp has eight columns of S of
-// one value head, in registers.
+// Code shared by the kernels of Gated DeltaNet's recurrence, in which a warp has eight columns of S
+// of one value head in registers.
 #pragma once
 
 #include "backend/decoder_parts.h"
@@ -9,7 +9,7 @@
 
 namespace leq::LEQ_GPU {
 
-// A layer's part of a state: S, then the last inputs; null for zeros.
+// A layer's part of a state: S, followed by the last inputs. Null stands for zeros.
 __device__ __forceinline__ float* state_part(const DeltaArguments& a,
                                              const std::uint32_t (&halves)[2]) {
   const std::uint64_t state = static_cast<std::uint64_t>(halves[1]) << 32 | halves[0];
@@ -17,8 +17,8 @@ __device__ __forceinline__ float* state_part(const DeltaArguments& a,
   return reinterpret_cast<float*>(state + static_cast<std::uint64_t>(a.state_at));
 }
 
-// A quarter of a column of S: rows c, c + 4, c + 8, ... of lane c of the four that share the
-// column. Each has one of the four chains of its sums.
+// A lane's quarter of a column of S. Four lanes share a column, and lane c of them has the rows c,
+// c + 4, c + 8, ...; a sum over the column has one chain in each lane.
 struct DeltaColumn {
   static constexpr int kLanes = 4, kRows = kDeltaKeyDims / kLanes;
   static constexpr int kOfWarp = 32 / kLanes;
@@ -39,12 +39,12 @@ struct DeltaColumn {
       if (row(i) < dims) to[row(i) * stride] = s[i];
     }
   }
-  // (lane 0 + lane 1) + (lane 2 + lane 3)
+  // The sum over the four lanes: (lane 0 + lane 1) + (lane 2 + lane 3)
   static __device__ __forceinline__ float joined(float x) {
     x = x + __shfl_xor_sync(kEveryLane, x, 1);
     return x + __shfl_xor_sync(kEveryLane, x, 2);
   }
-  // S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q. Rows past the last are 0.
+  // S = alpha S; u = beta (v - S^T k); S = S + k u^T; o = S^T q. Rows beyond key_dim are 0.
   __device__ __forceinline__ float step(const float* k, const float* q, float v, float alpha,
                                         float beta) {
     float sum = 0, out = 0;
@@ -60,15 +60,15 @@ struct DeltaColumn {
   }
 };
 
-// A lane's column of S of one value head.
+// The addresses of a lane's column of S of one value head.
 struct DeltaPlace {
   int head, column;
   bool has_column;
-  int stride;                 // from row to row of S
-  std::int64_t query, value;  // of the head's q, and of the column's v, in a row
-  std::int64_t state;         // of the column
+  int stride;                 // distance between rows of S
+  std::int64_t query, value;  // offsets in a row: of the head's q; of the column's v
+  std::int64_t state;         // offset of the column in S
 
-  // `first`: the warp's first column.
+  // `first`: the first column of the warp.
   __device__ __forceinline__ DeltaPlace(const DeltaArguments& a, int head_of_warp, int first)
       : head(head_of_warp),
         column(first + static_cast<int>(threadIdx.x) % 32 / DeltaColumn::kLanes) {
@@ -82,7 +82,7 @@ struct DeltaPlace {
   }
 };
 
-// A token's inputs for a warp, loaded one token ahead.
+// The inputs of a warp for one token; they are loaded one token ahead.
 struct DeltaToken {
   static constexpr int kEach = kDeltaKeyDims / 32;
   float key[kEach], query[kEach];  // numbers lane, lane + 32, ...
@@ -103,12 +103,12 @@ struct DeltaToken {
   }
 };
 
-// k and q of a token, shared by the warp's lanes.
+// k and q of a token in shared memory, read by all lanes of a warp.
 struct DeltaRow {
   float key[kDeltaKeyDims], query[kDeltaKeyDims];
 };
 
-// The recurrence over `count` rows from `first` on; o overwrites v.
+// The recurrence over `count` rows from row `first` on; o overwrites v.
 __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaPlace& place,
                                            DeltaColumn& state, std::int64_t first, int count,
                                            DeltaRow& of_warp) {
@@ -132,7 +132,7 @@ __device__ __forceinline__ void recur_rows(const DeltaArguments& a, const DeltaP
   }
 }
 
-// S before the first run of a sequence in a batch is loaded, S after the last is stored.
+// A sequence's S is loaded before its first run of a batch and stored after its last run.
 __device__ __forceinline__ void load_state(const DeltaArguments& a, const AttentionRun& run,
                                            const DeltaPlace& place, DeltaColumn& state) {
   const float* const from = state_part(a, run.state_from);

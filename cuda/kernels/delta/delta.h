@@ -1,6 +1,6 @@
-// Gated DeltaNet on the device: backend/decoder_parts.h has its formulas, docs/numerics.md the
-// order of each sum, which is the CPU's, token by token. Without `exact`, whole chunks of 64 tokens
-// of a prompt use the chunked form (delta_chunks.cu).
+// Gated DeltaNet on the device. Its formulas are in backend/decoder_parts.h. The order of each sum
+// is in docs/numerics.md and is the CPU's: token by token. Without `exact`, whole chunks of 64
+// tokens of a prompt use the chunked form (delta_chunks.cu) instead.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The part of a chunk that does not depend on the state, for one value head; the names are those of
+// The part of a chunk that does not depend on the state, for one value head. Symbols are defined in
 // delta_chunks.cu.
 struct DeltaChunk {
   float* inverse;     // T [64][64]
@@ -25,21 +25,21 @@ struct DeltaChunk {
 
 struct DeltaArguments {
   FloatRows mixed;  // [T][channels + H_v d_v]: q, k, v, z
-  FloatRows gates;  // [T]: b [H_v], and gates_apart numbers later a
+  FloatRows gates;  // [T]: b [H_v]; a begins gates_apart numbers later
   std::int64_t gates_apart = 0;
   FloatRows out;  // [T][H_v d_v]
   AttentionBatch batch;
   int key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0, taps = 0;
-  const float* conv[3] = {};  // of q, k and v: [taps] rows of conv_stride numbers
+  const float* conv[3] = {};  // for q, k and v: [taps] rows of conv_stride numbers
   std::int64_t conv_stride = 0;
   const float* a_log = nullptr;    // [H_v]
   const float* dt_bias = nullptr;  // [H_v]
   const float* norm_gain = nullptr;
   float norm_eps = 0;
-  float l2_eps = 0, query_gain = 0, key_gain = 0;  // of the l2 norms as RMS norms
-  std::int64_t state_at = 0;                       // bytes of a state before this layer's part
-  // [T][channels] outputs of the convolution, in which o overwrites v, then [T][2 H_v] alpha, beta,
-  // then [chunks][H_v] of DeltaChunk (delta_scratch_numbers).
+  float l2_eps = 0, query_gain = 0, key_gain = 0;  // for l2 norms, computed as RMS norms
+  std::int64_t state_at = 0;                       // byte offset of this layer's part of a state
+  // [T][channels] outputs of the convolution, in which o overwrites v; [T][2 H_v] alpha and beta;
+  // [chunks][H_v] DeltaChunk (sizes: delta_scratch_numbers).
   float* scratch = nullptr;
   Fault fault;
   bool exact = false;
@@ -57,7 +57,7 @@ struct DeltaArguments {
   constexpr std::int64_t value_of(int value_head) const {
     return 2 * keys() + std::int64_t{value_head} * value_dim;
   }
-  // The first rows of chunks are at least 64 apart.
+  // First rows of chunks are at least 64 apart, so that each chunk has its own index.
   constexpr DeltaChunk chunk(std::int64_t first_row, int value_head) const {
     const std::int64_t index = first_row / kDeltaChunk * value_heads + value_head;
     return DeltaChunk(scratch + delta_rows_numbers(batch.tokens, channels(), value_heads) +
@@ -66,7 +66,7 @@ struct DeltaArguments {
 };
 void launch_delta_net(const DeltaArguments& a, rt::Stream& stream);
 
-// The recurrence alone, in chunks for those runs that have whole ones.
+// The recurrence alone, in the chunked form for those runs that contain whole chunks.
 bool has_delta_chunks(const DeltaArguments& a);
 void launch_delta_chunks(const DeltaArguments& a, rt::Stream& stream);
 

@@ -1,8 +1,8 @@
-// The chunked form, for prompts: 64 tokens at a time by products of matrices, equal to the
-// recurrence but for rounding (docs/cuda-kernels.md). With alpha_i, beta_i of a value head and D_ij
-// = alpha_(j + 1) ... alpha_i, e_i = alpha_0 ... alpha_i:
+// The chunked form for prompts processes 64 tokens at a time by matrix products. The results equal
+// the recurrence's except for rounding (docs/cuda-kernels.md). alpha_i and beta_i are those of a
+// value head, D_ij = alpha_(j + 1) ... alpha_i, e_i = alpha_0 ... alpha_i:
 //   L = the part of beta_i (k_i . k_j) D_ij under the diagonal, T = (1 + L)^-1 diag(beta)
-//   P = (q_i . k_j) D_ij with the diagonal, 0 above it
+//   P = (q_i . k_j) D_ij on and under the diagonal, 0 above it
 //   U = T (V - diag(e) K S),  O = diag(e) Q S + P U,  S = e_63 S + K^T diag(D_63) U
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
@@ -16,12 +16,12 @@ constexpr int kWarps = 4, kThreads = 32 * kWarps;
 constexpr int kChunk = kDeltaChunk;
 static_assert(kChunk == 16 * kWarps && kDeltaColumns == DeltaColumn::kOfWarp * kWarps);
 
-// Strides with which the lanes of an mma access different banks.
+// With these strides the lanes of an mma access different banks.
 constexpr int kSquareStride = kChunk + 4, kStateStride = kDeltaColumns + 4;
 
-// The chunks of a run: whole ones, from positions that are multiples of 64.
+// The whole chunks of a run; a chunk begins at a position that is a multiple of 64.
 struct RunChunks {
-  int first, count;  // row in the run
+  int first, count;  // first: row in the run; count: number of chunks
 
   __device__ __forceinline__ explicit RunChunks(const AttentionRun& run)
       : first(-run.first_position & (kChunk - 1)), count(max(0, run.rows - first) / kChunk) {}
@@ -31,7 +31,7 @@ __device__ __forceinline__ float2 pair(const float* at) {
   return *reinterpret_cast<const float2*>(at);
 }
 
-// Calls use(row, column, value) for each of a lane's numbers in d, in the layout of mma.
+// Calls use(row, column, value) for each of a lane's sums in d, which has the layout of mma.
 template <int tiles, class Use>
 __device__ __forceinline__ void for_sums(const float (&d)[tiles][4], Use use) {
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
@@ -46,10 +46,10 @@ struct Squares {
   float keys[kChunk][kSquareStride];     // k_i . k_j, then L
   float queries[kChunk][kSquareStride];  // q_i . k_j, then (1 + L)^-1
   float alpha[kChunk], beta[kChunk];
-  int first_row;  // of the chunk, -1: none
+  int first_row;  // of the chunk; -1 if there is none
 };
 
-// The row of a chunk's first token among rows 64 slot ... + 63: there is one at most.
+// Finds the first row of a chunk among rows 64 slot ... 64 slot + 63, which have at most one.
 __device__ __forceinline__ void find_chunk(const DeltaArguments& a, Squares& shared) {
   if (threadIdx.x == 0) shared.first_row = -1;
   __syncthreads();
@@ -65,7 +65,7 @@ __device__ __forceinline__ void find_chunk(const DeltaArguments& a, Squares& sha
   __syncthreads();
 }
 
-// k_i . k_j and q_i . k_j, for at least all j <= i.
+// Computes k_i . k_j and q_i . k_j, for at least all j <= i.
 __device__ __forceinline__ void multiply_keys(const DeltaArguments& a, int head, Squares& shared) {
   const int first = static_cast<int>(threadIdx.x) / 32 * 16;
   const std::int64_t query = a.query_of(head), key = query + a.keys();
@@ -90,7 +90,7 @@ __device__ __forceinline__ void multiply_keys(const DeltaArguments& a, int head,
   for_sums(sums, [&](int i, int j, float x) { shared.queries[first + i][j] = x; });
 }
 
-// A thread for each column j: L in place, P and the decays to global memory.
+// One thread per column j computes L in place, and writes P and the decays to global memory.
 __device__ __forceinline__ void decay_columns(Squares& shared, const DeltaChunk& to) {
   const int j = static_cast<int>(threadIdx.x) % kChunk;
   const bool of_keys = threadIdx.x < kChunk;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void decay_columns(Squares& shared, const DeltaChunk&
   if (of_keys) to.to_end[j] = decay;
 }
 
-// (1 + L)^-1, a thread for each column; multiplied by beta to global memory.
+// One thread per column computes (1 + L)^-1, and writes it times beta to global memory.
 __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   const auto j = static_cast<int>(threadIdx.x);
   if (j >= kChunk) return;
@@ -119,7 +119,7 @@ __device__ __forceinline__ void invert(Squares& shared, const DeltaChunk& to) {
   }
 }
 
-// The part of a chunk that does not depend on the state: a block for each (64 rows, value head).
+// Computes the part of a chunk that does not depend on S: a block per (64 rows, value head).
 __global__ void __launch_bounds__(kThreads)
     delta_squares(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -145,13 +145,13 @@ __global__ void __launch_bounds__(kThreads)
 struct ChunkMemory {
   float state[kDeltaKeyDims][kStateStride];
   float values[kChunk][kStateStride];  // V - diag(e) K S, then U
-  DeltaRow rows[kWarps];               // of the recurrence
+  DeltaRow rows[kWarps];               // used by the recurrence
 };
 
-// The sums of a warp's 16 tokens, 32 columns.
+// A warp's sums, of 16 tokens (or rows of S) x 32 columns.
 using TokenSums = float[kDeltaColumns / 8][4];
 
-// S becomes e_63 S + K^T diag(D_63) U; each warp updates 32 of its rows.
+// S = e_63 S + K^T diag(D_63) U; each warp updates 32 rows of S.
 __device__ __forceinline__ void add_keys(const DeltaArguments& a, const DeltaChunk& chunk,
                                          std::int64_t key, std::int64_t first_row,
                                          ChunkMemory& shared) {
@@ -182,7 +182,7 @@ __device__ __forceinline__ void add_keys(const DeltaArguments& a, const DeltaChu
   }
 }
 
-// One chunk: o overwrites v, and S of the block's columns is updated.
+// Processes one chunk: o overwrites v, and the block's columns of S are updated.
 __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, int first_column,
                                            std::int64_t first_row, ChunkMemory& shared) {
   const DeltaChunk chunk = a.chunk(first_row, head);
@@ -213,7 +213,7 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
   });
   multiply_split(out, a.key_dim / 8, rows(query), columns(shared.state));
   __syncthreads();
-  // Columns above the diagonal are zero and skipped.
+  // Columns above the diagonal are zero, so that they are skipped.
   const int steps = (first + 16) / 8;
 #pragma unroll
   for (auto& tile : sums) {
@@ -238,8 +238,8 @@ __device__ __forceinline__ void chunk_step(const DeltaArguments& a, int head, in
   __syncthreads();
 }
 
-// A block for each sequence, value head and 32 columns of S: whole chunks of a run by chunk_step,
-// the rows before and after them by the recurrence.
+// One block per (sequence, value head, 32 columns of S): chunk_step processes the whole chunks of a
+// run, and the recurrence processes the rows before and after them.
 __global__ void __launch_bounds__(kThreads) delta_chunks(const LEQ_GRID_CONSTANT DeltaArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(ChunkMemory, shared);

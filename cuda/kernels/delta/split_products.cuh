@@ -5,7 +5,7 @@
 
 namespace leq::LEQ_GPU {
 
-// x = high + low, off by 2^-22 of x at most.
+// x = high + low, with an error of at most 2^-22 of x.
 struct SplitFloat {
   std::uint32_t high, low;
 
@@ -17,15 +17,15 @@ struct SplitFloat {
   }
 };
 
-// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles] of a warp, d as mma_m16n8k8_tf32 has it.
-// a(row, k), b(k, column): the numbers at k and k + 1, k even. Off by 2^-20 of sum |a b| or so:
-// the products of two low parts are left out.
+// D[16][8 tiles] += A[16][8 steps] B[8 steps][8 tiles], computed by a warp; d has the layout of
+// mma_m16n8k8_tf32. a(row, k) and b(k, column) return the numbers at k and k + 1 (k is even). The
+// error is about 2^-20 of sum |a b|, because the products of two low parts are left out.
 template <int tiles, class A, class B>
 __device__ __forceinline__ void multiply_split(float (&d)[tiles][4], int steps, A a, B b) {
   const int g = static_cast<int>(threadIdx.x) % 32 / 4, t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll 2
   for (int step = 0; step < steps; ++step) {
-    // Which k a lane has is free, if a and b agree: neighbours lie side by side in memory.
+    // A lane may have any two k if A and B agree; it has neighbours, which are contiguous.
     const int k = 8 * step + 2 * t;
     const float2 above = a(g, k), below = a(g + 8, k);
     const SplitFloat x[4] = {SplitFloat(above.x), SplitFloat(below.x), SplitFloat(above.y),

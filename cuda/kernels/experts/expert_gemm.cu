@@ -1,4 +1,4 @@
-// The linears of experts for many rows: int_gemm's tiles, each of rows of one expert.
+// The linears of experts for many rows: tiles of int_gemm, each with rows of a single expert.
 #include <algorithm>
 
 #include "cuda/intrinsics/run.h"
@@ -10,13 +10,13 @@ namespace {
 
 static_assert(MiddleTile::kTokens == kExpertTile);
 
-// In shared memory: what int_gemm multiplies, of one expert.
+// The tile's matmul with the weights of its expert; kept in shared memory.
 struct ExpertTile {
   IntMatmul matmul;
   int expert, first_row;
 };
 
-// The expert that has tile blockIdx.x; false: there are fewer tiles.
+// Finds the expert that tile blockIdx.x belongs to; false if there are fewer tiles.
 __device__ __forceinline__ bool find_tile(const ExpertMatmul& a, const ExpertGroups& groups,
                                           ExpertTile& found) {
   const auto tile = static_cast<int>(blockIdx.x);
@@ -64,7 +64,7 @@ void launch(const ExpertMatmul& a, const ExpertGroups& groups, rt::Stream& strea
 
 }  // namespace
 
-// Of groups of 64 and fine groups of 3 and 2 bits there are no tiles.
+// False for groups of 64, and for fine groups of 3 and 2 bits, which have no tile kernels.
 bool has_expert_gemm(const IntMatmul& a) {
   const int group = sum_columns(a), bits = a.segments[0].weight.bits;
   return group == 128 || (group == 32 && (bits == 8 || bits == 4)) || (group == 0 && bits == 8);

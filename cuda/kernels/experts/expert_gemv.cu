@@ -1,5 +1,5 @@
-// The linears of experts: int_gemv for each row, with the weights of the row's expert. One launch
-// covers all rows, of which a step of one token has few.
+// The linears of experts for few rows: int_gemv for each row, with the weights of the row's expert.
+// One launch covers all rows.
 #include <algorithm>
 
 #include "cuda/intrinsics/run.h"
@@ -10,10 +10,10 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr std::int64_t kMostRows = 32768;  // of a launch
+constexpr std::int64_t kMostRows = 32768;  // in one launch
 
 struct ExpertRow {
-  static constexpr bool kKnownEarly = false;  // the router writes it
+  static constexpr bool kKnownEarly = false;  // the router selects the weights
   const CodeSegment* segments;
   std::int64_t in, out;
 
@@ -49,7 +49,7 @@ void launch(const ExpertMatmul& a, rt::Stream& stream) {
   const bool grouped = matmul.segments[0].weight.group > 0 || matmul.x.group > 0;
   const int warps = gemv_warps<bits>(matmul.segments[0].rows, paired);
   auto* kernel = expert_gemv<bits, true>;
-  // Codes below 8 bits always have groups.
+  // Codes of fewer than 8 bits always have groups.
   if constexpr (bits == 8) {
     if (!grouped) kernel = expert_gemv<8, false>;
   }

@@ -1,4 +1,4 @@
-// Rows of a step in the order of their experts: the index of each row, and its token's codes there.
+// Groups the rows of a step by expert: computes the index of each row, and copies codes there.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
@@ -15,7 +15,7 @@ __device__ __forceinline__ std::int32_t* chosen(const ExpertChoice& choice, std:
   return reinterpret_cast<std::int32_t*>(choice.rows + r / active * choice.stride) + r % active;
 }
 
-// One block: counts, their prefix sums, then an index for each row.
+// Run as one block: counts the rows of each expert, sums the counts, and indexes each row.
 __global__ void __launch_bounds__(kGroupThreads)
     group_rows(const LEQ_GRID_CONSTANT GroupRowsArguments a) {
   LEQ_BOUNDS(kGroupThreads);
@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kGroupThreads)
     }
   }
   __syncthreads();
-  // A warp for each expert, in the order of rows: ranks that share a model get equal indices.
+  // A warp per expert keeps rows in order, so that ranks that share a model have equal indices.
   const int lane = thread % 32;
   for (int e = thread / 32; e < a.groups.experts; e += kGroupThreads / 32) {
     int place = counts[e];
@@ -62,7 +62,7 @@ __device__ __forceinline__ void copy_numbers(const T* from, T* to, std::int64_t 
   for (std::int64_t i = threadIdx.x; i < count; i += kMoveThreads) to[i] = from[i];
 }
 
-// A block for each row. Rows of codes are multiples of 16 bytes.
+// One block per row. A row of codes is a multiple of 16 bytes.
 __global__ void __launch_bounds__(kMoveThreads)
     group_inputs(const LEQ_GRID_CONSTANT GroupInputsArguments a) {
   LEQ_BOUNDS(kMoveThreads);

@@ -1,6 +1,6 @@
-// Do wgmma and mma sum the products of 16-bit floats to the same bits? It is not documented: the
-// order and the rounding of these sums are up to the hardware. The test computes the chains of
-// float_gemm.cuh, of numbers that expose where the hardware truncates, both ways.
+// A test whether wgmma and mma sum the products of 16-bit floats to the same bits. This is not
+// documented, because the hardware defines the order and rounding of these sums. The test computes
+// the chains of float_gemm.cuh both ways, with numbers that expose where the hardware truncates.
 #include "cuda/intrinsics/ptx_attention.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/intrinsics/wgmma.h"
@@ -10,19 +10,19 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kFormThreads = 128, kFormBlocks = 32, kTokens = 128, kTileBytes = kTokens * 128;
-constexpr int kSteps = 24;  // of 16 columns: the longest chain
+constexpr int kSteps = 24;  // of 16 columns each; the longest chain
 constexpr int kSpreads = 4;
 
-// A pseudo-random number, deterministic in its argument.
+// A pseudo-random number that depends only on the argument.
 __device__ __forceinline__ std::uint32_t mixed(std::uint32_t x) {
   x = (x ^ x >> 16) * 0x7feb352du;
   x = (x ^ x >> 15) * 0x846ca68bu;
   return x ^ x >> 16;
 }
 
-// Two numbers of any sign and mantissa, every eighth with mantissa 0. Exponents are within 2^s
-// steps, s = 0, 2, 4 or 5 by the block: products that cancel, and ones that are truncated beside
-// larger ones. The largest and the smallest of f16 are among them; sums stay finite.
+// Two numbers with random signs and mantissas; one in eight has mantissa 0. Exponents vary within
+// 2^s steps, where s = 0, 2, 4 or 5 depends on the block, so that some products cancel and others
+// are truncated beside larger ones. f16's largest and smallest numbers occur; sums stay finite.
 template <bool is_bf16>
 __device__ __forceinline__ std::uint32_t number_pair(std::uint32_t seed, int spread) {
   constexpr int kMantissa = is_bf16 ? 7 : 10, kMiddle = is_bf16 ? 112 : 0;
@@ -51,7 +51,7 @@ __device__ __forceinline__ unsigned differences_of(unsigned char* tile, std::uin
 #pragma unroll 1
   for (int step = 0; step < kSteps; ++step) {
     seed = mixed(seed + 1);
-    // Tokens: a row of 32 bytes in the order of Swizzle::bytes_128 for each thread.
+    // The tokens' tile: each thread writes a row of 32 bytes in the order of Swizzle::bytes_128.
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const int place = (i / 4 ^ thread % 8) * 16 + i % 4 * 4;
@@ -100,7 +100,7 @@ __device__ __forceinline__ unsigned differences_of(unsigned char* tile, std::uin
   return differences;
 }
 
-// A build without 90a has no wgmma: that counts as a difference.
+// A build without sm_90a has no wgmma, which is reported as a difference.
 __global__ void __launch_bounds__(kFormThreads, 1) float_forms(unsigned* differences) {
   LEQ_BOUNDS(kFormThreads);
   if constexpr (ptx::kHopper) {

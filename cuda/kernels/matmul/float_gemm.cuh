@@ -1,6 +1,6 @@
-// Many tokens of f32 activations times 16-bit floats or codes on the tensor cores: a block computes
-// a tile of tokens x outputs, one K tile of columns after another, prefetched by cp.async. Each
-// output is one chain, the same as in float_gemv.cuh.
+// Many tokens of f32 activations times 16-bit floats or codes, on the tensor cores. A block
+// computes a tile of tokens x outputs. It iterates over K tiles of columns, which are prefetched by
+// cp.async. Each output is one chain of additions, the same as in float_gemv.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -8,30 +8,30 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of kTokens x kRows, divided among kDown x kAcross warps; K tiles of kKTile columns. With
-// swiglu half of the rows are of gate and half of up, alternating in groups of eight.
+// A tile of kTokens x kRows, divided among kDown x kAcross warps; a K tile has kKTile columns. With
+// swiglu half of the rows are rows of gate and half rows of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int k_tile, int stages>
 struct FloatGemmShape {
   static constexpr int kTokens = tokens, kRows = rows, kKTile = k_tile, kStages = stages;
   static constexpr int kAcross = warps_across, kThreads = 32 * warps_down * warps_across;
-  static constexpr int kRowTiles = rows / warps_down / 16;  // of a warp
+  static constexpr int kRowTiles = rows / warps_down / 16;  // tiles of 16 rows in a warp
   static constexpr int kTokenTiles = tokens / warps_across / 8;
   static_assert(kThreads >= rows && kBlockColumns % k_tile == 0);
 };
 
-// Terms of tokens in shared memory: 64 bytes for each term of 32 columns. A lane reads 16 of them,
-// and those of two neighbouring tokens are in different banks.
+// The inputs, split into f16 or bf16 terms (rows/terms.cuh), in shared memory; a term of 32 columns
+// has 64 bytes. The 16 bytes that lanes of two neighbouring tokens read are in different banks.
 template <int tokens, int columns, int count>
 struct TermTile {
   static constexpr int kUnits = columns / 32 * count;
-  // Chunks of 16 bytes that threads copy at once: of three units a quarter, in three passes.
+  // 16-byte chunks of a token that are copied at once. Three units are copied in three passes.
   static constexpr int kPasses = kUnits == 3 ? 3 : 1, kChunks = kUnits * 4 / kPasses;
   static constexpr int kBytes = tokens * kUnits * 64;
 
   static __device__ __forceinline__ int place(int token, int unit) {
     return (token * kUnits + (kUnits % 2 == 0 ? unit ^ token % 2 : unit)) * 64;
   }
-  // Operand B of two steps for 8 tokens from `token` on.
+  // Operand B of two steps (32 columns) for the eight tokens that begin at `token`.
   static __device__ __forceinline__ void operand(const unsigned char* tile, int token, int block,
                                                  uint4 (&x)[count]) {
     const int lane = static_cast<int>(threadIdx.x % 32), own = token + lane / 4;
@@ -48,7 +48,7 @@ struct FloatGemmMemory {
   using Terms = TermTile<Shape::kTokens, Shape::kKTile, Weights::kTerms>;
   using Tile = typename Weights::template Tile<Shape::kRows, Shape::kKTile>;
   static constexpr int kStageBytes = Terms::kBytes + Tile::kBytes;
-  // Numbers of the groups that begin at each 32 of 128 columns; double-buffered.
+  // The numbers of groups, at each 32 columns where a group may begin; double-buffered.
   using Groups = GroupNumbers[kBlockColumns / 32][Shape::kRows];
   static constexpr int kBytes =
       Shape::kStages * kStageBytes + (Weights::kScaled ? 2 * static_cast<int>(sizeof(Groups)) : 0);
@@ -73,7 +73,7 @@ template <class Weights, class Shape>
 struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile::kChunks> {
   using Tile = typename FloatGemmMemory<Weights, Shape>::Tile;
   static_assert(WeightCopies::kStep % 16 == 0);
-  int row_chunks;  // of 16 bytes
+  int row_chunks;  // chunks of 16 bytes in a row
 
   template <class Rows>
   __device__ __forceinline__ WeightCopies(const typename Weights::Arguments& a, const Rows& rows)
@@ -83,7 +83,7 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
             [](const auto& segment) -> const void* { return Weights::stored(segment); }),
         row_chunks(Weights::row_bytes(a) / 16) {}
 
-  // A row of floats may end within a K tile; codes are padded.
+  // A row of floats may end within a K tile, but a row of codes is padded.
   __device__ __forceinline__ void load(unsigned char* tile, int k_tile) const {
     WeightCopies::RowCopies::load(
         tile, k_tile,
@@ -91,7 +91,7 @@ struct WeightCopies : SegmentCopies<Shape, FloatGemmMemory<Weights, Shape>::Tile
   }
 };
 
-// The groups of 128 columns, copied from global to shared memory: a thread loads one row's.
+// The groups of 128 columns on their way from global to shared memory: a row for each thread.
 template <class Weights, class Shape>
 struct BlockGroups {
   using Groups = typename FloatGemmMemory<Weights, Shape>::Groups;
@@ -121,8 +121,8 @@ struct BlockGroups {
   }
 };
 
-// The outputs of one warp. Number i of an mma tile: row lane / 4 + 8 (i / 2), token
-// 2 (lane % 4) + i % 2.
+// The sums of one warp. Number i of an mma tile has row lane / 4 + 8 (i / 2) and token 2 (lane % 4)
+// + i % 2.
 template <class Weights, class Shape>
 struct FloatWarpTile {
   using Memory = FloatGemmMemory<Weights, Shape>;
@@ -130,7 +130,7 @@ struct FloatWarpTile {
   float sums[kTokenTiles][kRowTiles][4] = {};
   float totals[kTokenTiles][kRowTiles][4] = {};
   std::uint32_t offsets[kRowTiles][2] = {};
-  int first_row, first_token;  // of the warp, in the block's tile
+  int first_row, first_token;  // the warp's first, within the block's tile
 
   __device__ __forceinline__ FloatWarpTile() {
     const int warp = static_cast<int>(threadIdx.x / 32);
@@ -144,7 +144,7 @@ struct FloatWarpTile {
     return first_token + n * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
   }
 
-  // Starts the group at 32 columns `part`; fold ends it.
+  // Starts the group that begins at columns 32 part of 128; fold ends the group.
   __device__ __forceinline__ void start(const typename Memory::Groups& groups, int part) {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
@@ -153,7 +153,7 @@ struct FloatWarpTile {
     }
   }
 
-  // Multiplies columns 32 block ... + 31 of a K tile.
+  // Multiplies columns 32 block ... 32 block + 31 of a K tile.
   __device__ __forceinline__ void multiply(const unsigned char* stage, int block,
                                            std::uint32_t flip) {
     using Tile = typename Memory::Tile;
@@ -189,7 +189,7 @@ struct FloatWarpTile {
     }
   }
 
-  // Writes the outputs of row 8 half + lane / 4 of 16, gate's with swiglu: all reads before writes.
+  // Writes a lane's outputs of one row (with swiglu of gate). All reads precede the writes.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_row(const Arguments& a, const Rows& rows,
                                              const float2 (&scales)[kTokenTiles][2], int m,
@@ -238,13 +238,13 @@ struct FloatWarpTile {
 #pragma unroll
     for (int m = 0; m < kRowTiles; ++m) {
       finish_row(a, rows, scales, m, 0);
-      // With swiglu the second half of each 16 rows is up.
+      // With swiglu the second eight of each 16 rows are rows of up, which gate's rows read.
       if (!rows.paired) finish_row(a, rows, scales, m, 1);
     }
   }
 };
 
-// Multiplies one K tile; `block`: its first 32 columns, counted from the row's start.
+// Multiplies one K tile. `block` is the index of its first 32 columns in the row.
 template <class Weights, class Shape>
 __device__ __forceinline__ void multiply_k_tile(
     FloatWarpTile<Weights, Shape>& tile, const unsigned char* stage,
@@ -291,11 +291,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
     ptx::cp_async_commit();
   }
   FloatWarpTile<Weights, Shape> tile;
-  // Offsets of the current K tile's stage, and of the preceding one's, which is free.
+  // Offsets of the current K tile's stage, and of the preceding K tile's stage, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tile is visible to all threads, and the preceding stage is free.
+    // Makes the K tile visible to all threads; the preceding stage is then free.
     __syncthreads();
     const int ahead = k_tile + Shape::kStages - 1;
     if (ahead < k_tiles) {

@@ -1,6 +1,6 @@
-// More tokens of f32 activations times 16-bit floats or codes on compute capability 9.0 (wgmma):
-// one warpgroup loads tiles by the copy engine, two others multiply them; a block iterates over
-// tiles of the output. Each output is the chain of float_gemm.cuh (docs/cuda-kernels.md).
+// Many tokens of f32 activations times 16-bit floats or codes on compute capability 9.0 (wgmma).
+// One warpgroup loads tiles by TMA and two others multiply them; a block iterates over tiles of the
+// output. Each output is the chain of float_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/groups.cuh"
@@ -10,9 +10,9 @@
 
 namespace leq::LEQ_GPU {
 
-// A stage's weights, as loaded by the copy engine: a box of all rows. Floats: 64 columns of 2
-// bytes. Codes have the layout of float_gemm; at 3 bits 128 columns, since they are 48 bytes, so
-// that two stages load the same box.
+// A stage's weights, loaded by TMA as a box of all rows. Floats are 64 columns of 2 bytes. Codes
+// have the layout of float_gemm; at 3 bits a box has 128 columns, which are 48 bytes, so that two
+// stages load the same box.
 template <class Weights>
 struct WeightBox;
 template <int terms>
@@ -21,7 +21,7 @@ struct WeightBox<HalfWeights<terms>> {
 
   template <int rows>
   struct Tile {
-    // 16-byte chunks in the order of Swizzle::bytes_128. A lane reads 8 bytes of a run of 16
+    // 16-byte chunks are in the order of Swizzle::bytes_128. A lane reads 8 bytes of each run of 16
     // columns.
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t, std::uint32_t) {
@@ -40,8 +40,8 @@ struct WeightBox<CodeWeights<bits>> {
   using Tile = typename CodeWeights<bits>::template Tile<rows, kColumns>;
 };
 
-// A tile of 128 tokens x 128 rows, 64 of them for each warpgroup; stages of 64 columns, in parts of
-// 32, each multiplied while the next is unpacked.
+// A tile of 128 tokens x 128 rows; each warpgroup has 64 of the rows. A stage has 64 columns in
+// parts of 32; while one part is multiplied the next is unpacked.
 template <class Weights_>
 struct FloatHopperShape {
   using Weights = Weights_;
@@ -51,12 +51,12 @@ struct FloatHopperShape {
   static constexpr int kStagesOfBlock = kBlockColumns / kColumns;
   static constexpr int kTokenBoxes = kColumns * Weights::kTerms * 2 / kBoxBytes;
   static constexpr int kThreads = kHopperThreads;
-  static constexpr int kScaleThreads = 64;   // of the loading warpgroup
-  static constexpr int kSums = kTokens / 2;  // of a thread
+  static constexpr int kScaleThreads = 64;   // threads of the loading warpgroup
+  static constexpr int kSums = kTokens / 2;  // sums of a thread
 };
 
-// A stage: boxes of 128 bytes of all tokens, then the weights; the numbers of its parts'
-// groups.
+// A stage has boxes of 128 bytes of all tokens, then the weights, then the numbers of the groups of
+// its parts.
 template <class Shape>
 struct FloatHopperMemory
     : StageMemory<Shape::kTokenBoxes * Shape::kTokens * kBoxBytes +
@@ -117,7 +117,7 @@ struct StageGroups {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
   std::uint32_t stored[kEach][Shape::kParts];
 
-  // Loads those of the stage at `column`; parts within a group repeat those of the preceding part.
+  // Loads them for the stage at `column`. A part within a group repeats the preceding part's.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void load(const Arguments& a, const Rows& rows, int column,
                                        const Folding& folding, int thread) {
@@ -154,7 +154,7 @@ struct StageGroups {
   }
 };
 
-// Loads the groups of the same stages, by kScaleThreads threads.
+// Loads the groups of the same stages; run by kScaleThreads threads.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps& maps,
                                             const FloatHopperMemory<Shape>& memory, int columns,
@@ -177,19 +177,19 @@ __device__ __forceinline__ void load_groups(const Arguments& a, const HopperMaps
   }
 }
 
-// The sums of one warpgroup: 64 rows x 128 tokens. Number i of a thread: its row, or the one 8
-// further on, by i / 2 % 2; token 8 (i / 4) + 2 (lane % 4) + i % 2.
+// The sums of one warpgroup: 64 rows x 128 tokens. Number i of a thread has row `row` + 8 (i / 2 %
+// 2) and token 8 (i / 4) + 2 (lane % 4) + i % 2.
 template <class Shape>
 struct FloatWarpgroupTile {
   using Memory = FloatHopperMemory<Shape>;
   using Weights = typename Shape::Weights;
   float sums[Shape::kSums], totals[Shape::kSums];
-  // Operand A of the current part and of the next one, 16 columns each, and their groups.
+  // Operand A of the current part and of the next part, with 16 columns per step; their groups.
   std::uint32_t w[2][2][4];
   GroupNumbers numbers[2][2];
-  int lane, warp;  // warp: of all that multiply
-  // Neighbouring lanes have rows two apart of each 8, so that their floats are in different banks;
-  // any order of rows is valid.
+  int lane, warp;  // warp: index among the warps that multiply
+  // Within each eight rows, neighbouring lanes have rows two apart, so that their floats are in
+  // different banks. Any order of the rows is valid.
   int row;
 
   __device__ __forceinline__ FloatWarpgroupTile()
@@ -202,7 +202,7 @@ struct FloatWarpgroupTile {
     for (int i = 0; i < Shape::kSums; ++i) totals[i] = 0;
   }
 
-  // Loads 32 columns: part `part` of a stage, half `half` of its block of 128.
+  // Unpacks 32 columns: part `part` of a stage, which is half `half` of a block of 128 columns.
   __device__ __forceinline__ void fetch(const Memory& memory, int stage, int half, int part,
                                         std::uint32_t flip) {
     std::uint32_t offsets[2] = {};
@@ -218,7 +218,7 @@ struct FloatWarpgroupTile {
                                                 w[part % 2]);
   }
 
-  // Starts multiplying them; `add`: accumulates onto the existing sums.
+  // Starts multiplying a part; with `add` accumulates onto the existing sums.
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, int part, bool add) {
     const std::uint64_t tokens = ptx::matrix_operand(memory.tokens(stage, 0));
     ptx::wgmma_fence();
@@ -226,7 +226,7 @@ struct FloatWarpgroupTile {
     for (int step = 0; step < 2; ++step) {
 #pragma unroll
       for (int term = 0; term < Weights::kTerms; ++term) {
-        const int at = (part * Weights::kTerms + term) * 64 + step * 32;  // bytes of a token
+        const int at = (part * Weights::kTerms + term) * 64 + step * 32;  // byte offset in a token
         const int box = at / kBoxBytes * (Memory::kTokenBoxBytes / 32);
         const std::uint64_t x = ptx::next_columns(tokens, box + at % kBoxBytes / 32);
         const bool adds = add || step > 0 || term > 0;
@@ -249,8 +249,8 @@ struct FloatWarpgroupTile {
     }
   }
 
-  // Writes the totals, 32 tokens at a time, through shared memory so that neighbouring lanes write
-  // neighbouring columns; a loop, for the instruction cache.
+  // Writes the totals, 32 tokens at a time, through shared memory, so that neighbouring lanes write
+  // neighbouring columns. A loop keeps the code small enough for the instruction cache.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_all(const Arguments& a, const Rows& rows,
                                              float* out) const {
@@ -259,7 +259,7 @@ struct FloatWarpgroupTile {
       __syncwarp();
 #pragma unroll
       for (int i = 0; i < Shape::kSums; ++i) {
-        if (i / 16 != first / 32) continue;  // register indices must be constants
+        if (i / 16 != first / 32) continue;  // because register indices must be constants
         const int token = i / 4 % 4 * 8 + lane % 4 * 2 + i % 2;
         out[token * Memory::kOutStride + row % 16 + i / 2 % 2 * 8] = totals[i];
       }
@@ -271,7 +271,7 @@ struct FloatWarpgroupTile {
   template <class Arguments, class Rows>
   __device__ __forceinline__ void finish_some(const Arguments& a, const Rows& rows, int first,
                                               const float* out) const {
-    const int width = rows.paired ? 8 : Memory::kOutRows;  // 32 is a multiple: a lane keeps its row
+    const int width = rows.paired ? 8 : Memory::kOutRows;  // divides 32: a lane keeps its row
     const int column = lane % width, tile_row = warp * 16 + column;
     const int n = rows.first + rows.offset(tile_row);
     const auto& segment = rows.of(a, tile_row);
@@ -280,7 +280,7 @@ struct FloatWarpgroupTile {
     const FloatRowFinish<Weights> of_row(segment, n), of_up(other, n);
     const int step = 32 / width;
     const std::int64_t to = rows.column + rows.offset(tile_row);
-    // Four tokens at a time: all reads before the writes.
+    // Four tokens at a time: all of their reads precede the writes.
     constexpr int kTogether = 4;
 #pragma unroll 1
     for (int t = lane / width; t < Memory::kOutTokens; t += kTogether * step) {
@@ -305,15 +305,15 @@ struct FloatWarpgroupTile {
   }
 };
 
-// Multiplies a block of 128 columns. While a part is multiplied the next is unpacked, also the
-// first of the next stage: `more` says whether another block follows.
+// Multiplies a block of 128 columns. While a part is multiplied the next part is unpacked, even if
+// it is in the next stage; `more` is whether another block follows.
 template <class Shape>
 __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
                                                const FloatHopperMemory<Shape>& memory,
                                                Ring<FloatHopperMemory<Shape>::kStages>& ring,
                                                const Folding& folding, std::uint32_t flip,
                                                bool more) {
-  int before = 0;  // the stage whose last part may be in flight
+  int before = 0;  // the stage whose last part may still be in flight
 #pragma unroll
   for (int half = 0; half < Shape::kStagesOfBlock; ++half) {
     const int stage = ring.stage;
@@ -322,7 +322,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
     for (int part = 0; part < Shape::kParts; ++part) {
       const int column = half * Shape::kColumns + part * 32;
       tile.multiply(memory, stage, part, !folding.begins_at(column));
-      // The preceding part is finished.
+      // Waits until the preceding part is finished.
       ptx::wgmma_wait<1>();
       if (half > 0 && part == 0) memory.release(before);
       if (part + 1 < Shape::kParts) {
@@ -331,7 +331,7 @@ __device__ __forceinline__ void multiply_block(FloatWarpgroupTile<Shape>& tile,
         ptx::barrier_wait(memory.full(ring.stage), ring.parity);
         tile.fetch(memory, ring.stage, (half + 1) % Shape::kStagesOfBlock, 0, flip);
       }
-      // The end of the block ends any group.
+      // A group ends at the end of the block at the latest.
       if (column + 32 < kBlockColumns && !folding.begins_at(column + 32)) continue;
       ptx::wgmma_finish(tile.sums);
       tile.fold(part);
@@ -388,7 +388,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<224>();
       multiply_float_tiles(a, maps, memory, columns / kBlockColumns);
     }
-    // The other block of the cluster accesses this one's memory until it has finished.
+    // The other block of the cluster accesses this block's shared memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

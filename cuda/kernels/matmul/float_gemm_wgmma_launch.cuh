@@ -1,4 +1,4 @@
-// Launches a matmul of terms on wgmma; for the files float_gemm_wgmma_*.cu, which are separate to
+// Launches a matmul of terms on wgmma. The files float_gemm_wgmma_*.cu include this file and
 // compile in parallel.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Up to 8 tokens of f32 activations times 16-bit floats or codes, limited by the weights'
-// bandwidth: warps of a block take blocks of 128 columns in turn and put their sums into shared
-// memory, where one thread per output adds them in ascending order. The chain of float_gemm.cuh.
+// Up to 8 tokens of f32 activations times 16-bit floats or codes, limited by the bandwidth of the
+// weights. The warps of a block take blocks of 128 columns in turn and write sums to shared memory,
+// where one thread per output adds them in ascending order: the chain of float_gemm.cuh.
 #pragma once
 
 #include "cuda/kernels/matmul/float_weights.cuh"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The ring buffer of each warp holds `stages` blocks of 128 columns.
+// The shape of a block. The ring buffer of each warp holds `stages` blocks of 128 columns.
 template <int row_tiles, int stages>
 struct FloatGemvShape {
   static constexpr int kTokens = 8, kRowTiles = row_tiles, kRows = 16 * row_tiles;
@@ -17,7 +17,7 @@ struct FloatGemvShape {
   static_assert(kThreads >= kOutputs);
 };
 
-// The ring buffer of each warp, then a round's sums [8 warps][groups][row][token] and scales.
+// The ring buffers of all warps, then a round's sums [8 warps][groups][row][token], then scales.
 template <class Weights, class Shape>
 struct FloatGemvMemory {
   using Tile = typename Weights::template Tile<Shape::kRows, kBlockColumns>;
@@ -28,8 +28,8 @@ struct FloatGemvMemory {
   }
 };
 
-// Scales and zero points of a lane's rows in one block of 128 columns, in stored form, for the
-// groups that begin at each 32 columns.
+// Scales and zero points of a lane's rows in one block of 128 columns, in stored form. Each 32
+// columns have an entry, which is used if a group begins there.
 template <class Weights, class Shape>
 struct LaneGroups {
   std::uint32_t stored[Shape::kRowTiles][2][kBlockColumns / 32];
@@ -59,7 +59,7 @@ struct LaneGroups {
   }
 };
 
-// Multiplies a block of 128 columns of all rows and tokens: per group into `sums` and `scales`.
+// The product of a block of 128 columns, all rows and tokens; each group goes to sums and scales.
 template <class Weights, class Shape>
 struct BlockProduct {
   using Tile = typename FloatGemvMemory<Weights, Shape>::Tile;
@@ -67,7 +67,7 @@ struct BlockProduct {
   float sums[kRowTiles][4] = {};
   std::uint32_t offsets[kRowTiles][2] = {};
 
-  // Starts the group at 32 columns `part`.
+  // Starts the group that begins at columns 32 part of the block.
   template <class Arguments, class Rows>
   __device__ __forceinline__ void start(const Arguments& a, const Rows& rows,
                                         const LaneGroups<Weights, Shape>& groups, int part,
@@ -110,7 +110,7 @@ struct BlockProduct {
   }
 };
 
-// Terms of a lane's token for `parts` blocks of 32 columns, from block `first` of the row on.
+// Loads the terms of a lane's token for `parts` blocks of 32 columns, beginning at block `first`.
 template <int parts, int terms>
 __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token, int first,
                                            uint4 (&to)[parts][terms]) {
@@ -126,7 +126,7 @@ __device__ __forceinline__ void load_terms(const TermRows& x, std::int64_t token
   }
 }
 
-// Writes the totals, one in each thread: through shared memory, where gate's thread reads up.
+// Writes the totals, one per thread. y is in shared memory, so that gate's thread can read up.
 template <class Weights, class Shape, class Arguments>
 __device__ __forceinline__ void finish_outputs(const Arguments& a,
                                                const GemmRows<Shape, Arguments>& rows, float* y,
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
     float_gemv(const LEQ_GRID_CONSTANT typename Weights::Arguments a) {
   LEQ_BOUNDS(Shape::kThreads);
   using Memory = FloatGemvMemory<Weights, Shape>;
-  // Inputs are loaded for as many parts of 32 columns as the registers allow.
+  // Inputs are loaded for as many parts of 32 columns as registers suffice for.
   constexpr int kParts = kBlockColumns / 32, kFetched = Weights::kTerms == 2 ? kParts : 2;
   constexpr int kWarps = Shape::kWarps;
   LEQ_DYNAMIC_SHARED(unsigned char, memory);

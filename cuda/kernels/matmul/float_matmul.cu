@@ -28,9 +28,9 @@ void launch_rows(const FloatMatmul& a, rt::Stream& stream) {
 
 template <class Arguments>
 FloatTile tile_for(const Arguments& a) {
-  // Reading the weights twice, from the L2 cache, costs less than tiles that are mostly empty.
+  // Reading weights twice (the second time from L2) costs less than mostly empty tiles do.
   constexpr std::int64_t kFewTokens = 16;
-  // Large tiles minimize reads, but there should be about one for each multiprocessor.
+  // Large tiles minimize reads, but each multiprocessor should have at least about one tile.
   constexpr std::int64_t kEnoughTiles = 100;
   if (a.tokens <= kFewTokens) return FloatTile::few;
   std::int64_t outputs = 0;
@@ -42,7 +42,7 @@ FloatTile tile_for(const Arguments& a) {
 }  // namespace
 
 TermOrder term_order(std::int64_t tokens, const rt::DeviceInfo& device, bool wgmma_adds_as_mma) {
-  // With fewer, a weight of 4,096 outputs makes tiles for only a quarter of an H200.
+  // With fewer tokens a weight of 4,096 outputs has tiles for only a quarter of an H200.
   constexpr std::int64_t kFewestTokens = 129;
   const bool wgmma = device.major == 9 && wgmma_adds_as_mma && tokens >= kFewestTokens;
   return wgmma ? TermOrder::steps : TermOrder::lanes;

@@ -1,12 +1,12 @@
-// The kernels for a matmul of f32 activations with weights on tensor cores, for float_matmul.cu.
+// The kernels for f32 activations x weights on tensor cores; float_matmul.cu selects one of them.
 #pragma once
 
 #include "cuda/kernels/launch.h"
 
 namespace leq::LEQ_GPU {
 
-// Tokens x outputs of a block: 8 x 16 or 32, 64 x 64, 128 x 128 (64 x 128 for 3 and 2 bits). All
-// add in one order: the choice changes no bit.
+// Tokens x outputs of a tile: 8 x 16 or 32, 64 x 64, 128 x 128 (64 x 128 for 3 and 2 bits). All
+// kernels add in one order, so that the choice of a tile changes no bit.
 enum class FloatTile : std::uint8_t { few, middle, large };
 void launch_float_gemm_f16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
 void launch_float_gemm_bf16(const FloatMatmul& a, FloatTile tile, rt::Stream& stream);
@@ -15,7 +15,7 @@ void launch_float_gemm_4(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& 
 void launch_float_gemm_3(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
 void launch_float_gemm_2(const WeightOnlyMatmul& a, FloatTile tile, rt::Stream& stream);
 
-// Compute capability 9.0 alone: terms in TermOrder::steps, tiles of 128 x 128, the same order.
+// For compute capability 9.0: terms in TermOrder::steps, tiles of 128 x 128, the same order.
 void launch_float_wgmma_f16(const FloatMatmul& a, rt::Stream& stream);
 void launch_float_wgmma_bf16(const FloatMatmul& a, rt::Stream& stream);
 void launch_float_wgmma_codes(const WeightOnlyMatmul& a, rt::Stream& stream);

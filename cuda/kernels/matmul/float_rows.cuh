@@ -1,5 +1,5 @@
-// f32 activations times f32 weights. Every output is the chain of docs/numerics.md, 16 lanes by
-// column % 16, so it has the bits of the CPU: four threads own a row, four lanes of the chain each.
+// f32 activations times f32 weights. Every output is the chain of docs/numerics.md with 16 lanes
+// (column % 16), bit-identical to the CPU: each of four threads has four lanes of a row's chain.
 #pragma once
 
 #include "cuda/intrinsics/reduce.cuh"
@@ -8,16 +8,16 @@
 namespace leq::LEQ_GPU {
 
 inline constexpr int kFloatWarps = 4;
-inline constexpr int kFloatRows = 8 * kFloatWarps;  // of a block
+inline constexpr int kFloatRows = 8 * kFloatWarps;  // rows of a block
 
-// A thread's part of row n: its columns 4 q ... 4 q + 3 of each block of 16, q = thread % 4.
+// A thread's columns of row n: 4 q ... 4 q + 3 of each block of 16, with q = thread % 4.
 __device__ __forceinline__ const float4* row_quads(const FloatSegment& segment, std::int64_t n,
                                                    std::int64_t columns) {
   const auto* values = static_cast<const float*>(segment.weight.values);
   return reinterpret_cast<const float4*>(values + n * float_stride(columns)) + threadIdx.x % 4;
 }
 
-// Sums of the four threads' lanes of a row: lanes +8, +4, +2, +1.
+// Adds the 16 lanes of a row's chain over its four threads, in the order +8, +4, +2, +1.
 __device__ __forceinline__ float chain_total(const float (&lanes)[4]) {
   float sums[4];
 #pragma unroll
@@ -28,7 +28,7 @@ __device__ __forceinline__ float chain_total(const float (&lanes)[4]) {
   return (sums[0] + sums[2]) + (sums[1] + sums[3]);
 }
 
-// Prefetches the beginning of row n while the preceding kernel still runs.
+// Prefetches the beginning of row n while the preceding kernel is still running.
 __device__ __forceinline__ void prefetch_row(const FloatMatmul& a, const FloatSegment& segment,
                                              std::int64_t n) {
   const auto quads = static_cast<int>(float_stride(a.columns) / 4);
@@ -36,7 +36,7 @@ __device__ __forceinline__ void prefetch_row(const FloatMatmul& a, const FloatSe
   ptx::prefetch(row + min(static_cast<int>(threadIdx.x % 4) * 4, quads - 4));
 }
 
-// y[t] of row n of a segment and the tokens from `first` on, in all four threads of the row.
+// y[t] of row n of a segment for the tokens from `first` on, returned in all four threads.
 template <int tokens>
 __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegment& segment,
                                            std::int64_t n, std::int64_t first, float (&y)[tokens]) {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
     x[t] = a.values.values + min(first + t, a.tokens - 1) * a.values.stride + threadIdx.x % 4 * 4;
   }
   float lanes[tokens][4] = {};
-  // Beyond the columns both weights and inputs are padded with zeros, up to 32.
+  // Weights and inputs are padded with zeros up to a multiple of 32 columns.
   const int blocks = static_cast<int>((a.columns + 15) / 16);
   const auto multiply = [&](const float4& w, int block) {
 #pragma unroll
@@ -77,7 +77,7 @@ __device__ __forceinline__ void row_values(const FloatMatmul& a, const FloatSegm
   }
 }
 
-// Block x: rows of one segment (with swiglu of gate, and the same of up); block y: tokens.
+// Block x has rows of one segment (with swiglu rows of gate and of up), block y has tokens.
 template <int tokens>
 __global__ void __launch_bounds__(kFloatWarps * 32, 1)
     float_rows(const LEQ_GRID_CONSTANT FloatMatmul a) {

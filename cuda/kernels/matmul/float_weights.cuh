@@ -1,5 +1,5 @@
-// Weights multiplied with f32 activations on tensor cores: 16-bit floats, and codes converted to
-// f16. A tile of them is in shared memory in stored form; lanes convert it to operand A of an mma.
+// Weights that are multiplied by f32 activations on tensor cores: 16-bit floats, and codes, which
+// are converted to f16. Tiles are in shared memory in stored form; lanes convert them to operand A.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -9,37 +9,37 @@
 
 namespace leq::LEQ_GPU {
 
-// Columns of one f32 chain, whose sum is then added to the row's total: 128, or a group.
+// Columns of one f32 chain, whose sum is then added to the row's total: 128, or less for a group.
 inline constexpr int kBlockColumns = 128;
 
-// Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of 16, t = lane % 4. The mma takes them as
-// columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; terms of activations have the same order.
+// Four 16-bit floats of a row: columns 4 t ... 4 t + 3 of each 16, t = lane % 4. The mma takes them
+// as columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9; the terms of activations have the same order.
 struct WeightQuad {
   std::uint32_t first, second;
 };
 
-// The columns of one f32 chain: a power of two, 32 to 128.
+// The columns of one f32 chain: a power of two from 32 to 128.
 struct Folding {
   int columns = kBlockColumns;
-  int of_block = 1;  // in 128 columns
-  int of_row = 0;    // groups; 0: the row has one scale
+  int of_block = 1;  // chains in 128 columns
+  int of_row = 0;    // groups in a row; 0 if the row has one scale
 
   __device__ __forceinline__ bool begins_at(int column) const {
     return (column & (columns - 1)) == 0;
   }
-  // Index of a scale: group `i` of a block of 128 columns.
+  // Index of the scale of group `i` of a block of 128 columns.
   __device__ __forceinline__ std::int64_t scale_at(int row, int block, int i) const {
     return of_row == 0 ? row : std::int64_t{row} * of_row + block * of_block + i;
   }
 };
 
-// Conversion constants of a row's group: the f16 number 1024 + zero twice, and the scale.
+// Conversion constants of a group: the f16 number 1024 + zero, twice in a word, and the scale.
 struct GroupNumbers {
   float scale;
   std::uint32_t offset;
 };
 
-// 16-bit floats: f16 are multiplied by inputs of 2 terms, bf16 by inputs of 3.
+// 16-bit floats. f16 weights are multiplied by inputs of 2 terms, bf16 weights by inputs of 3.
 template <int terms>
 struct HalfWeights {
   using Arguments = FloatMatmul;
@@ -47,18 +47,18 @@ struct HalfWeights {
   static constexpr int kTerms = terms;
   static constexpr int kUnrolled = 1;
 
-  // Rows x columns of the weights in shared memory.
+  // The layout of rows x columns of weights in shared memory.
   template <int rows, int columns>
   struct Tile {
     static constexpr int kBytes = rows * columns * 2;
 
-    // 32 bytes, a run of 16 columns: those of four neighbouring rows are in different banks.
+    // Offset of a run of 16 columns (32 bytes); runs of four neighbouring rows differ in banks.
     static __device__ __forceinline__ int place(int row, int run) {
       constexpr int kRuns = columns / 16;
       constexpr int kRowsOfLine = kRuns < 4 ? 4 / kRuns : 1;
       return (row * kRuns + (run ^ row / kRowsOfLine % (kRuns < 4 ? kRuns : 4))) * 32;
     }
-    // Chunks of 16 bytes, eight columns.
+    // Chunks of 16 bytes in a row; each has eight columns.
     static constexpr int kChunks = columns / 8;
     static __device__ __forceinline__ int chunk_place(int row, int chunk) {
       return place(row, chunk / 2) + chunk % 2 * 16;
@@ -95,27 +95,27 @@ struct CodeWeights {
   using Arguments = WeightOnlyMatmul;
   static constexpr bool kScaled = true;
   static constexpr int kTerms = 2;
-  // Blocks of 32 columns that float_gemm unrolls: registers are short. At 3 bits each is unpacked
-  // differently.
+  // Blocks of 32 columns that float_gemm unrolls. One saves registers; at 3 bits there are four,
+  // because each block is unpacked differently.
   static constexpr int kUnrolled = bits == 3 ? 4 : 1;
 
   template <int rows, int columns>
   struct Tile {
-    static constexpr int kChunks = columns * bits / 128;  // of 16 bytes of a row
+    static constexpr int kChunks = columns * bits / 128;  // chunks of 16 bytes in a row
     static constexpr int kBytes = rows * kChunks * 16;
     static_assert(kChunks > 0 && (bits != 3 || columns == 128));
 
     static __device__ __forceinline__ int chunk_place(int row, int chunk) {
       return swizzled<kChunks>(row, chunk);
     }
-    // The lane's word of a row's 16 bytes `chunk`.
+    // The lane's word in the 16-byte chunk `chunk` of a row.
     static __device__ __forceinline__ std::uint32_t word(const unsigned char* tile, int row,
                                                          int chunk) {
       const int lane_byte = static_cast<int>(threadIdx.x % 4) * 4;
       return *reinterpret_cast<const std::uint32_t*>(tile + swizzled<kChunks>(row, chunk) +
                                                      lane_byte);
     }
-    // Four codes in stored form, unsigned.
+    // Four codes as unsigned bytes, as they are stored.
     static __device__ __forceinline__ std::uint32_t code_quad(const unsigned char* tile, int row,
                                                               int run, std::uint32_t flip) {
       if constexpr (bits == 3) {
@@ -126,10 +126,10 @@ struct CodeWeights {
         return dot_quad<bits>({word(tile, row, run / kRuns)}, run % kRuns, flip);
       }
     }
-    // float(code - zero) of four codes, exact: f16 has all integers up to 2048.
+    // float(code - zero) of four codes. It is exact, since f16 has all integers up to 2048.
     static __device__ __forceinline__ WeightQuad quad(const unsigned char* tile, int row, int run,
                                                       std::uint32_t flip, std::uint32_t offset) {
-      constexpr std::uint32_t k1024 = 0x64646464u;  // high byte of the f16 numbers 1024 + code
+      constexpr std::uint32_t k1024 = 0x64646464u;  // high bytes of the f16 numbers 1024 + code
       const std::uint32_t codes = code_quad(tile, row, run, flip);
       return {ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4140u), offset),
               ptx::f16x2_sub(ptx::select_bytes(codes, k1024, 0x4342u), offset)};
@@ -151,7 +151,7 @@ struct CodeWeights {
     if (group == 0) return {};
     return {group, kBlockColumns / group, static_cast<int>(padded_columns(a.columns)) / group};
   }
-  // Signed bytes q become q + 128.
+  // Signed codes q are converted to unsigned codes q + 128.
   static __device__ __forceinline__ bool is_signed(const CodeWeight& weight) {
     return bits == 8 && weight.zeros == nullptr;
   }
@@ -162,7 +162,7 @@ struct CodeWeights {
     return segment.weight.group == 0 ? segment.weight.row_scales[row] : 1.0f;
   }
 
-  // The scale's bits and the zero point of group `at`.
+  // The scale's bits and the zero point of group `at`, packed into one word.
   static __device__ __forceinline__ std::uint32_t stored_group(const CodeWeight& weight,
                                                                std::int64_t at) {
     const std::uint32_t scale = weight.group == 0 ? 0 : weight.group_scales[at];
@@ -179,7 +179,7 @@ struct CodeWeights {
   }
 };
 
-// Starts copying K tile `k_tile` of the rows of a tile, by `threads` threads.
+// Starts copying K tile `k_tile` of the rows of a tile; run by `threads` threads.
 template <class Weights, class Tile, int rows, class Rows>
 __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
                                           const Rows& tile_rows, int k_tile, unsigned char* tile,
@@ -199,7 +199,7 @@ __device__ __forceinline__ void load_tile(const typename Weights::Arguments& a,
   }
 }
 
-// Loads columns 32 block ... + 31 of rows `own` and own + 8, as a lane's operand A of two steps.
+// Loads columns 32 block ... 32 block + 31 of rows `own` and own + 8 as operand A of two steps.
 template <class Weights, class Tile>
 __device__ __forceinline__ void load_operand(const unsigned char* tile, int own, int block,
                                              std::uint32_t flip, const std::uint32_t (&offsets)[2],
@@ -216,8 +216,8 @@ __device__ __forceinline__ void load_operand(const unsigned char* tile, int own,
   }
 }
 
-// Adds columns 32 block ... + 31 to the sums of 16 rows and 8 tokens each. The order of an output's
-// products: in steps of 16 columns, in each the terms from the largest to the smallest.
+// Adds the products of 32 columns to the sums of 16 rows and 8 tokens. An output's products are
+// added in steps of 16 columns; within a step, terms are added from the largest to the smallest.
 template <class Weights, int row_tiles>
 __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
                                                const std::uint32_t (&w)[row_tiles][2][4],
@@ -234,7 +234,7 @@ __device__ __forceinline__ void multiply_block(float (&sums)[row_tiles][4],
   }
 }
 
-// A row's constants for its y, read once.
+// A row's constants for its outputs, read once.
 template <class Weights>
 struct FloatRowFinish {
   float scale, bias = 0;
@@ -251,7 +251,7 @@ struct FloatRowFinish {
   }
 };
 
-// y of a row and token from the sum of its columns.
+// y of a row and a token, from the sum over the columns.
 template <class Weights, class Segment>
 __device__ __forceinline__ float finished_total(const TermRows& x, const Segment& segment,
                                                 std::int64_t row, std::int64_t token, float total) {

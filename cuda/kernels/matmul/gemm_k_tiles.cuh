@@ -1,5 +1,5 @@
-// A block's loads of a K tile of 128 columns in int_gemm, and the layouts in which warps read it:
-// tokens, codes, and the data of groups.
+// The loads of a K tile of 128 columns in int_gemm, and the layouts from which warps read tokens,
+// codes, and the data of groups.
 #pragma once
 
 #include <cstring>
@@ -15,25 +15,25 @@ namespace leq::LEQ_GPU {
 inline constexpr int kKTile = 128;  // columns
 
 // A tile of kTokens x kRows, divided among kWarpsDown x kWarpsAcross warps. With swiglu half of the
-// rows are of gate and half of up, alternating in groups of eight.
+// rows are rows of gate and half rows of up, alternating in groups of eight.
 template <int tokens, int rows, int warps_down, int warps_across, int stages>
 struct GemmShape {
   static constexpr int kTokens = tokens, kRows = rows, kStages = stages;
   static constexpr int kDown = warps_down, kAcross = warps_across;
   static constexpr int kThreads = 32 * warps_down * warps_across;
-  static constexpr int kMmaDown = tokens / warps_down / 16;  // of a warp
+  static constexpr int kMmaDown = tokens / warps_down / 16;  // mma tiles of 16 tokens in a warp
   static constexpr int kMmaAcross = rows / warps_across / 8;
   static_assert(kMmaDown >= 1 && kMmaAcross % 2 == 0 && kThreads >= rows && kThreads >= tokens);
 };
 
-// The rows and tokens of one lane in mma: of a warp's rows 2 pair, 2 pair + 1 of each eight, pair =
-// lane % 4, and of its tokens lane / 4 of each eight. Their scales, zero points and sums are
-// contiguous in shared memory, so that the lane reads them by vector loads.
+// The order of rows and tokens by lane. In an mma a lane has rows 2 pair and 2 pair + 1 of each
+// eight rows of its warp (pair = lane % 4), and token lane / 4 of each eight. Their scales, zero
+// points and sums are contiguous in shared memory, so that a lane reads them as vectors.
 template <class Shape>
 struct LaneOrder {
   static constexpr int kRows = 2 * Shape::kMmaAcross, kTokens = 2 * Shape::kMmaDown;  // of a lane
 
-  // Index in shared memory of the data of row n, or of token t, of the thread block's tile.
+  // Index in shared memory of the data of row n, or of token t, of the block's tile.
   static __device__ __forceinline__ int row(int n) {
     return n / (4 * kRows) * (4 * kRows) + n % 8 / 2 * kRows + n / 8 % Shape::kMmaAcross * 2 +
            n % 2;
@@ -42,7 +42,7 @@ struct LaneOrder {
     return t / (8 * kTokens) * (8 * kTokens) + t % 8 * kTokens + t / 8 % kTokens;
   }
 };
-// `count` numbers of one lane, read with the widest loads.
+// `count` numbers of one lane, read with the widest possible loads.
 template <class T, int count>
 struct LaneRun {
   T values[count];
@@ -54,8 +54,8 @@ struct LaneRun {
   __device__ __forceinline__ T operator[](int i) const { return values[i]; }
 };
 
-// Shared memory of a kernel: stages of a K tile's tokens and codes, then two sets of the data of a
-// K tile's groups.
+// Shared memory of the kernel: stages with the tokens and codes of a K tile each, then two sets of
+// the data of a K tile's groups (double-buffered).
 template <class Shape, int bits, int group>
 struct GemmMemory {
   static constexpr int kTokenBytes = Shape::kTokens * kKTile;
@@ -63,9 +63,9 @@ struct GemmMemory {
   static constexpr int kGroups = group == 0 ? 0 : kKTile / group;
   // Codes below 8 bits are multiplied as signed bytes, scaled by kFactor (packed_codes.cuh).
   static constexpr int kFactor = kSignedFactor<bits>, kMiddle = bits == 8 ? 0 : 1 << (bits - 1);
-  // Zero points, times kFactor, and sums of at most 128 codes fit into 16 bits, the only width for
-  // which large tiles have memory; readers widen them. Zero points are negated, so that they are
-  // added. Scales are divided by kFactor. Rows and tokens in LaneOrder.
+  // Zero points times kFactor, and sums of at most 128 codes, fit into 16 bits, and large tiles
+  // have no memory for more; readers widen them. Zero points are negated, so that they can be
+  // added. Scales are divided by kFactor. Rows and tokens are in LaneOrder.
   using Integer = std::conditional_t<(Shape::kTokens > 64), std::int16_t, int>;
   struct alignas(16) Groups {
     float row_scale[kGroups > 0 ? kGroups : 1][Shape::kRows];
@@ -92,26 +92,26 @@ struct CodeCopies : SegmentCopies<Shape, bits> {
             [](const CodeSegment& segment) -> const void* { return segment.weight.codes; }) {}
 };
 
-// The codes of a warp's rows in one K tile, in memory layout: word t of each 16 bytes.
+// The codes of a warp's rows in one K tile, in memory layout: word t of each 16-byte chunk.
 template <class Shape, int bits>
 struct KTileCodes {
   static constexpr int kAcross = Shape::kMmaAcross;
-  // 8 bits: the two chunks of one step; fewer: all of the K tile.
+  // Words held at a time: at 8 bits the two chunks of a step, otherwise the whole K tile.
   static constexpr int kHeld = bits == 8 ? 2 : bits;
   std::uint32_t words[kAcross][kHeld];
 
-  static constexpr int kTiles = 4 / kHeld;                         // of eight rows in one ldmatrix
-  static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // 3 bits: in one
+  static constexpr int kTiles = 4 / kHeld;                         // 8-row tiles per ldmatrix
+  static constexpr int kTilesOfThree = kAcross < 4 ? kAcross : 4;  // for 3 bits
 
-  // Offset of a lane's first read in a K tile's codes; `row` is the warp's first in the tile. All
-  // its other reads are at constant distances.
+  // Offset of a lane's first read in a K tile's codes; its other reads are at constant distances.
+  // `row` is the warp's first row in the tile.
   static __device__ __forceinline__ int place(int row) {
     const int lane = static_cast<int>(threadIdx.x % 32);
     const int tile = bits == 3 ? lane / 8 % kTilesOfThree : lane / 8 / kHeld;
     const int chunk = bits == 3 ? lane / 8 / kTilesOfThree : lane / 8 % kHeld;
     return swizzled<bits>(row + tile * 8 + lane % 8, chunk);
   }
-  // Chunks from `first` on, an even number.
+  // Loads chunks `first` and following; `first` is even.
   __device__ __forceinline__ void load(const unsigned char* codes, int place, int first) {
 #pragma unroll
     for (int j = 0; j < kAcross; j += kTiles) {
@@ -121,12 +121,12 @@ struct KTileCodes {
       for (int i = 0; i < 4; ++i) words[j + i / kHeld][i % kHeld] = found[i];
     }
   }
-  // Three chunks: the first of all rows, then the next.
+  // Loads three chunks: first chunk 0 of all rows, then chunk 1, then chunk 2.
   __device__ __forceinline__ void load_three(const unsigned char* codes, int place) {
     constexpr int kMatrices = kAcross * 3;
 #pragma unroll
     for (int j = 0; j < kMatrices; j += 4) {
-      // Past the last chunk lanes repeat the reads of others.
+      // Lanes beyond the last chunk repeat the reads of other lanes.
       const int past = j + 4 > kMatrices ? static_cast<int>(threadIdx.x) / 16 % 2 * 16 : 0;
       const int at = j % kAcross * 8 * bits * 16 + j / kAcross * 16;
       std::uint32_t found[4];
@@ -138,7 +138,7 @@ struct KTileCodes {
     }
   }
 
-  // Columns 32 step ... of the K tile: the second operand of the mma across j.
+  // Operand B of mma tile j: columns 32 step ... 32 step + 31 of the K tile.
   __device__ __forceinline__ void operand(int j, int step, std::uint32_t flip,
                                           std::uint32_t (&b)[2]) const {
 #pragma unroll
@@ -152,22 +152,22 @@ struct KTileCodes {
   }
 };
 
-// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory:
-// each of `threads` threads loads those of one row or of one token, or, with too few threads, of
-// both. Missing rows and tokens read the last existing one.
+// Scales, zero points and sums of a K tile's groups, on their way from global to shared memory.
+// Each of `threads` threads loads those of one row or of one token, or of both if there are fewer
+// threads than rows and tokens. Missing rows and tokens read the last existing one.
 template <class Shape, int bits, int group, int threads = Shape::kThreads>
 struct KTileGroups {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kFirstToken = threads >= Shape::kRows + Shape::kTokens ? Shape::kRows : 0;
   static constexpr int kZeroMiddle = bits == 8 ? 128 : Memory::kMiddle;
   int thread, flags, row_place, token_place;
-  int shift, token_shift;  // log2 of a weight's group, and of a token's
+  int shift, token_shift;  // log2 of the group size of weights, and of tokens
   const std::uint16_t* scales;
   const std::uint8_t* zeros;
   const float* token_scales;
   const int* token_sums;
   float scale_mul;  // divided by kFactor
-  // In stored form: their conversion would stall on the loads, so it is done a K tile later.
+  // Kept in stored form until a K tile later, since a conversion would stall on the loads.
   std::uint16_t scale[Memory::kGroups] = {};
   int zero[Memory::kGroups] = {}, token_sum[Memory::kGroups] = {};
   float token_scale[Memory::kGroups] = {};
@@ -197,7 +197,7 @@ struct KTileGroups {
   }
 
   __device__ __forceinline__ void load(int k_tile) {
-    // Pointers are not advanced: that would cost instructions also where they are unused.
+    // Pointers are not advanced, because that would cost instructions even if they are unused.
     const int at = ptx::opaque(static_cast<unsigned>(k_tile));
     for_sides([&] { load_row(at); }, [&] { load_token(at); });
   }
@@ -239,7 +239,7 @@ struct KTileGroups {
   __device__ __forceinline__ void load_token(int k_tile) {
 #pragma unroll
     for (int g = 0; g < Memory::kGroups; ++g) {
-      // With one group of 128 columns, scales of tokens belong to 128 columns.
+      // If the K tile is one group, a token has one scale for these 128 columns.
       const int at = Memory::kGroups == 1 ? k_tile : (k_tile * kKTile + g * group) >> token_shift;
       token_scale[g] = has(kTokenScales) ? token_scales[at] : 1.0f;
       if (has(kZeros)) token_sum[g] = token_sums[k_tile * Memory::kGroups + g];
@@ -265,7 +265,7 @@ struct KTileGroups {
   }
 };
 
-// For sums of whole rows.
+// Stands in for KTileGroups if sums are over whole rows.
 struct NoGroups {
   template <class Rows>
   __device__ __forceinline__ NoGroups(const IntMatmul&, const Rows&, int) {}

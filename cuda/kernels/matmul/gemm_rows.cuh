@@ -1,5 +1,5 @@
-// The rows of the weights of a block in a tiled matmul, their copies to shared memory, and their
-// layout there, in which lanes access different banks.
+// The rows of the weights that a block of a tiled matmul has, the copies of these rows to shared
+// memory, and their layout there, with which lanes access different banks.
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -8,36 +8,36 @@
 
 namespace leq::LEQ_GPU {
 
-// Offset of a row's 16-byte chunk `chunk` of `chunks` in shared memory: permuted so that the eight
-// rows that ldmatrix reads at once, and neighbouring chunks of a row, are in different banks. With
-// an odd number of chunks no permutation is needed.
+// Offset in shared memory of chunk `chunk` (16 bytes) of a row with `chunks` chunks. Chunks are
+// permuted so that the eight rows that ldmatrix reads at once, and neighbouring chunks of a row,
+// are in different banks. With an odd number of chunks no permutation is needed.
 template <int chunks>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
   if constexpr (chunks % 2 == 1) return (row * chunks + chunk) * 16;
-  constexpr int kRowsOfLine = 8 / chunks;  // 128 bytes
+  constexpr int kRowsOfLine = 8 / chunks;  // a line is 128 bytes
   return (row * chunks + (chunk ^ row / kRowsOfLine % chunks)) * 16;
 }
 
-// A thread's share of the copies of a K tile: 16 bytes of kEach rows, at a distance at which they
-// are swizzled alike, and at `passes` offsets in each row. Values that the loop over K tiles needs
-// are made opaque: the compiler would recompute them for each K tile.
+// A thread's share of the copies of a K tile: 16 bytes of kEach rows, at `passes` offsets in each
+// row. The distance between its rows keeps the swizzle the same. Values that the K loop needs are
+// made opaque, because the compiler would otherwise recompute them for each K tile.
 template <int rows, int chunks, int threads, int passes = 1>
 struct RowCopies {
-  // With three chunks a quarter of the threads is idle.
+  // With three chunks per row a quarter of the threads is idle.
   static constexpr int kAtOnce = threads / (chunks == 3 ? 4 : chunks);
   static constexpr int kStep = kAtOnce < rows ? kAtOnce : rows, kEach = rows / kStep;
-  static constexpr int kRowBytes = chunks * passes * 16;  // of a K tile
+  static constexpr int kRowBytes = chunks * passes * 16;  // bytes of a row in a K tile
   static_assert(kStep * kEach == rows && kEach <= 16);
-  const std::byte* from;  // first row of K tile 0
-  int pieces[kEach];      // offset of each row from it, in 16 bytes
+  const std::byte* from;  // first row, in K tile 0
+  int pieces[kEach];      // offset of each row from `from`, in units of 16 bytes
   int valid;              // bit i: row i exists
   int to;                 // offset of the first row in shared memory
 
   static __device__ __forceinline__ int row() { return static_cast<int>(threadIdx.x / chunks); }
   static __device__ __forceinline__ int chunk() { return static_cast<int>(threadIdx.x % chunks); }
 
-  // The thread's first row begins at `first` and is copied to `place`, each other begins step_bytes
-  // after the one before it; row i exists if has(i).
+  // The thread's first row begins at `first` and is copied to `place`; each further row begins
+  // step_bytes after the preceding one. Row i exists if has(i).
   template <class Has>
   __device__ __forceinline__ RowCopies(const std::byte* first, int step_bytes, int place, Has has)
       : from(ptx::opaque(first)), to(ptx::opaque(static_cast<unsigned>(place))) {
@@ -50,7 +50,7 @@ struct RowCopies {
     valid = ptx::opaque(bits);
   }
 
-  // Missing rows are not read, wherever their address points.
+  // Missing rows are not read, so that their address need not be valid.
   __device__ __forceinline__ void load(unsigned char* rows_of_k_tile, int k_tile,
                                        bool there = true) const {
     if (kStep * chunks < threads && threadIdx.x >= kStep * chunks) return;
@@ -68,7 +68,7 @@ struct RowCopies {
   }
 };
 
-// The same for a tile's inputs: rows `stride` numbers apart, of which there are `tokens`.
+// The copies of a tile's inputs: `tokens` rows that are `stride` numbers apart.
 template <class Shape, int chunks, int passes = 1>
 struct InputCopies : RowCopies<Shape::kTokens, chunks, Shape::kThreads, passes> {
   template <class T>
@@ -86,7 +86,7 @@ struct InputCopies : RowCopies<Shape::kTokens, chunks, Shape::kThreads, passes> 
             [&](int i) { return first + i * InputCopies::kStep < tokens; }) {}
 };
 
-// The same for its weights, whose rows have row_bytes; begin(segment): address of the first row.
+// The copies of a tile's weights: rows of row_bytes; begin(segment) is the address of row 0.
 template <class Shape, int chunks>
 struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
   template <class Arguments, class Rows, class Begin>
@@ -94,7 +94,7 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
                                            int place, Begin begin)
       : SegmentCopies(
             rows.of(a, SegmentCopies::row()), begin, rows.first + rows.offset(SegmentCopies::row()),
-            // 16 rows of a tile are eight of each segment with swiglu.
+            // With swiglu, 16 rows of a tile are eight rows of each segment.
             rows.paired ? SegmentCopies::kStep / 2 : SegmentCopies::kStep, row_bytes, place) {}
 
  private:
@@ -107,18 +107,18 @@ struct SegmentCopies : RowCopies<Shape::kRows, chunks, Shape::kThreads> {
                                  [&](int i) { return first + i * step < segment.rows; }) {}
 };
 
-// The rows of a block's tile.
+// The rows of the weights, and the tokens, of a block's tile.
 template <class Shape, class Arguments = IntMatmul>
 struct GemmRows {
   bool paired;
-  int segment;          // with paired: gate's; up follows
+  int segment;          // with paired: gate's segment; up is the next
   int first;            // first row of the tile
-  std::int64_t column;  // of the output, for that row
+  std::int64_t column;  // output column of row `first`
   std::int64_t first_token;
 
   __device__ __forceinline__ explicit GemmRows(const Arguments& a)
       : GemmRows(a, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)) {}
-  // `tile`: index among the tiles of rows of all segments.
+  // `tile` is an index among the tiles of all segments.
   __device__ __forceinline__ GemmRows(const Arguments& a, int token_tile, int tile)
       : paired(a.finish == Finish::swiglu),
         segment(0),
@@ -136,14 +136,14 @@ struct GemmRows {
     column += first;
   }
 
-  // Row `n` of the tile as an index in its segment, relative to `first`.
+  // Row `n` of the tile as a row of its segment, relative to `first`.
   __device__ __forceinline__ int offset(int n) const { return paired ? n / 16 * 8 + n % 8 : n; }
   __device__ __forceinline__ const auto& of(const Arguments& a, int n) const {
     return a.segments[paired ? n / 8 % 2 : segment];
   }
 };
 
-// Grid of a launch: tokens in x, so that blocks that share weights run at the same time.
+// The grid of a launch. Tokens are in x, so that blocks that share weights run concurrently.
 template <class Shape, class Arguments>
 dim3 tiles_of(const Arguments& a) {
   const bool paired = a.finish == Finish::swiglu;

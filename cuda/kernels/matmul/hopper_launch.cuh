@@ -1,4 +1,4 @@
-// Launches a matmul on wgmma: the tensor maps of its operands, and blocks that iterate over tiles.
+// Launches a matmul on wgmma: makes the tensor maps of its operands, and sizes the grid.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Rows of `bytes` bytes in device memory, of which `columns` are loaded at a time.
+// The tensor map of rows of `bytes` bytes in device memory; a load takes `columns` bytes of a row.
 inline rt::TensorMap rows_map(const void* base, std::int64_t rows, std::int64_t bytes,
                               std::int64_t stride, int box_rows, int columns) {
   rt::TiledBytes matrix;
@@ -22,7 +22,7 @@ inline rt::TensorMap rows_map(const void* base, std::int64_t rows, std::int64_t 
   return rt::make_tensor_map(matrix);
 }
 
-// `map_of(segment, box_rows)`: the map of a segment's rows.
+// map_of(segment, box_rows) returns the tensor map of a segment's rows.
 template <class Shape, class Arguments, class MapOf>
 HopperMaps hopper_maps(const Arguments& a, const rt::TensorMap& tokens, MapOf map_of) {
   const bool paired = a.finish == Finish::swiglu;
@@ -39,7 +39,7 @@ HopperMaps hopper_maps(const Arguments& a, const rt::TensorMap& tokens, MapOf ma
   return maps;
 }
 
-// One block for each multiprocessor.
+// The grid has one block for each multiprocessor; each block iterates over tiles.
 inline rt::Launch hopper_launch(const char* kernel, const HopperMaps& maps, int shared_bytes,
                                 const rt::Stream& stream) {
   const int clusters = std::min(maps.token_tiles * maps.row_tiles,

@@ -1,5 +1,5 @@
-// Common parts of matmuls on wgmma: blocks of three warpgroups, one loads tiles by the copy engine
-// and two multiply them; the stages between, and the order of a block's tiles of the output.
+// Code shared by the matmuls on wgmma: a block has three warpgroups, one of which loads tiles by
+// TMA while two multiply them. Here are the stages between them, and the order of a block's tiles.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -8,28 +8,28 @@
 
 namespace leq::LEQ_GPU {
 
-// Blocks of a cluster, with rows of their own and the same tokens, of which each loads a part for
-// both.
+// Blocks of a cluster. They have different rows and the same tokens, of which each block loads a
+// part for both.
 inline constexpr int kCluster = 2;
 
-inline constexpr int kMultipliers = 2;  // warpgroups
+inline constexpr int kMultipliers = 2;  // warpgroups that multiply
 inline constexpr int kHopperThreads = 128 * (1 + kMultipliers);
-inline constexpr int kBoxBytes = 128;  // of a token, in one load
+inline constexpr int kBoxBytes = 128;  // bytes of a token in one load
 
-// Shared memory of a block: stages, the data of each one's groups, output staging, barriers.
+// Shared memory of a block: stages, the groups' data of each stage, output staging, barriers.
 template <int stage_bytes, int bytes_of_groups>
 struct StageMemory {
   static constexpr int kStageBytes = stage_bytes, kGroupBytes = bytes_of_groups;
   static_assert(kStageBytes % 1024 == 0, "where 128-byte order begins");
 
-  // For one warp: 32 tokens x 16 rows, with a stride that spreads both over the banks.
+  // Output staging of a warp: 32 tokens x 16 rows, with a stride that avoids bank conflicts.
   static constexpr int kOutTokens = 32, kOutRows = 16, kOutStride = 20;
   static constexpr int kOutBytes = kOutTokens * kOutStride * 4 * 4 * kMultipliers;
 
   static constexpr int kMostBytes = (227 << 10) - 1024 - kOutBytes - 256;
   static constexpr int kFitting = kMostBytes / (kStageBytes + kGroupBytes);
   static constexpr int kStages = kFitting < 8 ? kFitting : 8;
-  // 1,024 more for rounding the address up to a multiple of it.
+  // The first 1,024 bytes are for rounding the address up to a multiple of 1,024.
   static constexpr int kBytes =
       1024 + kStages * (kStageBytes + kGroupBytes) + kOutBytes + kStages * 16;
 
@@ -45,14 +45,14 @@ struct StageMemory {
     return reinterpret_cast<int*>(base + kStages * (kStageBytes + kGroupBytes)) +
            warp * kOutTokens * kOutStride;
   }
-  // A stage is full when its bytes and groups have arrived, empty when all warps of the cluster
-  // have read it.
+  // A stage is full when its bytes and the data of its groups have arrived. It is empty when all
+  // warps of the cluster have read it.
   __device__ __forceinline__ ptx::Barrier& full(int stage) const {
     return reinterpret_cast<ptx::Barrier*>(base + kBytes - 1024 - kStages * 16)[stage];
   }
   __device__ __forceinline__ ptx::Barrier& empty(int stage) const { return full(kStages + stage); }
 
-  // A stage is full after `arrivals` arrivals and its bytes.
+  // A stage becomes full after `arrivals` arrivals and the arrival of its bytes.
   __device__ __forceinline__ void init_barriers(unsigned arrivals) const {
     for (int stage = 0; stage < kStages; ++stage) {
       ptx::barrier_init(full(stage), arrivals);
@@ -60,7 +60,7 @@ struct StageMemory {
     }
     ptx::fence_init();
   }
-  // Called by a whole warp: signals to both blocks of the cluster that it has read the stage.
+  // Called by a whole warp: signals to both blocks of the cluster that the warp has read the stage.
   __device__ __forceinline__ void release(int stage) const {
     __syncwarp();
     const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -69,7 +69,7 @@ struct StageMemory {
   }
 };
 
-// The current stage, and the parity of its barriers' phase in this round.
+// The current stage of the ring buffer, and the parity of its barriers' current phase.
 template <int stages>
 struct Ring {
   int stage = 0;
@@ -82,14 +82,14 @@ struct Ring {
   }
 };
 
-// The tensor maps of the operands, and the division of the output into tiles.
+// The tensor maps of the operands, and the numbers of tiles of the output.
 struct HopperMaps {
   rt::TensorMap tokens;
   rt::TensorMap weights[kMostSegments];
-  int token_tiles, row_tiles;  // row_tiles: of a cluster
+  int token_tiles, row_tiles;  // row_tiles: counted in tiles of a cluster
 
-  // Bands of 2,048 or 1,024 tokens, each over all rows, so that concurrent tiles share operands.
-  // Tiles of a cluster past the last rows have none.
+  // The rows of tile number `tile`. Tiles are ordered in bands of 8 token tiles x all rows, so that
+  // concurrent tiles share operands. A block whose tile is past the last row has no rows.
   template <class Shape, class Arguments>
   __device__ __forceinline__ GemmRows<Shape, Arguments> rows(const Arguments& a, int tile) const {
     constexpr int kBand = 8;
@@ -101,7 +101,7 @@ struct HopperMaps {
   }
 };
 
-// The tiles of a cluster's blocks: first, first + step ...
+// The tiles of a cluster's blocks: first, first + step, ... before end.
 struct TileSchedule {
   int first, step, end;
 
@@ -111,8 +111,8 @@ struct TileSchedule {
         end(maps.token_tiles * maps.row_tiles) {}
 };
 
-// Starts loading rows of the weights from byte `column` on. Rows of gate and up alternate in groups
-// of eight.
+// Starts loading the weights of a tile's rows from byte `column` on. With swiglu, rows of gate and
+// of up alternate in groups of eight.
 template <class Shape, class Arguments>
 __device__ __forceinline__ void load_rows(const GemmRows<Shape, Arguments>& rows,
                                           const rt::TensorMap* maps, int column, int row_bytes,
@@ -123,7 +123,7 @@ __device__ __forceinline__ void load_rows(const GemmRows<Shape, Arguments>& rows
   }
 }
 
-// Loads this block's part of 128 bytes of the tokens, for all blocks of the cluster.
+// Loads this block's part of 128 bytes of each token, for all blocks of the cluster.
 template <class Shape>
 __device__ __forceinline__ void load_tokens(const rt::TensorMap& map, int column, int first_token,
                                             unsigned char* to, ptx::Barrier& full) {

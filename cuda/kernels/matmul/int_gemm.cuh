@@ -1,6 +1,6 @@
-// Many tokens times a weight of 8, 4, 3 or 2 bits on the tensor cores (mma.m16n8k32): a block
-// computes a tile of tokens x outputs, one K tile of 128 columns after another, prefetched by
-// cp.async (docs/cuda.md).
+// Many tokens times a weight of 8, 4, 3 or 2 bits, on the tensor cores (mma.m16n8k32). A block
+// computes a tile of tokens x outputs. It iterates over K tiles of 128 columns, which are
+// prefetched by cp.async (docs/cuda.md).
 #pragma once
 
 #include <type_traits>
@@ -11,17 +11,17 @@
 
 namespace leq::LEQ_GPU {
 
-// The sums of one warp. Number i of an mma tile: token lane / 4 + 8 (i / 2), row
-// 2 (lane % 4) + i % 2.
+// The sums of one warp. Number i of an mma tile has token lane / 4 + 8 (i / 2) and row 2 (lane % 4)
+// + i % 2.
 template <class Shape, int bits, int group>
 struct WarpTile {
   using Memory = GemmMemory<Shape, bits, group>;
   static constexpr int kDown = Shape::kMmaDown, kAcross = Shape::kMmaAcross;
   int sums[kDown][kAcross][4];
   ScaledSum totals[group == 0 ? 1 : kDown][group == 0 ? 1 : kAcross][4];
-  int first_token, first_row;     // of the lane's sums, in the block's tile
-  int tokens_run, rows_run;       // index of their values in the groups' data
-  int tokens_place, codes_place;  // first reads in a stage's tokens and codes
+  int first_token, first_row;     // of the lane's first sum, within the block's tile
+  int tokens_run, rows_run;       // index of the lane's values in the groups' data
+  int tokens_place, codes_place;  // the lane's first reads in a stage's tokens and codes
 
   __device__ __forceinline__ WarpTile() {
     const int warp = static_cast<int>(threadIdx.x / 32) % (Shape::kDown * Shape::kAcross);
@@ -73,7 +73,7 @@ struct WarpTile {
     }
   }
 
-  // Writes all sums to shared memory, where those of the warps of int_gemm_few are added.
+  // Writes all sums to shared memory, where int_gemm_few adds the sums of its warps.
   __device__ __forceinline__ void put_sums(int (&to)[Shape::kTokens][Shape::kRows]) const {
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -94,7 +94,7 @@ struct WarpTile {
     return LaneRun<T, LaneOrder<Shape>::kTokens>(values + tokens_run);
   }
 
-  // Subtracts the zero points from the sums of group g.
+  // Subtracts the contribution of zero points from the sums of group g.
   __device__ __forceinline__ void take_zeros(const typename Memory::Groups& groups, int g) {
     const auto less = of_rows(groups.less_zero[g]);
     const auto token_sums = of_tokens(groups.token_sum[g]);
@@ -110,7 +110,7 @@ struct WarpTile {
     }
   }
 
-  // Ends group g of the K tile.
+  // Ends group g of the K tile: adds its scaled sums to the totals.
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups,
                                         int g) {
     const CodeWeight& weight = a.segments[0].weight;
@@ -134,7 +134,7 @@ struct WarpTile {
     const auto token_scales = of_tokens(groups.token_scale[g]);
     const auto of_row = [&](int across, int i) { return row_scales[across * 2 + i % 2]; };
     const auto of_token = [&](int down, int i) { return token_scales[down * 2 + i / 2]; };
-    // Where one side alone has groups, the other's scale is 1.
+    // If only weights or only tokens have groups, the other scale of the group is 1.
     if (a.x.group == 0) {
       add([&](int across, int, int i) { return of_row(across, i); });
     } else if (weight.group == 0) {
@@ -144,13 +144,13 @@ struct WarpTile {
     }
   }
 
-  // A sum over the whole row, without its zero points.
+  // A sum over the whole row, without the contribution of its zero point.
   __device__ __forceinline__ int whole_sum(int down, int across, int i, int zero,
                                            int token_sum) const {
     return sums[down][across][i] - zero * token_sum;
   }
 
-  // The constants for outputs of the warp's tokens, and of two neighbouring rows.
+  // Constants for the outputs: of all tokens of a lane (TokenFacts), and of one row (RowFacts).
   struct TokenFacts {
     float scale[kDown][2];
     int sum[kDown][2];
@@ -192,7 +192,7 @@ struct WarpTile {
     return facts.finish.value(tokens.scale[down][i / 2], sum);
   }
 
-  // Writes the outputs of eight rows: all reads before the writes.
+  // Writes the outputs of eight rows; all reads precede the writes.
   __device__ __forceinline__ void finish_across(const IntMatmul& a, const GemmRows<Shape>& rows,
                                                 const TokenFacts& tokens, int across) const {
     const int tile_row = row(across, 0), offset = rows.offset(tile_row), n = rows.first + offset;
@@ -235,7 +235,7 @@ struct WarpTile {
   __device__ __forceinline__ void finish_all(const IntMatmul& a,
                                              const GemmRows<Shape>& rows) const {
     const TokenFacts tokens(a, rows, *this);
-    // With swiglu the tiles across alternate between gate and up.
+    // With swiglu the mma tiles across alternate between gate and up.
     const int step = rows.paired ? 2 : 1;
 #pragma unroll
     for (int across = 0; across < kAcross; ++across) {
@@ -244,7 +244,7 @@ struct WarpTile {
   }
 };
 
-// Multiplies one K tile. `complete(g)` takes the sums of its group g.
+// Multiplies one K tile. complete(g) is called when the sums of its group g are complete.
 template <class Shape, int bits, int group, class Complete>
 __device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std::uint32_t flip,
                                                 WarpTile<Shape, bits, group>& tile,
@@ -265,8 +265,8 @@ __device__ __forceinline__ void multiply_k_tile(const unsigned char* stage, std:
   }
 }
 
-// The tile of a block. group: columns of one int32 sum, 0 = the row; `memory` has
-// GemmMemory::kBytes.
+// Computes the tile of a block. group: columns of one int32 sum, or 0 if it is the whole row;
+// `memory` has GemmMemory::kBytes.
 template <class Shape, int bits, int group>
 __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows<Shape>& rows,
                                               unsigned char* memory) {
@@ -295,12 +295,12 @@ __device__ __forceinline__ void multiply_tile(const IntMatmul& a, const GemmRows
   }
   WarpTile<Shape, bits, group> tile;
   tile.start(0);
-  // Offsets of the current K tile's stage, and of the preceding one's, which is free.
+  // Offsets of the current K tile's stage, and of the preceding K tile's stage, which is free.
   int stage = 0, free = (Shape::kStages - 1) * Memory::kStageBytes;
   [[maybe_unused]] int set = Memory::kGroupsAt;  // offset of the current groups' data
   for (int k_tile = 0; k_tile < k_tiles; ++k_tile) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tile is visible to all threads, and the preceding stage is free.
+    // Makes the K tile visible to all threads; the preceding stage is then free.
     __syncthreads();
     const int ahead = k_tile + Shape::kStages - 1;
     if (ahead < k_tiles) {

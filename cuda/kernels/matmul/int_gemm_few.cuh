@@ -1,14 +1,14 @@
-// Up to 64 tokens times a weight of few outputs, on the tensor cores: a block has 16 outputs only,
-// so that 4,096 of them make 256 blocks, and its four warps take K tiles of 128 columns in turn.
-// Sums of whole rows are added at the end; of groups, in ascending order after every four K tiles.
-// Integers are exact and floats added in the order of int_gemm.cuh: the same bits.
+// Up to 64 tokens times a weight of few outputs, on the tensor cores. A block has only 16 outputs,
+// so that 4,096 outputs make 256 blocks, and its four warps take K tiles of 128 columns in turn.
+// Sums of whole rows are added at the end; sums of groups are added after every four K tiles, in
+// ascending order. The order is that of int_gemm.cuh, so that results are bit-identical.
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemm.cuh"
 
 namespace leq::LEQ_GPU {
 
-// Each warp computes the whole tile; kAlong warps divide the columns.
+// Each warp computes the whole tile for its share of the columns; kAlong warps divide these.
 template <int tokens>
 struct FewShape {
   static constexpr int kTokens = tokens, kRows = 16, kStages = tokens <= 16 ? 4 : 3;
@@ -18,7 +18,7 @@ struct FewShape {
   static_assert(tokens % 16 == 0 && tokens <= 32 && kThreads == 8 * kRows);
 };
 
-// Stages of kAlong K tiles each, the group data of the warps' K tiles, and their sums.
+// Stages of kAlong K tiles each, then the group data of each warp's K tile, then the warps' sums.
 template <class Shape, int bits, int group>
 struct FewMemory {
   using KTile = GemmMemory<Shape, bits, group>;
@@ -44,8 +44,8 @@ struct FewMemory {
   }
 };
 
-// Copies of a stage's rows, which are contiguous in memory: chunk p of a row's kAlong K tiles is
-// chunk p % chunks of K tile p / chunks.
+// Copies a stage's rows. A row's kAlong K tiles are contiguous in memory: chunk p of them is chunk
+// p % chunks of K tile p / chunks.
 template <class Shape, int bits, int group>
 struct FewCopies {
   using Memory = FewMemory<Shape, bits, group>;
@@ -54,7 +54,7 @@ struct FewCopies {
   const GemmRows<Shape>& rows;
   int k_tiles;
 
-  // from(row): address of its chunks of K tile 0, null where there is no such row.
+  // from(row) is the address of the row in K tile 0, or null if the row does not exist.
   template <int count, int chunks, class From>
   __device__ __forceinline__ void copy(const Memory& memory, int first, int at, From from) const {
     constexpr int kChunks = Shape::kAlong * chunks;
@@ -69,7 +69,7 @@ struct FewCopies {
                       begin != nullptr && k_tile < k_tiles);
     }
   }
-  // The weights of K tiles from `first` on.
+  // Loads the weights of kAlong K tiles from `first` on.
   __device__ __forceinline__ void load_weights(const Memory& memory, int first) const {
     if (first >= k_tiles) return;
     copy<Shape::kRows, bits>(memory, first, KTile::kTokenBytes, [&](int row) {
@@ -93,7 +93,7 @@ struct FewCopies {
   }
 };
 
-// The outputs of a thread: of tokens 16 apart, rows r and r + 8, which with swiglu are gate and up.
+// A thread's outputs: tokens 16 apart, rows r and r + 8 (with swiglu one of gate and one of up).
 template <class Shape, int bits, int group>
 struct FewOutputs {
   using Memory = FewMemory<Shape, bits, group>;
@@ -107,7 +107,7 @@ struct FewOutputs {
     return static_cast<int>(threadIdx.x) % 8 + 8 * half;
   }
 
-  // Adds the groups of `count` K tiles, in ascending order.
+  // Adds the groups of `count` K tiles in ascending order.
   __device__ __forceinline__ void add(const Memory& memory, int count) {
     for (int k_tile = 0; k_tile < count; ++k_tile) {
       const auto& groups = memory.groups(k_tile);
@@ -122,7 +122,7 @@ struct FewOutputs {
       }
     }
   }
-  // Sums of whole rows, without their zero points.
+  // The sum over a whole row, without the contribution of its zero point.
   __device__ __forceinline__ int whole(const IntMatmul& a, const CodeSegment& segment, int n,
                                        std::int64_t token, const Memory& memory, int i,
                                        int half) const {
@@ -163,7 +163,7 @@ struct FewOutputs {
   }
 };
 
-// group: columns of one int32 sum, 128, or 0 for the row.
+// group: columns of one int32 sum: 128, or 0 if it is the whole row.
 template <class Shape, int bits, int group>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     int_gemm_few(const LEQ_GRID_CONSTANT IntMatmul a) {
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   const int k_tiles = grouping.columns / kKTile, warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
   const FewCopies<Shape, bits, group> copies = {a, rows, k_tiles};
-  constexpr int kAhead = (Shape::kStages - 1) * Shape::kAlong;  // K tiles
+  constexpr int kAhead = (Shape::kStages - 1) * Shape::kAlong;  // K tiles in flight
   for (int k_tile = 0; k_tile < kAhead; k_tile += Shape::kAlong)
     copies.load_weights(memory, k_tile);
   ptx::wait_for_predecessor();
@@ -193,8 +193,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
   tile.start(0);
   for (int first = 0; first < k_tiles; first += Shape::kAlong) {
     ptx::cp_async_wait<Shape::kStages - 2>();
-    // After it the K tiles are visible to all threads, the preceding stage is free, and its sums
-    // are added.
+    // Makes the K tiles visible to all threads. The preceding stage is then free, and its sums have
+    // been added.
     __syncthreads();
     copies.load_weights(memory, first + kAhead);
     copies.load_tokens(memory, first + kAhead);

@@ -1,5 +1,5 @@
-// Launches a tensor-core matmul; for the files int_gemm_*.cu, one for each number of bits to
-// compile in parallel. All tiles add in one order: the choice changes no bit.
+// Launches a tensor-core matmul. The files int_gemm_*.cu, one for each number of bits, compile in
+// parallel. All tiles add in one order, so that the choice of a tile changes no bit.
 #pragma once
 
 #include "cuda/intrinsics/run.h"
@@ -13,7 +13,7 @@ using SmallTile = GemmShape<16, 64, 1, 4, 6>;
 using MiddleTile = GemmShape<64, 64, 2, 2, 4>;
 using LargeTile = GemmShape<128, 128, 2, 4, 3>;
 
-// Columns of one int32 sum, 0: the row.
+// Columns of one int32 sum; 0 if it is over the whole row.
 inline int sum_columns(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group;
   return weights == 0 || (a.x.group > 0 && a.x.group < weights) ? a.x.group : weights;
@@ -52,7 +52,7 @@ void launch_bits(const IntMatmul& a, GemmTile tile, rt::Stream& stream) {
   if (group == 32) return launch_gemm<MiddleTile, bits, 32>(a, stream);
   if (group == 64) return launch_gemm<MiddleTile, bits, 64>(a, stream);
   if (group == 128) return launch_tile<bits, 128>(a, tile, stream);
-  // Codes below 8 bits always have groups.
+  // Codes of fewer than 8 bits always have groups.
   if constexpr (bits == 8) launch_tile<bits, 0>(a, tile, stream);
 }
 

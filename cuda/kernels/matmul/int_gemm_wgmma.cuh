@@ -1,14 +1,14 @@
-// Many tokens times a weight of 8, 4, 3 or 2 bits on compute capability 9.0 (wgmma): one warpgroup
-// loads tiles by the copy engine, two others multiply them; a block iterates over tiles of the
-// output. The sums and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
+// Many tokens times a weight of 8, 4, 3 or 2 bits on compute capability 9.0 (wgmma). One warpgroup
+// loads tiles by TMA and two others multiply them; a block iterates over tiles of the output. Sums
+// and their order are those of int_gemm.cuh (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/kernels/matmul/int_wgmma_finish.cuh"
 
 namespace leq::LEQ_GPU {
 
-// The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread: row
-// lane / 4 + 8 (i / 2 % 2) of its warp's 16, token 8 (i / 4) + 2 (lane % 4) + i % 2.
+// The sums of one warpgroup: 64 rows x all tokens of the tile. Number i of a thread has row lane /
+// 4 + 8 (i / 2 % 2) of its warp's 16, and token 8 (i / 4) + 2 (lane % 4) + i % 2.
 template <class Shape>
 struct WarpgroupTile {
   using Memory = HopperMemory<Shape>;
@@ -16,16 +16,16 @@ struct WarpgroupTile {
   static constexpr int kPartSums = Shape::kPartSums;
   int sums[Shape::kParts][kPartSums];
   float totals[kGrouped ? Shape::kSums : 1];
-  // Operand A, registers of 32 columns each: of one K tile, with groups of two in alternation.
+  // Operand A of one K tile, or with groups of two K tiles in turn; a register set has 32 columns.
   std::uint32_t codes[Shape::kParts][Shape::kThroughRegisters ? 4 : 1][4];
-  // Offset in a stage of the lane's row for each two chunks of codes, in the order of ldmatrix: the
-  // warp's first eight rows and the next of one chunk, then of the other.
+  // Offset in a stage of the row that the lane reads for each two chunks of codes, in ldmatrix
+  // order: the warp's first eight rows and its next eight rows of one chunk, then of the other.
   static constexpr int kCodeLoads = Shape::kThroughRegisters ? (Shape::kBits + 1) / 2 : 1;
   int code_at[kCodeLoads];
-  int lane, warp;              // warp: of all that multiply
-  int first_row, first_token;  // of number 0
+  int lane, warp;              // warp: index among the warps that multiply
+  int first_row, first_token;  // of the thread's number 0
 
-  // Values are made opaque, so that they are not recomputed in each K tile.
+  // Values are made opaque, so that the compiler does not recompute them for each K tile.
   __device__ __forceinline__ WarpgroupTile()
       : lane(static_cast<int>(threadIdx.x % 32)),
         warp(static_cast<int>(threadIdx.x / 32) - 4),
@@ -54,7 +54,7 @@ struct WarpgroupTile {
     }
   }
 
-  // Loads a K tile's codes into the registers of operand A; `zeros`: subtracts the zero points.
+  // Unpacks a K tile's codes into registers of operand A; with `zeros` subtracts the zero points.
   template <int set>
   __device__ __forceinline__ void load_codes(const Memory& memory, int stage, std::uint32_t flip,
                                              bool zeros) {
@@ -73,7 +73,7 @@ struct WarpgroupTile {
           words[chunk] = found[chunk / 2][chunk % 2 * 2 + half];
         }
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {  // 16 columns each
+        for (int i = 0; i < 8; ++i) {  // 16 columns in each iteration
           codes[set][i / 2][half + i % 2 * 2] = quad(words, i, half);
         }
       }
@@ -90,7 +90,7 @@ struct WarpgroupTile {
     unpack([&](const auto& words, int i, int) { return k_tile_quad<kBits>(words, i, flip); });
   }
 
-  // Starts multiplying a part of a K tile; `add`: accumulates onto the existing sums.
+  // Starts multiplying a part of a K tile; with `add` accumulates onto the existing sums.
   template <int part, int set>
   __device__ __forceinline__ void multiply(const Memory& memory, int stage, bool add) {
     constexpr int kPartBytes = Memory::kTokenBytes / Shape::kParts;
@@ -110,11 +110,11 @@ struct WarpgroupTile {
     ptx::wgmma_commit();
   }
 
-  // Ends a group of a part. Its sums, operands of wgmma, are not modified.
+  // Ends a group of a part. The sums are wgmma operands and are therefore not modified.
   template <int part>
   __device__ __forceinline__ void flush(const IntMatmul& a, const typename Memory::Groups& groups) {
     const CodeWeight& weight = a.segments[0].weight;
-    // Where one side alone has groups, the other's scale is 1.
+    // If only weights or only tokens have groups, the other scale of the group is 1.
     const float of_row[2] = {groups.row_scale[row(0)], groups.row_scale[row(2)]};
     if (a.x.group == 0) {
       add_scaled<part, false, true>(groups, of_row);
@@ -124,8 +124,8 @@ struct WarpgroupTile {
       add_scaled<part, true, true>(groups, of_row);
     }
   }
-  // The sums of 16 tokens, without the contribution of uint8 zero points: these need four sums of
-  // tokens' codes, which are contiguous.
+  // Eight sums, of 4 tokens x 2 rows, without the contribution of uint8 zero points. This needs the
+  // sums of codes of four tokens, which are contiguous.
   template <int part>
   __device__ __forceinline__ void eight_sums(const typename Memory::Groups& groups, int first,
                                              int (&eight)[8]) const {
@@ -142,7 +142,7 @@ struct WarpgroupTile {
       for (int i = 0; i < 8; ++i) eight[i] += less[i / 2 % 2] * of_token[i / 4 * 2 + i % 2];
     }
   }
-  // The scales of four tokens are contiguous too.
+  // The scales of four tokens are contiguous like their sums.
   template <int part, bool by_token, bool by_row>
   __device__ __forceinline__ void add_scaled(const typename Memory::Groups& groups,
                                              const float (&of_row)[2]) {
@@ -184,8 +184,8 @@ struct WarpgroupTile {
         return finish_as<Finish::gelu>(a, rows, out);
     }
   }
-  // 32 tokens at a time, through shared memory so that neighbouring lanes write neighbouring
-  // columns. A loop: unrolled for all 32 tokens of 256 it would be 100 KB of instructions.
+  // Writes 32 tokens at a time through shared memory, so that neighbouring lanes write neighbouring
+  // columns. A loop, because unrolled for 256 tokens it would have 100 KB of instructions.
   template <Finish how>
   __device__ __forceinline__ void finish_as(const IntMatmul& a, const GemmRows<Shape>& rows,
                                             int* out) const {
@@ -202,7 +202,7 @@ struct WarpgroupTile {
     constexpr int kEach = Memory::kOutTokens / 2;
 #pragma unroll
     for (int one = 0; one < Shape::kTokens / Memory::kOutTokens; ++one) {
-      if (one != part) continue;  // register indices must be constants
+      if (one != part) continue;  // because register indices must be constants
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         const int from = one * kEach + i;
@@ -214,7 +214,7 @@ struct WarpgroupTile {
   }
 };
 
-// Multiplies the K tiles of a warpgroup's tiles: one sum for a whole row.
+// Multiplies the K tiles of a warpgroup's tiles if there is one sum for the whole row.
 template <class Shape>
 struct RowKTiles {
   const IntMatmul& a;
@@ -228,7 +228,7 @@ struct RowKTiles {
       : a(arguments), memory(stages), tile(of), flip(signed_flip<Shape::kBits>(arguments)) {}
 
   __device__ __forceinline__ void multiply(int k_tiles) {
-    int last = 0;  // stage that is being multiplied
+    int last = 0;  // stage of the K tile that is being multiplied
     for (int k_tile = 0; k_tile < k_tiles; ++k_tile, ring.next()) {
       ptx::barrier_wait(memory.full(ring.stage), ring.parity);
       if constexpr (Shape::kThroughRegisters) {
@@ -251,10 +251,10 @@ struct RowKTiles {
   }
 };
 
-// The same with groups: sums of each K tile, which are scaled while the tensor cores multiply the
-// next part: part 1 of a K tile during part 0 of the next, and part 0 during part 1. Two K tiles
-// are multiplied like this, then all is waited for: ptxas serializes wgmma where sums that are read
-// are in flight across iterations of a loop (C7514).
+// Multiplies K tiles if there are groups. Each K tile's sums are scaled while the tensor cores
+// multiply the next part: part 0 during part 1, and part 1 during part 0 of the next K tile. After
+// two K tiles all wgmma are waited for, because ptxas serializes wgmma (C7514) if sums that are
+// read are in flight across iterations of a loop.
 template <class Shape>
 struct GroupKTiles {
   const IntMatmul& a;
@@ -285,7 +285,7 @@ struct GroupKTiles {
       end<0>();
     }
   }
-  // `set`: registers of operand A that part 1 of the preceding K tile does not read.
+  // `set`: the registers of operand A that part 1 of the preceding K tile does not use.
   template <int set, bool first>
   __device__ __forceinline__ void step() {
     ptx::barrier_wait(memory.full(ring.stage), ring.parity);
@@ -298,7 +298,7 @@ struct GroupKTiles {
     last = ring.stage;
     ring.next();
   }
-  // Ends part 1 of the preceding K tile, after which `left` multiplications have been started.
+  // Ends part 1 of the preceding K tile; `left`: multiplications that were started after it.
   template <int left>
   __device__ __forceinline__ void end() {
     ptx::wgmma_finish<left>(tile.sums[1]);
@@ -344,7 +344,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1)
       ptx::take_registers<208>();
       multiply_tiles<Shape>(a, maps, memory, k_tiles);
     }
-    // The other block of the cluster accesses this one's memory until it has finished.
+    // The other block of the cluster accesses this block's shared memory until it has finished.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();

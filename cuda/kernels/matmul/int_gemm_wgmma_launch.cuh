@@ -1,4 +1,4 @@
-// Launches a matmul on wgmma; for the files int_gemm_wgmma_*.cu, which compile in parallel.
+// Launches a matmul on wgmma. The files int_gemm_wgmma_*.cu compile in parallel.
 #pragma once
 
 #include "cuda/kernels/matmul/hopper_launch.cuh"
@@ -7,7 +7,7 @@
 
 namespace leq::LEQ_GPU {
 
-// One block for each multiprocessor, which iterates over tiles.
+// The grid has one block for each multiprocessor; each block iterates over tiles.
 template <int bits, int group, int tokens, bool zeros>
 void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
   using Shape = HopperShape<bits, group, tokens, zeros>;

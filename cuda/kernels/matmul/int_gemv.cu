@@ -1,4 +1,4 @@
-// The kernels for few tokens, by bits, tokens and grouping.
+// The kernels for few tokens, selected by bits, tokens and grouping.
 #include "cuda/kernels/matmul/int_gemv.cuh"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// The warps of the one-token kernel take two groups at a time.
+// One token needs rows of at least two groups, because a warp of its kernel takes two at a time.
 bool has_groups_of_128(const IntMatmul& a) {
   const int weights = a.segments[0].weight.group, tokens = a.x.group;
   return (weights == 128 || weights == 0) && (tokens == 128 || tokens == 0) &&
@@ -49,7 +49,7 @@ void launch(const IntMatmul& a, rt::Stream& stream) {
   }
   const bool grouped = a.segments[0].weight.group > 0 || a.x.group > 0;
   auto* kernel = int_gemv<bits, true>;
-  // Codes below 8 bits always have groups.
+  // Codes of fewer than 8 bits always have groups.
   if constexpr (bits == 8) {
     if (!grouped) kernel = int_gemv<8, false>;
   }

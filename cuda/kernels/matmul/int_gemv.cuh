@@ -1,6 +1,6 @@
-// One token times a weight of 8, 4, 3 or 2 bits by dp4a, sums over whole rows or groups of 32 or 64
-// columns (of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh): each warp owns some rows of the
-// weight, and its lanes process them unit by unit (docs/cuda-kernels.md).
+// One token times a weight of 8, 4, 3 or 2 bits by dp4a, with sums over whole rows or over groups
+// of 32 or 64 columns (groups of 128: int_gemv_groups.cuh, int_gemv_tokens.cuh). Each warp owns
+// some rows, whose units its lanes process in turn (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/groups.cuh"
@@ -14,36 +14,36 @@ namespace leq::LEQ_GPU {
 inline constexpr int kGemvWarps = 8;
 template <int bits>
 inline constexpr int kGemvRows =
-    bits == 8 || bits == 3 ? 2 : 4;  // of a warp; they share the inputs
+    bits == 8 || bits == 3 ? 2 : 4;  // rows of a warp; they share the inputs
 
-// Number of warps for the rows of one weight: whole blocks, a block never mixes weights. With
-// swiglu a warp has half of its rows in gate and half in up, and `rows` are those of one of them.
+// The number of warps for the rows of one weight. It is a multiple of a block, because a block has
+// one weight. With swiglu half of a warp's rows are in gate and half in up; `rows` counts one half.
 template <int bits>
 constexpr int gemv_warps(std::int64_t rows, bool paired) {
   const std::int64_t rows_of_block = kGemvRows<bits> * kGemvWarps / (paired ? 2 : 1);
   return static_cast<int>((rows + rows_of_block - 1) / rows_of_block) * kGemvWarps;
 }
 
-// The operands of int_gemv: the weights of `a` and its one token.
+// The operands of int_gemv: the weights of `a` and its single token.
 struct OneToken {
-  static constexpr bool kKnownEarly = true;  // no kernel selects the weights
+  static constexpr bool kKnownEarly = true;  // no kernel selects the weights at run time
 
   __device__ __forceinline__ const CodeSegment& segment(const IntMatmul& a, int i) const {
     return a.segments[i];
   }
-  __device__ __forceinline__ std::int64_t input() const { return 0; }   // row of a.x
-  __device__ __forceinline__ std::int64_t output() const { return 0; }  // row of a.out
+  __device__ __forceinline__ std::int64_t input() const { return 0; }   // row in a.x
+  __device__ __forceinline__ std::int64_t output() const { return 0; }  // row in a.out
 };
 
-// The rows of one warp, in two halves: neighbours, or with swiglu rows of gate and the same of up.
-// All of them have codes and scales: weights are padded to 64 rows.
+// The rows of one warp in two halves: neighbouring rows, or with swiglu rows of gate and the same
+// rows of up. All of them have codes and scales, since weights are padded to 64 rows.
 template <int bits, class Source>
 struct GemvRows {
   static constexpr int kRows = kGemvRows<bits>, kHalf = kRows / 2;
   const Source& source;
   int segment[2];
   int first[2];
-  std::int64_t column;  // of the output for row first[0]
+  std::int64_t column;  // output column of row first[0]
 
   __device__ __forceinline__ GemvRows(const IntMatmul& a, const Source& of)
       : source(of), segment{0, 0}, column(0) {
@@ -68,8 +68,8 @@ struct GemvRows {
   }
 };
 
-// Totals over all lanes of `count` (a power of two, at most 32) numbers: lane l has that of number
-// l % count. Lanes exchange halves, so that about as many shuffles are needed as there are numbers.
+// Totals over all lanes of `count` numbers (a power of two, at most 32); lane l returns the total
+// of number l % count. Lanes exchange halves, so that about `count` shuffles suffice.
 template <int count, class T>
 __device__ __forceinline__ T scattered_totals(const T (&values)[count]) {
   if constexpr (count == 1) {
@@ -97,7 +97,7 @@ __device__ __forceinline__ T warp_totals(const T (&values)[count]) {
   return total;
 }
 
-// int32 sums of the rows of a warp.
+// The int32 sums of a warp's rows.
 template <int bits>
 struct GemvTile {
   static constexpr int kRows = kGemvRows<bits>;
@@ -108,8 +108,8 @@ struct GemvTile {
     for (int r = 0; r < kRows; ++r) sums[r] = 0;
   }
 
-  // Adds the products of `runs` runs of 16 columns, from `first` on, of a unit, 2^kDotShift times
-  // as large.
+  // Adds the products of `runs` runs of 16 columns of a unit, from run `first` on. Sums are
+  // multiples of 2^kDotShift.
   template <int runs>
   __device__ __forceinline__ void multiply(const Unit<bits> (&units)[kRows], int first,
                                            const std::int8_t* inputs, std::uint32_t flip) {
@@ -128,7 +128,7 @@ struct GemvTile {
   }
 };
 
-// Groups of one warp that are queued for addition in ascending order: for each the sum of its code
+// Queue of a warp's groups, which are added in ascending order: for each group the sum of its code
 // products, and the factor of that sum.
 inline constexpr int kWaitingGroups = 64;
 template <int bits>
@@ -137,14 +137,14 @@ struct WaitingGroups {
   float scales[kWaitingGroups][kGemvRows<bits>];
 };
 
-// Stores the sums of the groups that the warp has just processed: lanes that share a group add up
-// theirs. `column`: the lane's first of its group. Inactive lanes have nothing to store.
+// Stores the sums of the groups that the warp has just processed. Lanes that share a group add
+// their sums. `column`: first column of the lane's group. Inactive lanes store nothing.
 template <int bits, class Source>
 __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& grouping,
                                             const GemvRows<bits, Source>& rows,
                                             GemvTile<bits>& tile, int column, bool active,
                                             WaitingGroups<bits>& waiting) {
-  const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has several groups
+  const int lanes = grouping.group / Packing<bits>::kColumns;  // 0: a lane has more than one group
   for (int step = lanes / 2; step > 0; step /= 2) {
 #pragma unroll
     for (int r = 0; r < tile.kRows; ++r) {
@@ -170,12 +170,12 @@ __device__ __forceinline__ void keep_groups(const IntMatmul& a, const Grouping& 
   }
 }
 
-// The output that a lane finishes: row l % kRows of the warp's.
+// The output that a lane finishes: row l % kRows of the warp's rows, for lane l.
 template <int bits>
 struct GemvItem {
   static constexpr int kRows = kGemvRows<bits>;
   int item, row;
-  bool upper;  // of the second half of the rows
+  bool upper;  // in the second half of the rows
   bool exists;
   std::int64_t column;
   const CodeSegment& segment;
@@ -191,7 +191,7 @@ struct GemvItem {
   }
 };
 
-// f = fma(float(sum), scale, f) for the queued groups [first, last), in ascending order.
+// f = fma(float(sum), scale, f) over the queued groups [first, last), in ascending order.
 template <int bits>
 __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int first, int last,
                                             const WaitingGroups<bits>& waiting, float f) {
@@ -204,7 +204,7 @@ __device__ __forceinline__ float add_groups(const GemvItem<bits>& item, int firs
   return f;
 }
 
-// Multiplies a lane's unit group by group; 32 columns are the smallest group.
+// Multiplies a lane's unit group by group; the smallest group has 32 columns.
 template <int bits, class Source>
 __device__ __forceinline__ void multiply_groups(
     const IntMatmul& a, const Grouping& grouping, const GemvRows<bits, Source>& rows,
@@ -224,8 +224,8 @@ __device__ __forceinline__ void multiply_groups(
   }
 }
 
-// Processes the columns of a warp's rows. Ungrouped: every lane's part of the sums stays in the
-// tile. Grouped: returns the sum of the groups of this lane's item.
+// Processes all columns of a warp's rows. Without groups, each lane's part of the sums remains in
+// the tile. With groups, returns the sum over the groups of the lane's output.
 template <int bits, bool grouped, class Source>
 __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& grouping,
                                       const GemvRows<bits, Source>& rows,
@@ -238,7 +238,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   const bool exists = rows.row(0) < rows.of(a, 0).rows;
   const int units = exists ? grouping.columns / Layout::kColumns : 0;
   const std::int8_t* const inputs = a.x.codes + rows.source.input() * a.x.code_stride;
-  int added = 0;  // groups
+  int added = 0;  // number of groups added
   float f = 0;
 #pragma unroll kUnrolled
   for (int base = 0; base < units; base += 32) {
@@ -266,7 +266,7 @@ __device__ __forceinline__ float walk(const IntMatmul& a, const Grouping& groupi
   return f;
 }
 
-// Prefetches a lane's first unit of each of its rows while the preceding kernel still runs.
+// Prefetches a lane's first unit of each row while the preceding kernel is still running.
 template <int bits, class Source>
 __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping& grouping,
                                               const GemvRows<bits, Source>& rows) {
@@ -279,8 +279,8 @@ __device__ __forceinline__ void prefetch_rows(const IntMatmul& a, const Grouping
   }
 }
 
-// `grouped`: the weights or the token have scales per group; groups are added in ascending order,
-// as in every kernel.
+// `grouped`: the weights or the token have a scale per group. Groups are added in ascending order,
+// as in all kernels.
 template <int bits, bool grouped, class Source>
 __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& source) {
   WaitingGroups<bits>* waiting = nullptr;
@@ -315,13 +315,13 @@ __device__ __forceinline__ void gemv_block(const IntMatmul& a, const Source& sou
   }
 }
 
-// a.tokens is 1.
+// For a.tokens == 1.
 template <int bits, bool grouped>
 __global__ void __launch_bounds__(kGemvWarps * 32, 2)
     int_gemv(const LEQ_GRID_CONSTANT IntMatmul a) {
   LEQ_BOUNDS(kGemvWarps * 32);
   gemv_block<bits, grouped>(a, OneToken());
-  constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // of the block
+  constexpr int kColumns = kGemvRows<bits> * kGemvWarps;  // output columns of a block
   const std::int64_t block = blockIdx.x, columns = a.segments[0].rows;
   if (a.finish == Finish::swiglu) {
     finish_codes<kColumns / 2>(a.codes, a.out, a.tokens, columns, block * (kColumns / 2));

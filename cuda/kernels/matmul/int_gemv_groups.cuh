@@ -1,7 +1,7 @@
-// One token times a weight whose sums belong to groups of 128 columns, by dp4a. A block has 16 rows
-// of the weight, its warps take pairs of groups in turn: a few lanes own a row's group, and a warp
-// processes 16 rows at once. Sums are queued in shared memory, where one thread per output adds
-// them in ascending order: the bits of every other kernel (docs/cuda-kernels.md).
+// One token times a weight whose sums are over groups of 128 columns, by dp4a. A block has 16 rows
+// of the weight. Its warps take pairs of groups in turn and process all 16 rows at once; a few
+// lanes (a team) share a row's group. Sums are queued in shared memory, where one thread per output
+// adds them in ascending order, bit-identical to every other kernel (docs/cuda-kernels.md).
 #pragma once
 
 #include "cuda/intrinsics/reduce.cuh"
@@ -13,41 +13,41 @@ namespace leq::LEQ_GPU {
 
 inline constexpr int kGroupColumns = 128;
 inline constexpr int kGroupWarps = 8;
-inline constexpr int kGroupRows = 16;  // of a block
+inline constexpr int kGroupRows = 16;  // rows of a block
 
 template <int bits>
 struct GroupShape {
-  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // of a row's group
-  // Neighbouring groups that a warp processes at once: each lane has a sum to finish. A lane
-  // processes both, or, where it holds all of a group, only its own.
+  static constexpr int kLanes = kGroupColumns / Packing<bits>::kColumns;  // that share a group
+  // Neighbouring groups that a warp processes at once, so that each lane has one sum to finish. A
+  // lane works on both groups, or on one if it holds all of a group.
   static constexpr int kGroups = 2, kLaneGroups = kLanes == 1 ? 1 : 2;
   static constexpr int kTeamLanes = kLanes * kGroups / kLaneGroups;
   static constexpr int kTeams = 32 / kTeamLanes;
-  static constexpr int kRows = kGroupRows / kTeams;    // of a team
+  static constexpr int kRows = kGroupRows / kTeams;    // rows of a team
   static constexpr int kItems = kLaneGroups * kRows;   // sums of the lanes that share a group
-  static constexpr int kStep = kGroupWarps * kGroups;  // groups of all warps
-  static constexpr int kRound = 256;                   // groups that may be queued
+  static constexpr int kStep = kGroupWarps * kGroups;  // groups that all warps process at once
+  static constexpr int kRound = 256;                   // capacity of the queue, in groups
   static_assert(kRows * kTeams == kGroupRows && kItems == kLanes && kRound % kStep == 0);
 };
 
-// A queued sum: that of a group's products, and its factor. [groups of a round][16
+// A queued sum of a group's products, and its factor. The queue is [groups of a round][16
 // rows].
 struct alignas(8) WaitingSum {
   float sum, scale;
 };
 
-// Blocks never mix weights. With swiglu half of the rows are gate's and half are up's, and `rows`
-// those of one of them.
+// Number of blocks for a weight; a block has rows of one weight. With swiglu half of a block's rows
+// are rows of gate and half rows of up, and `rows` counts one of them.
 constexpr std::int64_t group_blocks(std::int64_t rows, bool paired) {
   const int rows_of_block = paired ? kGroupRows / 2 : kGroupRows;
   return (rows + rows_of_block - 1) / rows_of_block;
 }
 
-// The rows of a block: number i of 16.
+// The 16 rows of a block.
 struct BlockRows {
   int segment = 0, first = 0;
   bool paired;
-  std::int64_t column = 0;  // of the output for row `first`
+  std::int64_t column = 0;  // output column of row `first`
 
   __device__ __forceinline__ explicit BlockRows(const IntMatmul& a)
       : paired(a.finish == Finish::swiglu) {
@@ -70,8 +70,8 @@ struct BlockRows {
   }
 };
 
-// Totals of `lanes` numbers over as many neighbouring lanes: lanes exchange halves, so that each
-// has one total in values[0], number owned_item.
+// Totals of `lanes` numbers over as many neighbouring lanes. Lanes exchange halves, so that each
+// lane has one total in values[0], that of the number at its index.
 template <int lanes, int size>
 __device__ __forceinline__ void team_totals(int (&values)[size]) {
   if constexpr (lanes > 1) {
@@ -87,15 +87,15 @@ __device__ __forceinline__ void team_totals(int (&values)[size]) {
   }
 }
 
-// A lane's data of a step's groups, loaded one step ahead: codes, inputs, and for the sum that it
-// will own the scales, zero point and sum of inputs.
+// A lane's data of a step's groups, loaded one step ahead: codes and inputs; and for the sum that
+// the lane will own, scales, zero point and sum of inputs.
 template <int bits>
 struct GroupStep {
   using Shape = GroupShape<bits>;
-  // For other bits, inputs would take the registers of codes.
+  // For other numbers of bits, registers do not suffice for inputs beside codes.
   static constexpr bool kHoldsInputs = bits == 4;
   static constexpr int kInputs = kHoldsInputs ? Packing<bits>::kRuns : 1;
-  int group;  // the first
+  int group;  // first group of the step
   Unit<bits> units[Shape::kLaneGroups][Shape::kRows];
   uint4 inputs[Shape::kLaneGroups][kInputs];
   std::uint16_t scale;
@@ -114,19 +114,19 @@ struct GroupLoop {
 
   const IntMatmul& a;
   const BlockRows& rows;
-  int groups;      // of a row, at least kGroups
-  int ahead, row;  // of the sum that the lane owns: group of the step, of 16
-  // The codes of the team's first row; the others are contiguous: neither the end of a weight nor a
-  // change from gate to up is between them.
+  int groups;      // groups of a row, at least kGroups
+  int ahead, row;  // the lane's own sum: its group in the step, and its row of 16
+  // The codes of the team's first row. The team's other rows follow contiguously, because a team is
+  // never across the end of a weight or the change from gate to up.
   const std::uint8_t* codes;
   const std::int8_t* inputs;
-  const std::uint16_t* scales;  // where has_scales()
-  const std::uint8_t* zeros;    // where has_zeros
+  const std::uint16_t* scales;  // valid if has_scales()
+  const std::uint8_t* zeros;    // valid if has_zeros
   bool has_groups, has_zeros;
   float scale_mul;
-  WaitingSum* place;  // the lane's entry in the queue, for group 0
+  WaitingSum* place;  // the lane's entry in the queue for group 0
 
-  // Codes of fewer than 8 bits always have groups, and zero points, so that inputs have sums.
+  // Codes of fewer than 8 bits always have groups and zero points, so that inputs have sums.
   __device__ __forceinline__ bool has_scales() const { return bits < 8 || has_groups; }
   __device__ __forceinline__ bool has_sums() const { return bits < 8 || a.x.sums != nullptr; }
 
@@ -137,7 +137,7 @@ struct GroupLoop {
         groups(static_cast<int>(round_up_to(arguments.columns, kGroupColumns)) / kGroupColumns) {
     const int lane = static_cast<int>(threadIdx.x % 32),
               first = lane / Shape::kTeamLanes * Shape::kRows;
-    const int part = lane % Shape::kTeamLanes;  // of the team's columns
+    const int part = lane % Shape::kTeamLanes;  // the lane's part of the team's columns
     const CodeWeight& weight = rows.of(a, first).weight;
     const std::int64_t at = std::int64_t{rows.row(first)} * groups;
     codes = ptx::opaque(weight.codes + at * kGroupBytes + part * Layout::kBytes);
@@ -154,8 +154,8 @@ struct GroupLoop {
     place = ptx::opaque_shared(waiting + ahead * kGroupRows + row);
   }
 
-  // Loads a step from `group` on, or earlier where the row ends before its last group: groups that
-  // are loaded again are not counted. No kernel writes the weights' part of it.
+  // Loads a step that begins at `group`, or earlier if the row ends first; groups that are loaded
+  // twice are not counted. May precede the wait, since no kernel writes weights.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - Shape::kGroups);
     const std::uint8_t* row_codes = ptx::moved<kGroupBytes>(codes, step.group);
@@ -191,9 +191,9 @@ struct GroupLoop {
                                            j * kGroupColumns + run * 16);
   }
 
-  // Codes of 4 and 2 bits are multiplied at their position within the bytes: the highest first, and
-  // sums, which are multiples of the power, are shifted down before the next. One shift of a sum
-  // replaces one of each word.
+  // Codes of 4 and 2 bits are multiplied without a shift, at their position in the bytes. The
+  // highest position is first; sums, which are multiples of its power of two, are shifted down
+  // before the next position. A shift of a sum replaces shifts of all words.
   static constexpr bool kInPlace = bits == 4 || bits == 2;
 
   template <bool is_unsigned>
@@ -228,21 +228,21 @@ struct GroupLoop {
     }
   }
 
-  // Stores the lane's sum of groups from `group` on, with its scale, to the queue, which begins
+  // Stores the lane's sum and its scale to the queue, for groups from `group` on; the queue begins
   // with group `first`.
   __device__ __forceinline__ void keep(const Step& step, int group, int first,
                                        int (&sums)[Shape::kItems]) const {
     team_totals<Shape::kLanes>(sums);
     const float scale = ptx::f16_to_f32(step.scale) * scale_mul;
     const int of_group = step.group + ahead;
-    if (of_group < group) return;  // of another step
+    if (of_group < group) return;  // counted in another step
     const int zero = step.zero - Layout::kDotMiddle;
     const int sum = (sums[0] >> Layout::kDotShift) - zero * step.token_sum;
     place[(step.group - first) * kGroupRows] = {static_cast<float>(sum), scale * step.token_scale};
   }
 };
 
-// Adds the queued sums of one output in each of the first kGroupRows threads.
+// Adds the queued sums; each of the first kGroupRows threads adds those of one output.
 __device__ __forceinline__ float add_waiting(const WaitingSum* waiting, int count, float f) {
   if (threadIdx.x >= kGroupRows) return f;
 #pragma unroll 4
@@ -263,7 +263,7 @@ __device__ __forceinline__ void finish_groups(const IntMatmul& a, const BlockRow
   finish(a.finish, a.out, 0, rows.column + i, y, up);
 }
 
-// a.tokens is 1; groups of 128 columns, of the weights or of the token or of both.
+// For a.tokens == 1, with groups of 128 columns of the weights, the token, or both.
 template <int bits>
 __global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_groups(const LEQ_GRID_CONSTANT IntMatmul a) {

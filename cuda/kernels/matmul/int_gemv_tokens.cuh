@@ -1,29 +1,29 @@
-// Two to eight tokens times a weight whose sums belong to groups of 128 columns, on the tensor
-// cores (mma.m16n8k32): the 16 rows of a block are one operand, eight tokens the other. A sum may
-// take its columns in any order common to both operands, so a lane reads the columns whose codes
-// are contiguous, from memory directly into operands. Lanes exchange nothing; queued sums are added
-// as in int_gemv_groups.cuh: the bits of every other kernel.
+// Two to eight tokens times a weight whose sums are over groups of 128 columns, on the tensor cores
+// (mma.m16n8k32): the 16 rows of a block are one operand, eight tokens the other. The columns of a
+// sum may be in any order that both operands share, so a lane loads columns whose codes are
+// contiguous directly into operands. Lanes exchange nothing; queued sums are added as in
+// int_gemv_groups.cuh, bit-identical to every other kernel.
 #pragma once
 
 #include "cuda/kernels/matmul/int_gemv_groups.cuh"
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kSideTokens = 8;   // of an mma
-inline constexpr int kTokenRound = 32;  // groups that may be queued
+inline constexpr int kSideTokens = 8;   // tokens of an mma
+inline constexpr int kTokenRound = 32;  // capacity of the queue, in groups
 
-// Queued sums of a row and two tokens: [groups of a round][16 rows][4].
+// Queued sums of a row and two tokens; the queue is [groups of a round][16 rows][4].
 struct alignas(16) WaitingPair {
   WaitingSum of[2];
 };
 
-// A lane's part of a group: of each operand eight words of four columns, in one order.
-//   8 bits: 16 columns of chunk t = lane % 4, then of chunk t + 4;  4 bits: the 32 of chunk t
-//   2 bits: of the runs of chunk t / 2, two words each, those of its half
+// A lane's part of a group: eight words of four columns of both operands, in the same order.
+//   8 bits: 16 columns of chunk t = lane % 4 and of chunk t + 4;  4 bits: 32 columns of chunk t
+//   2 bits: two words of each run of chunk t / 2, in the half of the run that t % 2 selects
 //   3 bits: word t of each run
 template <int bits>
 struct LaneColumns {
-  static constexpr int kWords = bits;  // of a row
+  static constexpr int kWords = bits;  // words of a row
   static constexpr int kGroupBytes = kGroupColumns * bits / 8;
   static constexpr int kQuads = 8;
 
@@ -53,7 +53,7 @@ struct LaneColumns {
   static __device__ __forceinline__ const Words& words_at(const void* from) {
     return *static_cast<const Words*>(from);
   }
-  // Loads from a row, beginning at its group's byte().
+  // Loads codes of a row; `from` is at offset byte() in the row's group.
   static __device__ __forceinline__ void load_codes(const std::uint8_t* from,
                                                     std::uint32_t (&to)[kWords]) {
     if constexpr (bits == 3) {
@@ -68,7 +68,7 @@ struct LaneColumns {
       if constexpr (bits == 8) put(ptx::load_once(from + 64), to, 4);
     }
   }
-  // Loads from a token, beginning at its group's column().
+  // Loads inputs of a token; `from` is at offset column() in the token's group.
   static __device__ __forceinline__ void load_inputs(const std::int8_t* from,
                                                      std::uint32_t (&to)[kQuads]) {
     if constexpr (bits == 3) {
@@ -82,7 +82,7 @@ struct LaneColumns {
       put(words_at<uint4>(from + (bits == 8 ? 64 : 16)), to, 4);
     }
   }
-  // Four codes as signed bytes (packed_codes.cuh), matching the inputs' word `quad`.
+  // Four codes as signed bytes (packed_codes.cuh) that match word `quad` of the inputs.
   static __device__ __forceinline__ std::uint32_t operand(const std::uint32_t (&words)[kWords],
                                                           int quad, std::uint32_t flip) {
     if constexpr (bits == 3) {
@@ -97,10 +97,10 @@ template <int bits, bool zeros>
 struct TokenStep {
   using Columns = LaneColumns<bits>;
   int group;
-  std::uint32_t words[2][Columns::kWords];  // of rows lane / 4 and lane / 4 + 8
-  std::uint32_t inputs[Columns::kQuads];    // of token lane / 4
+  std::uint32_t words[2][Columns::kWords];  // rows lane / 4 and lane / 4 + 8
+  std::uint32_t inputs[Columns::kQuads];    // token lane / 4
   std::uint16_t scales[2];
-  float token_scales[2];  // of tokens 2 (lane % 4) and the next
+  float token_scales[2];  // tokens 2 (lane % 4) and the next
   int zero_points[zeros ? 2 : 1], token_sums[zeros ? 2 : 1];
 };
 
@@ -114,7 +114,7 @@ struct TokenLoop {
 
   const IntMatmul& a;
   const BlockRows& rows;
-  int groups;  // of a row
+  int groups;  // groups of a row
   bool has_scales, has_token_scales;
   std::uint32_t flip;
   const std::uint8_t* codes[2];
@@ -158,8 +158,8 @@ struct TokenLoop {
     return min(std::int64_t{t}, a.tokens - 1);
   }
 
-  // Past the end loads the last group again, which is not counted. No kernel writes the weights'
-  // part of it.
+  // Loads the weights of a group; past the end it loads the last group again, which is not counted.
+  // May precede the wait for the preceding kernel, since no kernel writes weights.
   __device__ __forceinline__ void load_weights(int group, Step& step) const {
     step.group = min(group, groups - 1);
 #pragma unroll
@@ -190,7 +190,7 @@ struct TokenLoop {
     }
   }
 
-  // sums[i]: of row(i / 2) and token(i % 2), times kFactor.
+  // sums[i] is the sum of row(i / 2) and token(i % 2), times kFactor.
   __device__ __forceinline__ void multiply(const Step& step, int (&sums)[4]) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) sums[i] = 0;
@@ -206,8 +206,8 @@ struct TokenLoop {
     }
   }
 
-  // Stores the lane's sums, without their zero points and with their scales, to the queue, which
-  // begins with group `first`.
+  // Stores the lane's sums to the queue, which begins with group `first`: without the contribution
+  // of zero points, and with their scales.
   __device__ __forceinline__ void keep(const Step& step, int first, WaitingPair* waiting,
                                        int (&sums)[4]) const {
     if constexpr (zeros) {
@@ -226,8 +226,8 @@ struct TokenLoop {
   }
 };
 
-// One output for each of the first 128 threads: a warp has rows r, r + 1, r + 8 and r + 9 of all
-// tokens, so that gate and up are 16 lanes apart and bank accesses are in order.
+// The output of each of the first 128 threads. A warp has rows r, r + 1, r + 8 and r + 9 of all
+// tokens, so that gate and up are 16 lanes apart and the queue is read without bank conflicts.
 struct TokenOutput {
   int row, token;
 
@@ -258,7 +258,7 @@ struct TokenOutput {
   }
 };
 
-// 1 < a.tokens <= 8; groups of 128 columns, of the weights or of the tokens or of both.
+// For 1 < a.tokens <= 8, with groups of 128 columns of the weights, the tokens, or both.
 template <int bits, bool zeros>
 __global__ void __launch_bounds__(kGroupWarps * 32, 2)
     int_gemv_tokens(const LEQ_GRID_CONSTANT IntMatmul a) {
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(kGroupWarps * 32, 2)
   ptx::wait_for_predecessor();
   walk.load_tokens(next);
   const TokenOutput output;
-  WaitingPair* const mine = waiting + threadIdx.x % 32;  // of group 0
+  WaitingPair* const mine = waiting + threadIdx.x % 32;  // the lane's entry for group 0
   float f = 0;
   for (int first = 0; first < walk.groups; first += kTokenRound) {
     const int last = min(first + kTokenRound, walk.groups);

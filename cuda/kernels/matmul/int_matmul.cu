@@ -10,7 +10,7 @@ std::int64_t outputs_of(const IntMatmul& a) {
   return outputs;
 }
 
-// Large tiles minimize reads, but there should be about one for each multiprocessor.
+// Large tiles minimize reads, but each multiprocessor should have at least about one tile.
 GemmTile tile_for(const IntMatmul& a) {
   constexpr std::int64_t kEnoughTiles = 100, kMultiprocessors = 132;
   const std::int64_t outputs = outputs_of(a);
@@ -36,7 +36,7 @@ void launch_wgmma(const IntMatmul& a, rt::Stream& stream) {
 }  // namespace
 
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device) {
-  constexpr std::int64_t kFewestTokens = 65;  // below, half of a tile of 128 would be empty
+  constexpr std::int64_t kFewestTokens = 65;  // with fewer, half of a tile of 128 would be empty
   const int weights = a.segments[0].weight.group;
   if (device.major != 9 || rt::has_debug_option("no-wgmma")) return false;
   return a.tokens >= kFewestTokens && (weights == 0 || weights == 128) &&

@@ -1,4 +1,4 @@
-// The kernels for an integer matmul, of which int_matmul.cu selects one.
+// The kernels for an integer matmul; int_matmul.cu selects one of them.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -20,21 +20,21 @@ void launch_by_bits(int bits, Launch launch) {
   }
 }
 
-// One token; up to 8 where groups have 128 columns.
+// For one token, or for up to 8 tokens if groups have 128 columns.
 bool has_int_gemv(const IntMatmul& a);
-// Whether int_gemv runs on tensor cores: groups of 128 columns, two tokens and more.
+// Whether int_gemv runs on tensor cores: for groups of 128 columns and at least two tokens.
 bool has_int_gemv_tokens(const IntMatmul& a);
 void launch_int_gemv(const IntMatmul& a, rt::Stream& stream);
 
-// Tokens x outputs of a block: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64
-// columns have `middle` alone. All add in one order: the choice changes no bit.
+// Tokens x outputs of a tile: 16 or 32 x 16, 16 x 64, 64 x 64, 128 x 128. Groups of 32 and 64
+// columns have only `middle`. All kernels add in one order: the choice of a tile changes no bit.
 enum class GemmTile : std::uint8_t { few, small, middle, large };
 void launch_int_gemm_8(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_4(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_3(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 void launch_int_gemm_2(const IntMatmul& a, GemmTile tile, rt::Stream& stream);
 
-// Compute capability 9.0 alone; sums over whole rows, or over groups of 128 columns. The same bits.
+// For compute capability 9.0, with sums over whole rows or groups of 128 columns. Bit-identical.
 bool has_int_wgmma(const IntMatmul& a, const rt::DeviceInfo& device);
 void launch_int_wgmma_8(const IntMatmul& a, rt::Stream& stream);
 void launch_int_wgmma_4(const IntMatmul& a, rt::Stream& stream);

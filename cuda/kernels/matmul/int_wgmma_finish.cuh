@@ -1,29 +1,29 @@
-// Output of the sums of a tile of int_gemm_wgmma by a warp: 16 rows, 32 tokens at a time, staged in
-// shared memory.
+// The output of a tile of int_gemm_wgmma: a warp converts the sums of its 16 rows, 32 tokens at a
+// time, which are staged in shared memory.
 #pragma once
 
 #include "cuda/kernels/matmul/int_wgmma_k_tiles.cuh"
 
 namespace leq::LEQ_GPU {
 
-// A lane has one row, with swiglu one of gate and the corresponding one of up, and every second
-// token, with swiglu every fourth.
+// A lane has one row and every second token. With swiglu it has a row of gate, the corresponding
+// row of up, and every fourth token.
 template <class Shape, Finish how>
 struct WarpFinish {
   using Memory = HopperMemory<Shape>;
   static constexpr bool kPaired = how == Finish::swiglu, kGrouped = Shape::kGroup != 0;
-  static constexpr bool kRowZeros = Shape::kMayHaveZeros && !kGrouped;  // of uint8
+  static constexpr bool kRowZeros = Shape::kMayHaveZeros && !kGrouped;  // zeros of uint8
   static constexpr int kWidth = kPaired ? 8 : Memory::kOutRows, kStep = 32 / kWidth;
-  static constexpr int kTogether = 8;  // tokens that are read before the first is written
+  static constexpr int kTogether = 8;  // tokens that are read before one is written
   static_assert(Memory::kOutTokens % (kTogether * kStep) == 0);
 
   const IntMatmul& a;
-  int column, first;   // of the lane, in shared memory
-  std::int64_t token;  // of `first` in the tile's first 32
-  std::int64_t to;     // column of the output
+  int column, first;   // the lane's, in shared memory
+  std::int64_t token;  // token `first` of the tile's first 32
+  std::int64_t to;     // output column
   bool has_row;
   RowFinish row, up;
-  int zero[2] = {};  // of row and up
+  int zero[2] = {};  // zero points of row and of up
 
   __device__ __forceinline__ WarpFinish(const IntMatmul& arguments, const GemmRows<Shape>& rows,
                                         int warp, int lane)
@@ -31,13 +31,13 @@ struct WarpFinish {
                    arguments.segments[kPaired ? 1 : rows.segment], warp * 16 + lane % kWidth,
                    lane) {}
 
-  // A token's numbers, read ahead together with those of other tokens.
+  // Values of a token that are read ahead, together with those of other tokens.
   struct Read {
     float scale = 1, before = 0;
-    int sum = 0;  // of its codes
+    int sum = 0;  // sum of the token's codes
   };
 
-  // Writes tokens from `from` of the tile on.
+  // Writes the 32 tokens of the tile that begin at token `from`.
   __device__ __forceinline__ void write(int from, const int* out) const {
     if (!has_row) return;
     const std::int64_t next = token + from;
@@ -63,7 +63,7 @@ struct WarpFinish {
                                         int tile_row, int lane)
       : WarpFinish(arguments, rows, segment, other, tile_row, lane,
                    rows.first + rows.offset(tile_row)) {}
-  // n: row of the segment; past the last row, the last one is read.
+  // n is a row of the segment; if it is past the last row, the last row is read instead.
   __device__ __forceinline__ WarpFinish(const IntMatmul& arguments, const GemmRows<Shape>& rows,
                                         const CodeSegment& segment, const CodeSegment& other,
                                         int tile_row, int lane, int n)
@@ -87,14 +87,14 @@ struct WarpFinish {
     if (kRowZeros) read.sum = a.x.sums[at * a.x.sum_stride];
     return read;
   }
-  // sums: that of the row; that of up is eight further on.
+  // `sums` points to the row's sum; the sum of up is eight numbers further on.
   __device__ __forceinline__ void put(std::int64_t at, const int* sums, const Read& read) const {
     const float y = row.value(read.scale, number(sums[0], zero[0], read));
     float u = 0;
     if constexpr (kPaired) u = up.value(read.scale, number(sums[8], zero[1], read));
     a.out.values[at * a.out.stride + to] = finished(how, y, u, read.before);
   }
-  // The sum of the columns, from the bits of a total or a sum over the whole row.
+  // The sum over the columns: `bits` is a float total with groups, or a whole row's int32 sum.
   __device__ __forceinline__ float number(int bits, int less, const Read& read) const {
     if constexpr (kGrouped) return __int_as_float(bits);
     return static_cast<float>(bits - less * read.sum);

@@ -1,5 +1,5 @@
-// A block's loads of a K tile of 128 columns in int_gemm_wgmma: tokens and codes by the copy
-// engine, the data of groups by threads.
+// The loads of a K tile of 128 columns in int_gemm_wgmma: TMA loads tokens and codes, threads load
+// the data of groups.
 #pragma once
 
 #include "cuda/kernels/matmul/hopper_tiles.cuh"
@@ -7,31 +7,31 @@
 
 namespace leq::LEQ_GPU {
 
-// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup.
-// group: columns of one int32 sum, 128, or 0 for the row. zeros: codes may have zero points.
+// A tile of 128 rows x `tokens`. The rows are operand A of wgmma, 64 for each warpgroup. group:
+// columns of one int32 sum: 128, or 0 for the whole row. zeros: codes may have zero points.
 template <int bits, int group, int tokens, bool zeros>
 struct HopperShape {
   static constexpr int kBits = bits, kGroup = group, kTokens = tokens, kRows = 128;
-  // With groups the tokens are two parts: the tensor cores multiply one while the sums of the other
-  // are scaled. Operand A then comes from registers, loaded once for both: from shared memory, 64
-  // rows for 64 tokens, operands would use its full bandwidth.
+  // With groups the tokens are in two parts: the tensor cores multiply one part while the sums of
+  // the other are scaled. Operand A is then loaded into registers once for both parts, since 64
+  // rows x 64 tokens from shared memory would take the full bandwidth of shared memory.
   static constexpr int kParts = group == 0 ? 1 : 2;
-  // Signed bytes of one part are used in shared memory; other codes are unpacked in registers.
+  // Only signed bytes without groups are used from shared memory; others are unpacked in registers.
   static constexpr bool kThroughRegisters = zeros || group != 0;
-  // Signed bytes have no zero points; those of uint8 are subtracted from the sums, by the sums of
-  // the tokens' codes. Below 8 bits they are subtracted while codes are unpacked
-  // (k_tile_quad_less): a warp unpacks 16 registers of a K tile, and has 64 sums of it.
+  // Signed bytes have no zero points. Zero points of uint8 are subtracted from the sums, by means
+  // of the tokens' sums. Below 8 bits they are subtracted while codes are unpacked
+  // (k_tile_quad_less), since a warp unpacks only 16 registers of a K tile but has 64 sums.
   static constexpr bool kMayHaveZeros = zeros;
   static constexpr bool kZerosInCodes = bits < 8, kZerosInSums = kMayHaveZeros && !kZerosInCodes;
-  static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // of a thread
+  static constexpr int kSums = tokens / 2, kPartSums = kSums / kParts;  // sums of a thread
   static constexpr int kThreads = kHopperThreads;
-  static constexpr int kScaleThreads = 64;  // of the loading warpgroup
+  static constexpr int kScaleThreads = 64;  // threads of the loading warpgroup
   static_assert(group == 0 || (group == kKTile && tokens == kRows));
   static_assert(bits == 8 || zeros);
 };
 
-// Scales divided by the factor of the codes. zero: of uint8 negated, which saves a negation per
-// sum; below 8 bits zero_less.
+// Data of a K tile's groups. Scales are divided by the factor of the codes. zero: for uint8 the
+// negated zero point, which saves a negation per sum; below 8 bits zero_less.
 template <class Shape>
 struct HopperGroups {
   float row_scale[Shape::kRows];
@@ -40,14 +40,14 @@ struct HopperGroups {
   int token_sum[Shape::kZerosInSums ? Shape::kTokens : 4];
 };
 
-// A stage: a K tile's tokens, then its codes.
+// A stage holds a K tile's tokens, then its codes.
 template <class Shape>
 struct HopperMemory
     : StageMemory<Shape::kTokens * kKTile + Shape::kRows * Shape::kBits * 16,
                   Shape::kGroup == 0 ? 0 : static_cast<int>(sizeof(HopperGroups<Shape>))> {
   using HopperMemory::StageMemory::StageMemory;
   using Groups = HopperGroups<Shape>;
-  static constexpr int kRowBytes = Shape::kBits * 16;  // of codes in a K tile
+  static constexpr int kRowBytes = Shape::kBits * 16;  // bytes of a row's codes in a K tile
   static constexpr int kTokenBytes = Shape::kTokens * kKTile;
 
   __device__ __forceinline__ unsigned char* tokens(int stage) const { return this->stage(stage); }
@@ -62,8 +62,8 @@ struct HopperMemory
   }
 };
 
-// Index of a token's scale among those of a K tile, and of its sum: four of a thread are
-// contiguous, those of eight tokens and of the next eight.
+// Index of a token's scale, and of its sum, in the data of a K tile. The four tokens of a thread in
+// each 16 (two of each eight) are contiguous.
 __device__ __forceinline__ int scale_place(int token) {
   return token / 16 * 16 + token % 8 / 2 * 4 + token / 8 % 2 * 2 + token % 2;
 }
@@ -71,7 +71,7 @@ __device__ __forceinline__ int scale_place(int token) {
 __device__ __forceinline__ bool has_zeros(const IntMatmul& a) {
   return a.segments[0].weight.zeros != nullptr;
 }
-// The factor of the codes, as a power of two.
+// log2 of the factor by which unpacked codes are scaled.
 template <class Shape>
 __device__ __forceinline__ int code_powers(const IntMatmul& a) {
   constexpr int kSigned = 8 - Shape::kBits, kLess = kZeroPowers<Shape::kBits>;
@@ -100,9 +100,9 @@ __device__ __forceinline__ void load_tiles(const IntMatmul& a, const HopperMaps&
   }
 }
 
-// Scales, zero points and sums of a K tile on their way to shared memory: a thread loads those of
-// two rows and two tokens. They stay in stored form until they are stored: an earlier use would
-// stall on the loads.
+// Scales, zero points and sums of a K tile on their way to shared memory; a thread loads those of
+// two rows and two tokens. They are converted only when they are stored, because an earlier use
+// would stall on the loads.
 template <class Shape>
 struct KTileScales {
   static constexpr int kEach = Shape::kRows / Shape::kScaleThreads;
@@ -132,7 +132,7 @@ struct KTileScales {
       if (Shape::kZerosInSums) token_sum[i] = a.x.sums[token * a.x.sum_stride + k_tile];
     }
   }
-  // `factor`: the reciprocal of that of the codes.
+  // `factor` is the reciprocal of the factor of the codes.
   __device__ __forceinline__ void store(const IntMatmul& a, const GemmRows<Shape>& rows,
                                         typename HopperMemory<Shape>::Groups& to, float factor,
                                         int thread) const {
@@ -154,8 +154,8 @@ struct KTileScales {
   }
 };
 
-// Loads the scales of the same K tiles, by kScaleThreads threads. Loads of several K tiles are in
-// flight: each takes longer than a K tile's multiplications.
+// Loads the scales of the same K tiles; run by kScaleThreads threads. Loads of several K tiles are
+// in flight, because a load takes longer than the multiplications of a K tile.
 template <class Shape>
 __device__ __forceinline__ void load_scales(const IntMatmul& a, const HopperMaps& maps,
                                             const HopperMemory<Shape>& memory, int k_tiles,

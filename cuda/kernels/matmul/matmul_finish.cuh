@@ -1,5 +1,5 @@
-// Common parts of matmuls: the conversion of int32 sums of columns to floats, and the epilogue of y
-// = x W^T + bias (docs/numerics.md).
+// Code shared by matmuls: the conversion of int32 sums over columns to floats, and the epilogue of
+// y = x W^T + bias (docs/numerics.md).
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -13,12 +13,12 @@
 
 namespace leq::LEQ_GPU {
 
-// Columns that share scales, and so the columns of one int32 sum.
+// Numbers of columns that share scales, and hence the columns of one int32 sum.
 struct Grouping {
-  int columns;       // Kp
-  int weight_group;  // 0: the row
-  int token_group;   // 0: the row
-  int group;         // the finer of the two; 0: neither is grouped
+  int columns;       // Kp (padded)
+  int weight_group;  // 0: the whole row
+  int token_group;   // 0: the whole row
+  int group;         // the finer of the two groups; 0: neither side has groups
 
   __device__ __forceinline__ explicit Grouping(const IntMatmul& a)
       : columns(static_cast<int>(round_up_to(a.columns, 128))),
@@ -29,7 +29,7 @@ struct Grouping {
                                  : min(weight_group, token_group)) {}
 };
 
-// Unsigned bytes (uint8) become signed ones by their top bit: u - 128 less (zero - 128).
+// Inverting the top bit converts unsigned bytes (uint8) to signed ones: u - 128, zero - 128.
 __device__ __forceinline__ bool has_unsigned_bytes(const CodeWeight& weight) {
   return weight.bits == 8 && weight.zeros != nullptr;
 }
@@ -37,15 +37,15 @@ __device__ __forceinline__ std::uint32_t byte_flip(const CodeWeight& weight) {
   return has_unsigned_bytes(weight) ? kTopBits : 0u;
 }
 
-// The bits that signed_quad inverts, in a register opaque to the compiler: tokens are fewer than
-// 2^40.
+// The bits that signed_quad inverts. The shift yields 0 (tokens are fewer than 2^40) but makes the
+// value opaque to the compiler, which keeps it in a register.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_flip(const IntMatmul& a) {
   if constexpr (bits == 8) return byte_flip(a.segments[0].weight);
   return kTopBits + __shfl_xor_sync(kEveryLane, static_cast<std::uint32_t>(a.tokens >> 40), 1);
 }
 
-// Scale and zero point of a row's codes from `column` on; the scale is 1 if it is per row.
+// Scale and zero point of a row's codes at `column`; the scale is 1 if the row has one scale.
 struct RowGroup {
   float scale;
   int zero;
@@ -65,7 +65,7 @@ __device__ __forceinline__ RowGroup row_group(const CodeWeight& weight, const Gr
   return group;
 }
 
-// A row's constants for its y, read once. Scales of groups have already been multiplied in.
+// A row's constants for its outputs, read once. Scales of groups are already in the sums.
 struct RowFinish {
   float scale = 1;
   float bias = 0;
@@ -76,13 +76,13 @@ struct RowFinish {
     has_bias = segment.bias != nullptr;
     if (has_bias) bias = segment.bias[row];
   }
-  // y from the sum of the columns.
+  // y from the sum over the columns.
   __device__ __forceinline__ float value(float token_scale, float sum) const {
     const float both = token_scale * scale;
     return has_bias ? fmaf(sum, both, bias) : sum * both;
   }
 };
-// A token's scale if it is per row; scales of groups have already been multiplied in.
+// A token's scale if its row has one scale, otherwise 1: scales of groups are in the sums.
 __device__ __forceinline__ float row_scale_of(const IntMatmul& a, std::int64_t token) {
   return a.x.group == 0 ? a.x.scales[token * a.x.scale_stride] : 1.0f;
 }
@@ -91,23 +91,23 @@ __device__ __forceinline__ float finished_sum(const IntMatmul& a, const CodeSegm
   return RowFinish(segment, row).value(row_scale_of(a, token), sum);
 }
 
-// The epilogue of y; with swiglu y is gate and `up` its pair, with add `before` is the old output.
+// The epilogue of y. With swiglu y is gate and `up` is up; with add `before` is the old output.
 __device__ __forceinline__ float finished(Finish how, float y, float up, float before) {
   if (how == Finish::add) return before + y;
   if (how == Finish::swiglu) return device_silu(y) * up;
   return how == Finish::gelu ? device_gelu(y) : y;
 }
-// Writes one y. A thread with several reads all inputs before it writes the first: `out` may alias
-// them, so the compiler keeps the order.
+// Writes one y. A thread with several outputs reads all inputs before its first write, because the
+// compiler cannot move reads before writes to `out`, which may alias the inputs.
 __device__ __forceinline__ void finish(Finish how, const FloatRows& out, std::int64_t token,
                                        std::int64_t column, float y, float up) {
   float* const at = out.values + token * out.stride + column;
   *at = finished(how, y, up, how == Finish::add ? *at : 0.0f);
 }
 
-// A group's int32 sum, without its zero point, is scaled and added to an f32 chain. The sum starts
-// at the bits of 1.5 * 2^23 and so is, within +-2^22, the bits of that number plus the sum: no
-// conversion. 128 columns of bytes less their zero points reach 128 * 127 * (128 + 128) < 2^22.
+// Scales a group's int32 sum (zero point subtracted) and adds it to an f32 chain. The sum starts at
+// the bits of 1.5 * 2^23, so that within +-2^22 it has the bits of that float plus the sum and
+// needs no conversion. 128 columns of bytes reach 128 * 127 * (128 + 128) < 2^22 at most.
 struct ScaledSum {
   static constexpr int kStart = 0x4b400000;
   float total = 0;

@@ -1,5 +1,5 @@
-// Packed weight codes in registers: 16 bytes of a row hold 128/b neighbouring columns, 48 bytes of
-// 3 bits 128 of them; few instructions extract four codes in the form of dp4a and mma (layout.h).
+// Packed weight codes in registers. 16 bytes of a row hold 128/b neighbouring columns; at 3 bits 48
+// bytes hold 128. Few instructions extract four codes in the form of dp4a and mma (layout.h).
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -8,28 +8,28 @@
 
 namespace leq::LEQ_GPU {
 
-// A unit: chunks of 16 bytes that hold whole columns of a row. 128 columns are `bits` chunks.
+// A unit: the fewest 16-byte chunks that hold all bits of their columns (3 at 3 bits, else 1).
 template <int bits>
 struct Packing {
-  static constexpr int kChunks = bits == 3 ? 3 : 1;  // of a unit
+  static constexpr int kChunks = bits == 3 ? 3 : 1;  // chunks of a unit
   static constexpr int kColumns = bits == 3 ? 128 : 128 / bits;
-  static constexpr int kRuns = kColumns / 16;  // of 16 columns
+  static constexpr int kRuns = kColumns / 16;  // runs of 16 columns
   static constexpr int kBytes = kChunks * 16;
   static constexpr std::uint32_t kMask =
       bits == 8 ? 0xffffffffu : ((1u << bits) - 1u) * 0x01010101u;
-  // dot_quad returns (u - kDotMiddle) * 2^kDotShift.
+  // dot_quad returns codes as (u - kDotMiddle) * 2^kDotShift.
   static constexpr int kDotShift = bits == 3 ? 5 : 0, kDotMiddle = bits == 3 ? 4 : 0;
 };
 
-// Four codes below 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b): each in the top of its byte.
-// Codes without zero points need no further correction.
+// Four codes of fewer than 8 bits as signed bytes (u - 2^(b - 1)) * 2^(8 - b), i.e. at the top of
+// each byte. Codes without zero points need no further correction.
 inline constexpr std::uint32_t kTopBits = 0x80808080u;
 template <int bits>
 inline constexpr int kSignedFactor = 1 << (8 - bits);
-// Columns 16 run + 4 j ... + 3 of a unit; words[p]: word j of its chunk p. flip: kTopBits; at 8
-// bits either that, which turns unsigned codes u into u - 128, or 0. In a register opaque to the
-// compiler it is one operation with the mask, where an instruction holds one constant
-// (signed_flip). 3 bits are stored as signed numbers.
+// Extracts columns 16 run + 4 j ... 16 run + 4 j + 3 of a unit; words[p] is word j of chunk p. flip
+// is kTopBits; at 8 bits it is 0 for signed codes, and kTopBits converts unsigned codes u to u -
+// 128. flip is opaque (signed_flip), so that one operation masks and flips, since an instruction
+// holds only one constant. Codes of 3 bits are stored as signed numbers.
 template <int bits>
 __device__ __forceinline__ std::uint32_t signed_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -44,7 +44,7 @@ __device__ __forceinline__ std::uint32_t signed_quad(
   }
 }
 
-// The same of a K tile of 128 columns, which is `bits` chunks: run 0 ... 7.
+// The same for a K tile of 128 columns, which has `bits` chunks; run is 0 ... 7.
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words)[bits], int run,
                                                      std::uint32_t flip) {
@@ -56,7 +56,7 @@ __device__ __forceinline__ std::uint32_t k_tile_quad(const std::uint32_t (&words
   }
 }
 
-// The same four in the form of dp4a: codes u unchanged, or at 3 bits the result of signed_quad.
+// The same codes for dp4a: unchanged codes u, or at 3 bits the result of signed_quad.
 template <int bits>
 __device__ __forceinline__ std::uint32_t dot_quad(
     const std::uint32_t (&words)[Packing<bits>::kChunks], int run, std::uint32_t flip) {
@@ -64,9 +64,9 @@ __device__ __forceinline__ std::uint32_t dot_quad(
   return words[0] >> bits * run & Packing<bits>::kMask;
 }
 
-// Four codes below 8 bits of a K tile less a zero point z, as signed bytes (u - z) << kZeroPowers:
-// their products need no correction for zero points. less: zero_less(z). No byte carries into the
-// next: u + 128 - z, both scaled by the same powers of two, is within 0 ... 255.
+// Four codes of a K tile (below 8 bits) minus a zero point z, as signed bytes (u - z) <<
+// kZeroPowers, so that products need no correction for zero points. less is zero_less(z). No byte
+// carries into the next, since u + 128 - z (all scaled by the same power) is within 0 ... 255.
 template <int bits>
 inline constexpr int kZeroPowers = bits == 3 ? 4 : 0;
 template <int bits>
@@ -76,7 +76,7 @@ __device__ __forceinline__ std::uint32_t zero_less(int zero) {
 template <int bits>
 __device__ __forceinline__ std::uint32_t k_tile_quad_less(const std::uint32_t (&words)[bits],
                                                           int run, std::uint32_t less) {
-  std::uint32_t codes = 0;  // times 2^kZeroPowers
+  std::uint32_t codes = 0;  // scaled by 2^kZeroPowers
   if constexpr (bits == 3) {
     codes = (signed_quad<3>(words, run, 0) >> 1) ^ 0x40404040u;
   } else {
@@ -86,7 +86,7 @@ __device__ __forceinline__ std::uint32_t k_tile_quad_less(const std::uint32_t (&
   return (codes + less) ^ kTopBits;
 }
 
-// A unit of a row.
+// A unit of a row, loaded into registers.
 template <int bits>
 struct Unit {
   uint4 chunks[Packing<bits>::kChunks];
@@ -100,14 +100,14 @@ struct Unit {
     for (int p = 0; p < Packing<bits>::kChunks; ++p) words[p] = word(chunks[p], j);
     return dot_quad<bits>(words, run, flip);
   }
-  // 4 and 2 bits: the same codes at their position within the bytes, times 2^(bits run), unsigned.
+  // For 4 and 2 bits: unsigned codes at their position within the bytes, i.e. times 2^(bits run).
   __device__ __forceinline__ std::uint32_t quad_in_place(int run, int j) const {
     static_assert(bits == 4 || bits == 2);
     return word(chunks[0], j) & Packing<bits>::kMask << bits * run;
   }
 };
 
-// At 3 bits a lane reads 48 bytes, through the L1 cache, since neighbouring lanes share its lines.
+// At 3 bits a lane reads 48 bytes through the L1 cache, whose lines neighbouring lanes share.
 template <int bits>
 __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
   Unit<bits> unit;
@@ -120,7 +120,7 @@ __device__ __forceinline__ Unit<bits> load_unit(const std::uint8_t* from) {
   return unit;
 }
 
-// Offset of unit `index` in a row of `columns` columns, a multiple of 128.
+// Byte offset of unit `index` in a row of `columns` columns, which is a multiple of 128.
 template <int bits>
 __device__ __forceinline__ std::int64_t unit_at(std::int64_t row, int columns, int index) {
   return row * columns * bits / 8 + std::int64_t{index} * Packing<bits>::kBytes;

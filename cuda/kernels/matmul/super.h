@@ -1,5 +1,5 @@
-// The k types of GGUF on the device (tensor/super_blocks.h): codes of 4, 5 or 6 bits under scales
-// of scales, in the order of the file's panels.
+// The k types of GGUF on the device (tensor/super_blocks.h): codes of 4, 5 or 6 bits with two
+// levels of scales, in the order of the file's panels.
 #pragma once
 
 #include "cuda/kernels/launch.h"
@@ -7,10 +7,10 @@
 namespace leq::LEQ_GPU {
 
 struct SuperWeight {
-  const std::uint8_t* codes = nullptr;    // the low four bits of each, panels of 64 rows
-  const std::uint8_t* high = nullptr;     // 5 and 6 bits: the upper bits
+  const std::uint8_t* codes = nullptr;    // the low four bits of each code, in panels of 64 rows
+  const std::uint8_t* high = nullptr;     // for 5 and 6 bits: the upper bits
   const std::uint16_t* supers = nullptr;  // f16 [Np/64][ceil(Kp/256)][2 or 1][64]
-  const std::uint8_t* subs = nullptr;     // [Np/64][Kp/32][2][64]; 6 bits: [Np/64][Kp/16][64]
+  const std::uint8_t* subs = nullptr;     // [Np/64][Kp/32][2][64]; for 6 bits [Np/64][Kp/16][64]
   int bits = 4;
 };
 struct SuperSegment {
@@ -19,18 +19,18 @@ struct SuperSegment {
   std::int64_t rows = 0;
 };
 
-// int8 activations x such weights, in the order of docs/numerics.md. All segments have equal bits.
+// int8 activations x weights of a k type, in docs/numerics.md's order. Segments have equal bits.
 struct SuperMatmul {
   SuperSegment segments[kMostSegments];
   int segment_count = 0;
   std::int64_t tokens = 0, columns = 0;  // T, K
-  CodeRows x;                            // its sums are not read
+  CodeRows x;                            // sums are not read
   Finish finish = Finish::store;
   FloatRows out;
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; ids as in EmbedArguments.
+// x[t] = table[ids[t]] as f32; ids are as in EmbedArguments.
 struct SuperEmbedArguments {
   SuperWeight table;
   std::int64_t width = 0;

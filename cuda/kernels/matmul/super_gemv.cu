@@ -1,5 +1,5 @@
-// Tokens times weights of a k type by dp4a: a lane has a row, the warps of a block take spans of
-// columns in turn, and one thread for each output adds the spans in ascending order.
+// Tokens times weights of a k type by dp4a. Each lane has a row, the warps of a block take spans of
+// columns in turn, and one thread per output adds the spans in ascending order.
 #include <algorithm>
 
 #include "backend/sample.h"
@@ -12,18 +12,18 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kPanel = 64;  // rows
+constexpr int kPanel = 64;  // rows of a panel
 constexpr std::uint32_t kOnes = 0x01010101u;
 
-// Spans that may be queued for addition.
+// Capacity of the queue of spans that wait for addition.
 template <int tokens>
 constexpr int kRound = tokens == 1 ? 64 : 16;
 
-// Columns of a span's superblock that share one sub-scale.
+// Columns that share a sub-scale within a superblock.
 template <int bits>
 constexpr int kSubColumns = bits == 6 ? 16 : 32;
 
-// A span's contribution to an output: the sum of s * (codes times inputs), and of m * inputs.
+// A span's part of an output: the sum of s * (codes times inputs), and the sum of m * inputs.
 struct SpanSums {
   int products, inputs;
 };
@@ -46,7 +46,7 @@ struct SuperRow {
     subs = w.subs + panel * (columns / kSubColumns<bits>)*(bits == 6 ? 1 : 2) * kPanel + r;
   }
 
-  // Codes of columns k ... k + 3, k a multiple of 4.
+  // The codes of columns k ... k + 3; k is a multiple of 4.
   __device__ __forceinline__ std::uint32_t quad(int k) const {
     const int q = k / 4;
     const std::uint32_t low = *reinterpret_cast<const std::uint32_t*>(codes + q / 2 * 256);
@@ -71,13 +71,13 @@ struct SuperRow {
   }
 };
 
-// Address of each token's codes; past the last token the last one is repeated.
+// Address of a token's codes; tokens past the last repeat the last one.
 template <int tokens>
 __device__ __forceinline__ const std::int8_t* inputs_of(const SuperMatmul& a, std::int64_t token) {
   return a.x.codes + min(token, a.tokens - 1) * a.x.code_stride;
 }
 
-// Columns [first, last) of one row and some tokens.
+// The sums over columns [first, last) of one row, for `tokens` tokens.
 template <int bits, int tokens>
 __device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<bits>& row,
                                           std::int64_t token, int first, int last,
@@ -106,10 +106,10 @@ __device__ __forceinline__ void span_sums(const SuperMatmul& a, const SuperRow<b
   }
 }
 
-// The rows of a block: 32 of one segment, with swiglu of gate and the same of up.
+// The rows of a block: 32 rows of one segment; with swiglu of gate, and the same rows of up.
 struct SuperBlock {
   int segment = 0;
-  std::int64_t row = 0, column = 0;  // the lane's, and its output column
+  std::int64_t row = 0, column = 0;  // the lane's row, and its output column
 
   __device__ __forceinline__ explicit SuperBlock(const SuperMatmul& a) {
     std::int64_t block = blockIdx.x;
@@ -125,7 +125,7 @@ struct SuperBlock {
   }
 };
 
-// y of the row and of token `threadIdx.x / 32` of the block, in the threads that have one.
+// y of row `at` and of token `threadIdx.x / 32` of the block; valid in the first `tokens` warps.
 template <int bits, int tokens>
 __device__ float multiply_rows(const SuperMatmul& a, const SuperSegment& segment, std::int64_t at,
                                std::int64_t token, SpanSums* waiting) {

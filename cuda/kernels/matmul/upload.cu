@@ -1,5 +1,5 @@
-// Reorders stored weights from the file's panels into the device's order (layout.h): bits are
-// moved, without rounding. Each thread writes one word, of 3 bits three, or one element.
+// Converts weights from the file's panels to the device's order (layout.h). Bits are moved without
+// rounding. Each thread writes one word (three words of 3 bits) or one element.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/layout/layout.h"
@@ -10,8 +10,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kPanelRows = 64;
 
-// Four codes of a row from `column` on (a multiple of 4), of a plane of `bits` bits in the file, in
-// the low bits of their bytes.
+// Four codes of a row, from column `column` (a multiple of 4) of a plane of `bits` bits in the
+// file, each in the low bits of a byte.
 __device__ unsigned panel_quad(const UploadCodes& a, int bits, std::int64_t row,
                                std::int64_t column) {
   const std::int64_t quads = 8 / bits, quad = column / 4;
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   const std::int64_t word = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (word >= a.padded_rows * row_words) return;
   const std::int64_t row = word / row_words, at = word % row_words;
-  const std::int64_t chunk = at / 4, j = at % 4;  // of 16 bytes, and the word in it
+  const std::int64_t chunk = at / 4, j = at % 4;  // the 16-byte chunk, and the word in it
   unsigned out = 0;
   for (int i = 0; i < 8 / a.bits; ++i) {
     const std::int64_t column = chunk * (128 / a.bits) + 16 * i + 4 * j;
@@ -36,8 +36,8 @@ __global__ void __launch_bounds__(kThreads) upload_codes(const LEQ_GRID_CONSTANT
   *reinterpret_cast<unsigned*>(a.to + word * 4) = out;
 }
 
-// A thread has one word of each of three chunks. Third bits are merged into the words written for
-// the low two: the packing of 3 bits is linear (xor).
+// Each thread has one word of each of three chunks. Third bits are merged by xor into the words
+// written for the low two bits, because the packing of 3 bits is linear in xor.
 __global__ void __launch_bounds__(kThreads)
     upload_three_bits(const LEQ_GRID_CONSTANT UploadCodes a) {
   LEQ_BOUNDS(kThreads);
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   unsigned quads[8];
   for (int i = 0; i < 8; ++i) {
     const std::int64_t column = first + 16 * i;
-    // u - 4: the top bit inverted.
+    // The third bit is the top bit of u - 4, inverted.
     quads[i] = a.thirds ? panel_quad(a, 1, row, column) << 7 ^ 0x80808080u
                         : panel_quad(a, 2, row, column) << 5;
   }

@@ -1,7 +1,7 @@
-// The kernel of an exchange of rows among peers. Its invariant: a slot is written again two
-// exchanges later, after its writer has seen this rank's flag of the exchange between, which this
-// rank sets after its copies out of the slot (same stream). All blocks of a grid must be resident
-// at once, or a block could wait for one that cannot be scheduled.
+// The kernel that exchanges rows among peers. Invariant: a slot is written again two exchanges
+// later, after its writer has read this rank's flag of the exchange between, and this rank sets
+// that flag after its copies out of the slot (same stream). All blocks of a grid must be resident
+// at the same time, because otherwise a block could wait for one that cannot be scheduled.
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
@@ -14,19 +14,19 @@ namespace leq::LEQ_GPU {
 inline constexpr int kExchangeThreads = 256;
 inline constexpr unsigned kNapNanoseconds = 100;
 
-// The arrival protocol between ranks. Tests inject bugs here.
+// The protocol by which ranks signal arrival. Tests replace it to inject bugs.
 struct CountedExchange {
-  // Between the block's pushes and its flags.
+  // Called between the block's pushes and its flags.
   static __device__ __forceinline__ void publish() { __threadfence_system(); }
-  // For the exchange that follows `epoch` others.
+  // Whether the peer has arrived at the exchange that follows `epoch` exchanges, or at a later one.
   static __device__ __forceinline__ bool has_come(std::uint32_t flag, std::uint32_t epoch) {
     return static_cast<std::int32_t>(flag - (epoch + 1)) >= 0;
   }
-  // Called by the last block.
+  // Called by the last block of the grid.
   static __device__ __forceinline__ void count(std::uint32_t* epoch) { ++*epoch; }
 };
 
-// store(address, value) of up to 16 bytes, in the widest pieces that both addresses allow.
+// Moves up to 16 bytes: store(address, load(address)) in the widest units that both allow.
 template <class Load, class Store>
 __device__ __forceinline__ void move_piece(std::byte* to, const std::byte* from, std::int64_t bytes,
                                            Load load, Store store) {
@@ -44,8 +44,8 @@ __device__ __forceinline__ void move_piece(std::byte* to, const std::byte* from,
   }
 }
 
-// Calls piece(row, byte of the part, bytes, byte of the slot) for this block's share of the pieces
-// of a rank's parts: the same share on every rank.
+// Calls piece(row, byte offset in the part, bytes, byte offset in the slot) for this block's share
+// of the pieces of a rank's parts. The share is the same on every rank.
 template <class Piece>
 __device__ __forceinline__ void each_piece(const ExchangeArguments& a, const ExchangePlane& plane,
                                            int rank, Piece piece) {
@@ -102,7 +102,7 @@ __device__ __forceinline__ void take_parts(const ExchangeArguments& a, std::size
   }
 }
 
-// Waits until the peer's block has pushed; false if the exchange was ended or the wait timed out.
+// Waits until the peer's block has pushed; false if the exchange has ended or the wait timed out.
 template <class Protocol>
 __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int peer,
                                               std::uint32_t epoch) {
@@ -122,7 +122,7 @@ __device__ __forceinline__ bool wait_for_peer(const ExchangeArguments& a, int pe
   return true;
 }
 
-// Without a minimum of blocks ptxas limits itself to 48 registers, and spills on 12.0.
+// Without a minimum of blocks ptxas would use at most 48 registers, and would spill on sm_120.
 template <class Protocol>
 __global__ void __launch_bounds__(kExchangeThreads, 2)
     exchange_rows(const LEQ_GRID_CONSTANT ExchangeArguments a) {

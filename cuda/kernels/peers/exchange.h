@@ -1,6 +1,6 @@
-// Exchange of rows between ranks on GPUs with peer access: each pushes its parts of rows to its
-// peers, waits for theirs, and copies them to their destination. One launch, whose sequence number
-// among the peers is counted in device memory, so that a recorded launch can be replayed.
+// Exchange of rows between ranks on GPUs with peer access: each rank pushes its parts of rows to
+// its peers, waits for their parts, and copies them to their destination. It is one launch, whose
+// sequence number is counted in device memory, so that a recorded launch can be replayed.
 #pragma once
 
 #include <cstddef>
@@ -13,40 +13,40 @@ namespace leq::LEQ_GPU {
 
 using namespace gpu;
 
-// Host memory that records why exchanges end: `ended` is written by the host, the others by a
-// kernel whose wait timed out.
+// The reasons why exchanges end, in host memory. The host writes `ended`; a kernel whose wait timed
+// out writes the other fields.
 struct ExchangeEnd {
   std::uint32_t ended = 0;
-  std::uint32_t lost = 0;  // 1 + the rank that timed out,
-  std::uint32_t site = 0;  // at this exchange
+  std::uint32_t lost = 0;  // 1 + the rank that did not arrive in time
+  std::uint32_t site = 0;  // the exchange in which the wait timed out
 };
 
-// One plane of rows, with all parts given in bytes of a row.
+// One array of rows; sizes and offsets of parts are in bytes of a row.
 struct ExchangePlane {
-  const std::byte* own = nullptr;  // this rank's part of the first row
+  const std::byte* own = nullptr;  // this rank's part of row 0
   std::int64_t own_stride = 0;
-  std::byte* all = nullptr;  // whole rows; null: not received here
+  std::byte* all = nullptr;  // complete rows; null if this rank does not receive
   std::int64_t stride = 0;
-  std::uint32_t first[kMostPeers] = {};  // of each rank's part in a row
+  std::uint32_t first[kMostPeers] = {};  // offset of each rank's part in a row
   std::uint32_t bytes[kMostPeers] = {};
-  std::uint32_t at[kMostPeers] = {};  // of its parts of all rows in a slot
+  std::uint32_t at[kMostPeers] = {};  // offset of its parts of all rows in a slot
 };
 
 struct ExchangeArguments {
   ExchangePlane planes[kExchangePlanes];
   int plane_count = 0;
-  std::byte* windows[kMostPeers] = {};  // exchange_window.h, [ranks]
+  std::byte* windows[kMostPeers] = {};  // exchange_window.h; one per rank
   int rank = 0, ranks = 0;
   int blocks = 0;  // the same on all ranks
   std::int64_t rows = 0, slot_bytes = 0;
-  bool all_receive = true;  // else rank 0 alone; all wait for all anyway
-  std::uint32_t site = 0;   // for ExchangeEnd
+  bool all_receive = true;  // false: only rank 0 receives; each rank waits anyway
+  std::uint32_t site = 0;   // reported in ExchangeEnd
   ExchangeEnd* end = nullptr;
-  long long patience = 0;  // ticks of clock64
+  long long patience = 0;  // time limit of a wait, in ticks of clock64
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
-// For transfers by other means: packs this rank's parts of rows into the first slot of its own
-// window, and unpacks the others' parts from it.
+// For transfers by other means: launch_pack packs this rank's parts of rows into the first slot of
+// its own window, and launch_unpack unpacks the parts of the other ranks from it.
 void launch_pack(const ExchangeArguments& a, rt::Stream& stream);
 void launch_unpack(const ExchangeArguments& a, rt::Stream& stream);
 

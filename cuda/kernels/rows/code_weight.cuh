@@ -1,5 +1,5 @@
-// Single numbers of a stored weight on the device: for kernels whose speed does not depend on the
-// stored order (embedding, weights for f32 inputs), and the one definition of what codes mean.
+// Reads single numbers of a weight on the device. This is the only definition of what codes mean,
+// for kernels whose speed does not depend on the layout (embedding, weights for f32 inputs).
 #pragma once
 
 #include "cuda/intrinsics/ptx.h"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// The code as stored, of 3 bits too.
+// The unsigned code at (row, column), also for 3 bits, which are stored as signed numbers.
 __device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row,
                                            std::int64_t column, std::int64_t columns) {
   const std::uint8_t* const codes = w.codes + row * (padded_columns(columns) * w.bits / 8);
@@ -22,7 +22,7 @@ __device__ __forceinline__ int stored_code(const CodeWeight& w, std::int64_t row
   return codes[code_byte(w.bits, column)] >> code_shift(w.bits, column) & ((1 << w.bits) - 1);
 }
 
-// The code's value: signed, zero point subtracted.
+// The signed value of a code: its zero point is subtracted.
 __device__ __forceinline__ int code_number(const CodeWeight& w, std::int64_t row,
                                            std::int64_t column, std::int64_t columns) {
   if (w.bits == 8 && w.zeros == nullptr && w.zero == 0) {

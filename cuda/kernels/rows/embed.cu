@@ -1,4 +1,4 @@
-// Rows of an embedding table as f32, one block a token; and rows gathered from activations.
+// Copies rows of an embedding table as f32, one block per token; gathers rows of activations.
 #include "backend/sample.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/code_weight.cuh"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A row of the table. A draw without a token ends its reply: its results are discarded.
+// The table row of a token. After a draw without a token (below 0) results are discarded.
 __device__ __forceinline__ std::int64_t row_of(const EmbedArguments& a, std::int64_t token) {
   const std::int32_t id = a.ids[token];
   return is_drawn_id(id) ? max(a.drawn[row_of_drawn(id)], 0) : id;

@@ -1,14 +1,14 @@
-// The RMS norm of one head by a warp, in the order of docs/numerics.md.
+// The RMS norm of one head, computed by a warp in the order of docs/numerics.md.
 #pragma once
 
 #include "cuda/intrinsics/reduce.cuh"
 
 namespace leq::LEQ_GPU {
 
-// x = x / sqrt(mean of x^2 + eps) * gain(k); x in shared memory, written by this warp before.
+// x = x / sqrt(mean of x^2 + eps) * gain(k); x is in shared memory and was written by this warp.
 template <class Gain>
 __device__ __forceinline__ void norm_head(float* x, int dims, float eps, unsigned lane, Gain gain) {
-  float squares[8] = {};  // of lanes `lane`, 32 apart
+  float squares[8] = {};  // sums of lanes lane + 32 i
 #pragma unroll 1
   for (int first = static_cast<int>(lane); first < dims; first += 256) {
     for (int i = 0; i < 8; ++i) {

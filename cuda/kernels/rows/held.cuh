@@ -1,15 +1,15 @@
-// A row's columns held in registers by the threads of a block: loads in flight together and, for
-// data that no kernel writes, issued before the wait for the preceding kernel.
+// The columns of a row, held in registers by the threads of a block. Their loads are in flight
+// together and, for data that no kernel writes, issued before the wait for the preceding kernel.
 #pragma once
 
 #include "cuda/intrinsics/simt.h"
 
 namespace leq::LEQ_GPU {
 
-inline constexpr int kHeldColumns = 16;  // of a thread: 4,096 of a block of 256
+inline constexpr int kHeldColumns = 16;  // columns of a thread; 4,096 in a block of 256 threads
 
-// Column threadIdx.x + i * threads of `from`; 0 where there is none. Columns past the last held one
-// are read from memory at each use.
+// A thread holds the columns threadIdx.x + i * threads of `from`, or 0 past the width. Columns past
+// the last one held are read from memory at each use.
 template <int threads>
 struct HeldColumns {
   const float* from;
@@ -24,8 +24,8 @@ struct HeldColumns {
   }
 };
 
-// Calls body(column, i) for the columns of a thread in ascending order; i is a constant while
-// columns are held, else kHeldColumns.
+// Calls body(column, i) for a thread's columns in ascending order. i is a constant for columns that
+// are held, and kHeldColumns for other columns.
 template <int threads, class Body>
 __device__ __forceinline__ void for_columns(std::int64_t width, Body body) {
   const int last = static_cast<int>(width), first = static_cast<int>(threadIdx.x);

@@ -1,5 +1,5 @@
-// RMS norm or layer norm of rows, with their int8 codes or terms: one block a row, kept in shared
-// memory between the passes, so that it is read once.
+// RMS norm or layer norm of rows, which are then encoded as int8 codes or terms. One block
+// processes a row and keeps it in shared memory, so that the row is read from memory once.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/held.cuh"
@@ -8,9 +8,9 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-constexpr int kThreads = 256;  // one for each lane of a norm's sums
+constexpr int kThreads = 256;  // a norm's sums have one lane per thread
 
-// The sum of all threads' lanes in every thread. The next one may begin after a barrier.
+// The sum over all threads' lanes, returned in every thread. A barrier must precede the next call.
 __device__ float lanes_sum(float lane) {
   LEQ_SHARED(float[kThreads], lanes);
   lanes[threadIdx.x] = lane;
@@ -20,12 +20,12 @@ __device__ float lanes_sum(float lane) {
   return norm_lanes_sum(parts);
 }
 
-// Mean of squares, after the mean for a layer norm: r = 1 / sqrt(that + eps).
+// The mean of a layer norm (otherwise 0), and r = 1 / sqrt(mean of squares + eps).
 struct Moments {
   float mean, r;
 };
 
-// `x` is the threads' part of the row; the rest of it is in shared memory.
+// `x` holds the threads' columns of the row; further columns are in shared memory.
 __device__ Moments moments(const HeldColumns<kThreads>& x, const NormArguments& a) {
   const auto n = static_cast<float>(a.width);
   float mean = 0;
@@ -43,7 +43,7 @@ __device__ Moments moments(const HeldColumns<kThreads>& x, const NormArguments& 
   return {mean, 1.0f / sqrtf(lanes_sum(squares) / n + a.eps)};
 }
 
-// `out` may alias x, and for the compiler gain too: a thread reads all its inputs before it writes.
+// `out` may alias x (and gain, for the compiler), so a thread reads all inputs before it writes.
 __global__ void __launch_bounds__(kThreads) norm_rows(const LEQ_GRID_CONSTANT NormArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_DYNAMIC_SHARED(float, row);

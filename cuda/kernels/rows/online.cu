@@ -1,5 +1,5 @@
-// Online activation scales for steps of several rows: the largest |x| of each, then codes by all
-// blocks with the scale that each of them computes redundantly, then one block updates the scale.
+// Online activation scales for steps of several rows, in three launches: the largest |x| of each
+// row; codes, with a scale that each block computes redundantly; the update of the moving scale.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/online.cuh"
 

@@ -1,5 +1,5 @@
-// A moving scale within a block: its state in shared memory, where one thread executes exactly the
-// steps of backend/online_scale.h.
+// A moving scale within a block. Its state is copied to shared memory, where one thread executes
+// exactly the steps of backend/online_scale.h.
 #pragma once
 
 #include "cuda/kernels/rows/online.h"
@@ -8,7 +8,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Copies bytes, so that no type is accessed through another.
+// Copies single bytes, so that no object is accessed through another type.
 __device__ __forceinline__ void copy_record(void* to, const void* from) {
   for (unsigned i = threadIdx.x; i < sizeof(OnlineRecord); i += blockDim.x) {
     static_cast<unsigned char*>(to)[i] = static_cast<const unsigned char*>(from)[i];
@@ -19,11 +19,11 @@ struct RecordBytes {
   alignas(OnlineRecord) unsigned char bytes[sizeof(OnlineRecord)];
 };
 
-// A step within a block: `record` is the block's own copy, updated with the step's largest |x|.
+// A step of the moving scale within a block. `record` is the block's own copy of the state.
 struct OnlineStep {
   OnlineRecord* record;
   float range;
-  bool dynamic;  // per-row scales: the record is unchanged
+  bool dynamic;  // true: per-row scales; the record is not updated
 };
 __device__ __forceinline__ OnlineStep begin_online(const OnlineRecord* online, float largest) {
   LEQ_SHARED(RecordBytes, copy);
@@ -36,7 +36,7 @@ __device__ __forceinline__ OnlineStep begin_online(const OnlineRecord* online, f
   __syncthreads();
   return {record, dynamic ? 0.0f : range, dynamic};
 }
-// Called by all threads; `clipped` is valid in thread 0.
+// Called by all threads, but only thread 0 needs a valid `clipped`.
 __device__ __forceinline__ void end_online(OnlineRecord* online, const OnlineStep& step,
                                            unsigned long long clipped, std::int64_t values) {
   if (step.dynamic) return;
@@ -57,7 +57,7 @@ __device__ __forceinline__ int count_above(const float* row, std::int64_t width,
   return block_sum(above);
 }
 
-// Writes the row's codes with the step's scale; returns how many numbers are outside its range.
+// Writes the row's codes with the step's scale; returns the number of values out of its range.
 __device__ __forceinline__ int quantize_in_step(const float* row, std::int64_t token,
                                                 std::int64_t width, const Quantize& q,
                                                 const OnlineStep& step, float row_largest) {
@@ -68,10 +68,10 @@ __device__ __forceinline__ int quantize_in_step(const float* row, std::int64_t t
   return !step.dynamic && row_largest > step.range ? count_above(row, width, step.range) : 0;
 }
 
-// A step of one row, by the block that finished it.
+// A step of one row; called by the block that finished the row.
 __device__ __forceinline__ void quantize_online(const float* row, std::int64_t width,
                                                 const Quantize& q) {
-  const bool counts = is_fault_free(q.fault);  // before any thread reports one
+  const bool counts = is_fault_free(q.fault);  // read before any thread can report a fault
   const unsigned bits = row_absmax(row, width);
   if (bits >= 0x7f800000u) {
     if (threadIdx.x == 0) report_row(q.fault, 0);
@@ -83,7 +83,7 @@ __device__ __forceinline__ void quantize_online(const float* row, std::int64_t w
   if (counts) end_online(q.online, step, static_cast<unsigned long long>(clipped), width);
 }
 
-// Encodes a finished row for its consumer: as terms, or as codes by its online or other scale.
+// Encodes a finished row: as terms, or as codes with its online scale or another scale.
 __device__ __forceinline__ void finish_row(const float* row, std::int64_t token, std::int64_t width,
                                            const Quantize& q) {
   if (q.terms.terms != nullptr) return cut_row(row, token, width, q.terms);

@@ -1,6 +1,6 @@
-// Online activation scales on the device: the state of a moving scale is in device memory, and
-// kernels update it (backend/online_scale.h) without the host. A step of one row is part of the
-// kernel that finishes the row (Quantize::online); a step of more rows takes three launches.
+// Online activation scales on the device. The state of a moving scale is in device memory, where
+// kernels update it (backend/online_scale.h) without the host. In a step of one row the kernel that
+// finishes the row does so (Quantize::online); a step of more rows takes three launches.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ struct OnlineRecord {
   OnlineState state;
 };
 
-// Codes of finished f32 rows, with one scale for all of them or, once the moving scale is disabled,
-// one for each. A step with a row that is not finite, and all steps after it until the host has
-// read the fault, leave the state unchanged.
+// Encodes finished f32 rows as codes. All rows have one scale, or one scale each after the moving
+// scale has been disabled. A step with a row that is not finite leaves the state unchanged, and so
+// do all steps after it until the host has read the fault.
 struct OnlineArguments {
   FloatRows x;
   std::int64_t tokens = 0, width = 0;
-  Quantize quantize;            // with its online; scale is ignored
+  Quantize quantize;            // quantize.online is required; quantize.scale is ignored
   float* largest = nullptr;     // [T] scratch
   unsigned* clipped = nullptr;  // [T] scratch
 };

@@ -1,5 +1,5 @@
-// Codes of outputs with a scale for 128 columns, written where the outputs are finished: by the
-// block that finished the 128 columns, or by the last of the blocks that share them.
+// Codes of outputs with a scale per 128 columns, written by the block that finished the 128
+// columns, or by the last of the blocks that share them.
 #pragma once
 
 #include "cuda/intrinsics/last_block.cuh"
@@ -7,8 +7,8 @@
 
 namespace leq::LEQ_GPU {
 
-// One warp: quantizes columns from `first` on of row `token`, stored in `out`. They are left
-// multiplied by inv_smooth, as by quantize_rows.
+// Run by one warp: quantizes 128 columns of row `token` in `out`, beginning at `first`. Outputs
+// remain multiplied by inv_smooth, as in quantize_rows.
 __device__ __forceinline__ void quantize_outputs(const OutputCodes& codes, const FloatRows& out,
                                                  std::int64_t token, std::int64_t first,
                                                  std::int64_t width) {

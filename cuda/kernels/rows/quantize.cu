@@ -1,4 +1,4 @@
-// Finished f32 rows to int8 codes or to terms, one block a row.
+// Encodes finished f32 rows as int8 codes or terms; one block per row.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/rows/held.cuh"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Without a minimum of blocks ptxas limits itself to 40 registers on 9.0, and spills.
+// Without a minimum of blocks ptxas would use at most 40 registers on sm_90, and would spill.
 __global__ void __launch_bounds__(kThreads, 4)
     quantize_rows(const LEQ_GRID_CONSTANT QuantizeArguments a) {
   LEQ_BOUNDS(kThreads);

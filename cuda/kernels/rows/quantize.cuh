@@ -1,5 +1,5 @@
-// Rows to int8 codes by a whole block: the one quantizer arithmetic (docs/numerics.md) on the
-// device, shared by the kernels that finish rows.
+// Encodes rows as int8 codes by a whole block. This is the device's only implementation of the
+// quantizer arithmetic (docs/numerics.md), shared by the kernels that finish rows.
 #pragma once
 
 #include "cuda/intrinsics/groups.cuh"
@@ -10,7 +10,7 @@
 
 namespace leq::LEQ_GPU {
 
-// Magnitudes compare like their bits, and infinity and NaN compare above all numbers.
+// The bits of |x|. They compare like |x|, and those of infinity and NaN are the largest.
 __device__ __forceinline__ unsigned magnitude_bits(float x) {
   return __float_as_uint(x) & 0x7fffffffu;
 }
@@ -35,7 +35,7 @@ __device__ __forceinline__ int code_of(float x, float inverse) {
   return __float2int_rn(fminf(fmaxf(x * inverse, -127.0f), 127.0f));
 }
 
-// Four columns of a row from k on; those past the width are 0.
+// Four columns of a row, beginning at k; columns past the width are 0.
 struct Quad {
   float x[4];
 };
@@ -50,7 +50,7 @@ __device__ __forceinline__ unsigned absmax_of(const Quad& quad) {
   return largest;
 }
 
-// Largest |x| of the row, as bits, in every thread.
+// The bits of the row's largest |x|, returned in every thread.
 __device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t width) {
   unsigned largest = 0;
   for (std::int64_t k = threadIdx.x; k < width; k += blockDim.x) {
@@ -59,15 +59,15 @@ __device__ __forceinline__ unsigned row_absmax(const float* row, std::int64_t wi
   return block_max(largest);
 }
 
-// Sums of codes over 32, 64 or 128 neighbouring columns, four in each lane: the first lane of each
-// group has its sum.
+// The sum of codes over 32, 64 or 128 neighbouring columns, of which each lane has four. The first
+// lane of a group returns the group's sum.
 __device__ __forceinline__ int group_sum(int sum, int columns) {
   for (int step = columns / 8; step > 0; step /= 2) sum += __shfl_xor_sync(kEveryLane, sum, step);
   return sum;
 }
 
-// Codes of a lane's four columns from `first` + 4 lane on, and sums of up to 128 columns. Returns
-// the lane's own sum.
+// Writes the codes of a lane's four columns, from `first` + 4 lane on, and sums over up to 128
+// columns. Returns the sum of the lane's four codes.
 __device__ __forceinline__ int store_codes(const Quad& quad, float inverse, std::int64_t token,
                                            std::int64_t first, const CodeRows& out) {
   const unsigned lane = threadIdx.x % 32;
@@ -94,8 +94,8 @@ __device__ __forceinline__ unsigned max_of_eight(unsigned x) {
   return x;
 }
 
-// The step size of a lane's group in the 128 columns from `first` on, four per lane of a warp: the
-// group is all of them, or 32. Missing where a number is not finite, which is reported.
+// The step size of a lane's group of 128 or 32 columns; a warp has 128 columns from `first` on,
+// four per lane. If a number is not finite, the row is reported and there is no step size.
 struct GroupStepSize {
   StepSize step;
   bool exists;
@@ -109,7 +109,7 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
   }
   const bool whole = q.out.group == 128;
   const StepSize step = step_size(whole ? largest : max_of_eight(own));
-  const unsigned shift = whole ? 5 : 3;  // log2 of the lanes of a group
+  const unsigned shift = whole ? 5 : 3;  // log2 of the number of lanes in a group
   if ((lane & ((1u << shift) - 1)) == 0) {
     q.out.scales[token * q.out.scale_stride + (first >> (shift + 2)) + (lane >> shift)] =
         step.scale;
@@ -117,8 +117,8 @@ __device__ __forceinline__ GroupStepSize group_step(const Quad& quad, std::int64
   return {step, true};
 }
 
-// Codes, scales and sums of row `token`; row[width] must be visible to all threads of the block.
-// Pads up to ceil128(width) get code 0. Rows that are not finite are reported and have no codes.
+// Writes codes, scales and sums of row `token`; all threads of the block must see row[width].
+// Padding up to ceil128(width) gets code 0. A row that is not finite is reported and gets no codes.
 __device__ __forceinline__ void quantize_row(const float* row, std::int64_t token,
                                              std::int64_t width, const Quantize& q) {
   const CodeRows& out = q.out;

@@ -1,4 +1,4 @@
-// The random-sign Hadamard rotation of the residual stream: one block a row, in shared memory.
+// The random-sign Hadamard rotation of the residual stream; one block per row, in shared memory.
 #include "cuda/intrinsics/ptx.h"
 #include "cuda/intrinsics/reduce.cuh"
 #include "cuda/intrinsics/run.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The sum of a row in 16 lanes, k % 16, then lanes +8, +4, +2, +1: the CPU's order, so that the
-// codes after a rotation match the CPU's. All threads return it.
+// The sum of a row, returned in all threads. It is added in 16 lanes (k % 16), which are added at
+// distances 8, 4, 2, 1: the CPU's order, so that codes after a rotation match the CPU's.
 __device__ float ordered_sum(const float* row, std::int64_t n) {
   LEQ_SHARED(float[1], total);
   if (threadIdx.x < 32) {
@@ -23,8 +23,8 @@ __device__ float ordered_sum(const float* row, std::int64_t n) {
   return total[0];
 }
 
-// Each step's pairs cover the whole row: a barrier between steps. Strides are powers of two, so no
-// division is needed: pair p begins at p / stride * 2 stride + p % stride.
+// A barrier follows each step, because a step's pairs cover the whole row. Strides are powers of
+// two, so that pair p begins at p / stride * 2 stride + p % stride without a division.
 __device__ void hadamard(float* row, int width, int block) {
   for (int stride = 1; stride < block; stride *= 2) {
     for (int pair = static_cast<int>(threadIdx.x); pair < width / 2; pair += kThreads) {

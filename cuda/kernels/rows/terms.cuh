@@ -1,4 +1,4 @@
-// f32 rows cut into 16-bit floats for tensor cores (TermRows in launch.h), by a whole block.
+// Splits f32 rows into 16-bit floats for tensor cores (TermRows in launch.h), by a whole block.
 #pragma once
 
 #include "cuda/intrinsics/ptx_attention.h"
@@ -8,11 +8,11 @@
 
 namespace leq::LEQ_GPU {
 
-// 2^n for n of -126 ... 127
+// 2^n for n in -126 ... 127
 __device__ __forceinline__ float power_of_two(int n) { return __int_as_float((n + 127) << 23); }
 
-// Rows are scaled to a largest number in [2^14, 2^15): f16 then represents 2^-39 of it. Numbers
-// that are not finite, and those summed with them, become NaN or infinity without special handling.
+// Rows are scaled to a largest number in [2^14, 2^15), so that f16 represents 2^-39 of it. Numbers
+// that are not finite, and sums with them, become NaN or infinity without extra handling.
 __device__ __forceinline__ int upscaling(unsigned absmax_bits) {
   constexpr int kLargest = 14, kBias = 127, kSubnormal = 100;
   if (absmax_bits == 0) return 0;
@@ -21,7 +21,7 @@ __device__ __forceinline__ int upscaling(unsigned absmax_bits) {
   return kLargest + kBias + kSubnormal - static_cast<int>(__float_as_uint(normal) >> 23);
 }
 
-// Extracts two numbers' next terms and subtracts them.
+// Extracts the next term of each of two numbers and subtracts it from the number.
 template <int count>
 __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second) {
   const std::uint32_t both =
@@ -32,7 +32,7 @@ __device__ __forceinline__ std::uint32_t take_pieces(float& first, float& second
   return both;
 }
 
-// A thread splits eight columns at a time, those that one lane reads.
+// A thread splits eight columns at a time: the columns that one lane of an mma reads.
 template <int count>
 __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width, int up,
                                             TermOrder order, std::uint16_t* out) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void cut_columns(const float* row, std::int64_t width
   }
 }
 
-// Splits row `token`, whose numbers row[width] are visible to all threads of the block.
+// Splits row `token`; all threads of the block must see its numbers row[width].
 __device__ __forceinline__ void cut_row(const float* row, std::int64_t token, std::int64_t width,
                                         const TermRows& out) {
   const int up = upscaling(row_absmax(row, width));

@@ -1,5 +1,5 @@
-// Sampling in passes: many blocks scan a row, without top-k many blocks sum up its masses, many
-// blocks list its candidates, one block a row draws. Greedy rows need no list.
+// Sampling in passes. Many blocks scan a row; without top-k many blocks sum its masses; many blocks
+// list its candidates; one block per row draws. Greedy rows need no list.
 #include "cuda/intrinsics/run.h"
 #include "cuda/kernels/sample/sample_select.cuh"
 
@@ -7,8 +7,8 @@ namespace leq::LEQ_GPU {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kBlockTokens = 4096;  // of a row, for one block
-// The last pass has one block a row, hence the maximum of threads where a vocabulary is large.
+constexpr std::int64_t kBlockTokens = 4096;  // tokens of a row that one block scans
+// The last pass has one block per row, which gets the most threads if the vocabulary is large.
 constexpr int kMostDrawThreads = 1024, kFewDrawThreads = 128;
 constexpr std::int64_t kLargeVocabulary = 8192;
 
@@ -36,12 +36,12 @@ __global__ void __launch_bounds__(kThreads)
     const LogitChange change = a.changes[i];
     const float logit = logits[change.id];
     a.saved[i] = logit;
-    // Invalid logits are left unchanged, to be reported by the next pass.
+    // Invalid logits remain unchanged, so that the next pass reports them.
     if (logit <= kLargestLogit) logits[change.id] = changed_logit(logit, rule, change);
   }
 }
 
-// The best token, the first bad logit, and for top-k a histogram of tokens by first digit.
+// Finds the best token and the first bad logit; for top-k counts tokens by first digit.
 __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
   LEQ_SHARED(unsigned[kSampleBins], bins);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads) sample_scan(const LEQ_GRID_CONSTANT 
   }
 }
 
-// Rows without top-k: masses of their tokens, by distance from the best one.
+// For rows without top-k: adds the masses of tokens by their distance from the best token.
 __global__ void __launch_bounds__(kThreads)
     sample_masses(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Digits of a row's candidates: `alone` and the range from `first` to `last`.
+// The digits that a row's candidates have: `alone`, and the range from `first` to `last`.
 struct SampleDigits {
   unsigned alone, first, last;
   __device__ __forceinline__ bool hold(unsigned digit) const {
@@ -113,8 +113,8 @@ struct SampleDigits {
   }
 };
 
-// With top-k: all digits up to that of the k-th best token. Without: that of top-p's limit, and
-// those where the draw may end, since the limit's position within its digit is not known yet.
+// With top-k: all digits up to that of the k-th best token. Without: the digit of top-p's limit,
+// and the digits where the draw may end, since the limit's position in its digit is not known yet.
 __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& rule) {
   if (rule.top_k > 0) {
     const auto count = [&](unsigned digit) { return state.bins[digit]; };
@@ -132,7 +132,7 @@ __device__ SampleDigits digits_of(const SampleState& state, const SampleRule& ru
   return {limit, drawn_of(limit), drawn_of(limit + 1)};
 }
 
-// Lists the tokens whose digits are candidates.
+// Lists the tokens whose digits may be drawn.
 __global__ void __launch_bounds__(kThreads)
     sample_candidates(const LEQ_GRID_CONSTANT SampleArguments a) {
   LEQ_BOUNDS(kThreads);
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Draws the token of a row that has one and is not greedy.
+// Draws the token of a row that is not greedy and has tokens to draw.
 __device__ unsigned draw(const SampleRow& row) {
   SampleKey limit = kLastKey;
   if (row.rule.top_k > 0) limit = select_key(row, SamplePhase::top_k, limit);
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(kMostDrawThreads)
   }
   if (threadIdx.x == 0) a.drawn[blockIdx.x] = drawn;
   if (!a.any_change) return;
-  __syncthreads();  // no thread reads logits any more
+  __syncthreads();  // after all threads have read the logits
   const std::int32_t end = a.change_ends[blockIdx.x + 1];
   for (std::int32_t i = a.change_ends[blockIdx.x] + threadIdx.x; i < end; i += blockDim.x) {
     logits[a.changes[i].id] = a.saved[i];

@@ -1,6 +1,6 @@
-// Search by one block for the key up to which the weights of a row's tokens add up to a goal: radix
-// select, 11 bits a pass, by histograms of masses; in rows without top-k after a pass by distance,
-// whose histogram many blocks built. Sums are integers: the order of threads does not change them.
+// Selection by one block: finds the key at which the cumulative weight of a row's tokens reaches a
+// goal, by a radix select with histograms of masses, 11 bits per pass. Rows without top-k begin
+// with a histogram by distance, which many blocks built. Sums are integers, so their order is free.
 #pragma once
 
 #include "cuda/intrinsics/float_math.cuh"
@@ -17,7 +17,7 @@ __device__ __forceinline__ float logit_of_key(SampleKey key) {
   return logit_of(static_cast<unsigned>(key >> 32));
 }
 
-// Exclusive prefix sum over the threads' values, and their total.
+// A thread's exclusive prefix sum over the threads' values, and the total of all values.
 struct Before {
   unsigned long long mine, total;
 };
@@ -40,9 +40,9 @@ __device__ __forceinline__ Before block_before(unsigned long long value) {
   return before;
 }
 
-// Tokens of a row without top-k by the distance of their logits below the largest one. Ascending
-// digits are descending logits. At temperature T a mass is 0 from a distance of 27.8 T on, which is
-// before the last digit.
+// Digits of the tokens of a row without top-k: the distance of a logit below the largest logit, so
+// that ascending digits are descending logits. At temperature T a mass is 0 at distances above 27.8
+// T, which is before the last digit.
 struct SampleDistance {
   float largest, scale;
 
@@ -55,7 +55,7 @@ struct SampleDistance {
   }
 };
 
-// 64-bit sums by digit, in two words: shared memory has 32-bit atomic additions.
+// 64-bit sums by digit. Each has two words, since shared memory has only 32-bit atomic additions.
 struct SampleBins {
   unsigned low[kSampleBins], high[kSampleBins];
 
@@ -74,9 +74,9 @@ struct SampleBins {
   }
 };
 
-// The first digit at which the cumulative sum(digit) reaches the goal, goal_of(total), or 1 where
-// that is 0; `left` is the remainder of the goal before that digit. digit = kSampleBins where the
-// goal is not reached. All threads return it, after a barrier.
+// The first digit at which the cumulative sum(digit) reaches the goal, which is goal_of(total) but
+// at least 1; `left` is the goal minus the sums of all earlier digits. digit is kSampleBins if the
+// goal is not reached. All threads return the result, after a barrier.
 struct FoundDigit {
   unsigned digit;
   unsigned long long left;
@@ -98,11 +98,11 @@ __device__ __forceinline__ FoundDigit find_digit(Sum sum, GoalOf goal_of) {
   }
   __syncthreads();
   const FoundDigit result = found;
-  __syncthreads();  // before the next call writes
+  __syncthreads();  // the next call writes `found`
   return result;
 }
 
-// The digit of top-p's limit in a row without top-k.
+// The digit that contains top-p's limit, in a row without top-k.
 __device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
                                                   const SampleRule& rule) {
   const auto mass = [&](unsigned digit) { return state.bins[digit]; };
@@ -110,16 +110,16 @@ __device__ __forceinline__ FoundDigit top_p_digit(const SampleState& state,
   return find_digit(mass, goal);
 }
 
-// A row's tokens that may be drawn, and the data that decides between them.
+// The candidates of a row, and the data that a selection among them needs.
 struct SampleRow {
   SampleRule rule;
   const SampleState& state;
   SampleDistance distance;
-  const SampleKey* list;  // [count] where the candidates fit, or else null
+  const SampleKey* list;  // [count] if all candidates fit into the list, otherwise null
   unsigned count;
   const float* logits;  // [V]
   std::int64_t vocabulary;
-  unsigned only = kSampleBins;  // the only digit of distance to visit; kSampleBins: all
+  unsigned only = kSampleBins;  // the only digit of distance to visit; kSampleBins: any
 
   template <class Visit>
   __device__ __forceinline__ void each(Visit visit) const {
@@ -140,7 +140,7 @@ struct SampleRow {
   }
 };
 
-// The goal of a selection: the k best, the prefix of top-p, the drawn token.
+// What a selection finds: the k-th best token, the last token of top-p, or the drawn token.
 enum class SamplePhase : int { top_k, top_p, draw };
 
 __device__ __forceinline__ unsigned long long weight_of(const SampleRow& row, SamplePhase phase,
@@ -157,7 +157,7 @@ __device__ __forceinline__ unsigned long long goal_of(const SampleRule& rule, Sa
   return draw_goal(rule.random, total);
 }
 
-// Keys that agree with `key` from bit `known` up.
+// The keys whose bits from bit `known` up equal those of `key`.
 struct SampleRange {
   SampleKey key;
   int known;
@@ -171,8 +171,8 @@ __device__ __forceinline__ bool takes_part(const SampleRow& row, SamplePhase pha
   return key <= limit && (phase != SamplePhase::draw || row.passes_min_p(key));
 }
 
-// The digit where the draw ends in a row without top-k. Tokens of the digit of top-p's limit are
-// summed here.
+// The digit at which the draw ends in a row without top-k. Tokens in the digit of top-p's limit are
+// summed here, because only a part of them may be drawn.
 __device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit) {
   unsigned long long rest = 0;
   if (limit != kLastKey) {
@@ -191,13 +191,13 @@ __device__ __forceinline__ FoundDigit drawn_digit(SampleRow row, SampleKey limit
   return find_digit(mass, goal);
 }
 
-// The first token, by ascending key among those up to `limit`, at which the cumulative weight
-// reaches the goal; kLastKey where it does not. All threads return it.
+// The first token, in ascending order of keys up to `limit`, at which the cumulative weight reaches
+// the goal; kLastKey if none does. All threads return it.
 __device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase, SampleKey limit) {
   LEQ_SHARED(SampleBins, bins);
   LEQ_SHARED(unsigned[kSampleBins], counts);
   LEQ_SHARED(SampleKey, selected);
-  unsigned long long goal = 0;  // not known yet
+  unsigned long long goal = 0;  // 0: not computed yet
   if (row.rule.top_k <= 0) {
     const FoundDigit found =
         phase == SamplePhase::top_p ? top_p_digit(row.state, row.rule) : drawn_digit(row, limit);
@@ -225,7 +225,7 @@ __device__ __forceinline__ SampleKey select_key(SampleRow row, SamplePhase phase
     goal = found.left;
     range = {range.key | SampleKey{found.digit} << shift, shift};
     is_one = counts[found.digit] == 1 || shift == 0;
-    __syncthreads();  // before the next pass writes
+    __syncthreads();  // the next pass writes `bins` and `counts`
   }
   row.each([&](SampleKey key) {
     if (range.holds(key) && takes_part(row, phase, limit, key)) selected = key;

@@ -28,7 +28,7 @@
 namespace leq {
 namespace {
 
-// Rows that one task of a loop over rows handles: enough to make the cost of a task small.
+// Rows per task of a loop over rows, so many that the overhead of a task is small.
 constexpr std::int64_t kRowsPerTask = 4;
 
 std::optional<ThreadPlaces> places_of(const CpuOptions& options) {
@@ -151,7 +151,7 @@ class CpuBackend final : public Backend {
   void cap_logits(Rows& logits, std::int64_t rows, float scale, float cap) override {
     const auto span = clock_.in(StepPart::sample, [&] { return 2 * moved_bytes(logits, rows); });
     require_capacity("cap of logits", rows, logits);
-    constexpr std::int64_t kColumns = 4096;  // of a task
+    constexpr std::int64_t kColumns = 4096;  // columns of a task
     const std::int64_t parts = (logits.width + kColumns - 1) / kColumns;
     pool_.run(rows * parts, [&](std::int64_t task, int) {
       const std::int64_t first = task % parts * kColumns;
@@ -250,7 +250,7 @@ class CpuBackend final : public Backend {
     return {pool_, rows_, matmul_, memory_.scratch(needed).first(needed), fetch_};
   }
 
-  // Scratch for attention and the delta net: the part after that of the linears.
+  // Scratch for attention and the delta net, which follows the scratch of the linears.
   std::span<std::byte> after_linears() {
     const std::span<std::byte> scratch = memory_.scratch(0);
     return scratch.subspan(std::min(scratch.size(), layout_.linear_scratch_bytes()));
@@ -267,7 +267,7 @@ class CpuBackend final : public Backend {
     });
   }
 
-  // Grows the one row of each thread: a few kilobytes, not counted as used memory.
+  // Grows the row buffer of each thread: a few kilobytes, not counted as used memory.
   void grow_worker_rows(std::int64_t width) {
     const auto floats = static_cast<std::size_t>(width);
     for (auto& row : worker_rows_) {

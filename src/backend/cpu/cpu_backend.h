@@ -1,4 +1,4 @@
-// The CPU backend: one pool of threads, kernels of one instruction set.
+// The CPU backend: one pool of threads, and the kernels of one instruction set.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 namespace leq {
 
 struct CpuOptions {
-  int threads = 0;          // 0 = one for each usable core
-  Isa isa = Isa::portable;  // chosen_isa() returns the best
-  // Placement of threads and weights on several memory nodes; no effect with a single node.
+  int threads = 0;          // 0: one for each usable core
+  Isa isa = Isa::portable;  // chosen_isa() returns the best one
+  // Placement of threads and weights on the memory nodes; without effect on a single node.
   NumaMode numa = NumaMode::off;
-  // How weights are prefetched for a few tokens; affects the speed only.
+  // How weights are prefetched if there are few tokens; affects only the speed.
   Fetch fetch = best_fetch();
 };
 

@@ -7,7 +7,7 @@ namespace leq {
 
 class CpuLayout final : public Layout {
  public:
-  // For a backend with `threads` threads; 0 = one for each usable core.
+  // For a backend with `threads` threads; 0: one for each usable core.
   explicit CpuLayout(int threads);
 
   bool runs_experts() const override { return true; }
@@ -17,10 +17,10 @@ class CpuLayout final : public Layout {
                   const RowsFormat& format) const override;
   std::size_t weight_bytes(const WeightView&) const override { return 0; }
   std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) const override;
-  // Bytes for all linears, followed by those for attention.
+  // Bytes of scratch for all linears, plus those for attention.
   std::size_t scratch_bytes(std::int64_t tokens, const AttentionShape& shape,
                             std::int64_t context) const override;
-  // Bytes for all linears, followed by those for the delta net.
+  // Bytes of scratch for all linears, plus those for the delta net.
   std::size_t delta_scratch_bytes(std::int64_t tokens, const DeltaShape& shape) const override;
   std::size_t linear_scratch_bytes() const;
   void read_kv(const KvHead& head, std::span<const std::byte> page,

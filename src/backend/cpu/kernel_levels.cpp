@@ -1,4 +1,4 @@
-// Picks the kernels of an instruction set.
+// Selects the kernels of an instruction set.
 #include "backend/cpu/kernel_levels.h"
 
 #include "base/error.h"

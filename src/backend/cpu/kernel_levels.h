@@ -1,5 +1,5 @@
-// The kernels of each instruction set of this processor family: one list in each of cpu/x86,
-// cpu/arm and cpu/generic; the build compiles one of them.
+// The kernels of each instruction set of this processor family. cpu/x86, cpu/arm and cpu/generic
+// each define a list, of which the build compiles one.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct KernelLevel {
   const DeltaKernels& (*delta)();
 };
 
-// All levels that are built, whether this processor supports them or not.
+// All levels that were built, including those that this processor does not support.
 std::span<const KernelLevel> kernel_levels();
 
 }  // namespace leq::cpu

@@ -47,7 +47,7 @@ void Memory::give_back(std::byte* data, std::size_t bytes) noexcept {
 }
 
 void Memory::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);  // empty buffers may have null pointers
+  if (bytes > 0) std::memcpy(to, from, bytes);  // the pointers of empty buffers may be null
 }
 
 void Memory::write(std::byte* to, std::span<const std::byte> from) {

@@ -1,4 +1,4 @@
-// What aarch64 processors offer, as the Linux kernel reports it.
+// The features of aarch64 processors, as the Linux kernel reports them.
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
 
@@ -15,7 +15,7 @@ std::vector<Isa> supported_isas() {
   return isas;
 }
 
-// `yield` does nothing on most cores; isb waits until the pipeline is empty.
+// isb waits until the pipeline is empty, whereas `yield` does nothing on most cores.
 void pause_briefly() noexcept { asm volatile("isb" ::: "memory"); }
 
 Fetch best_fetch() { return Fetch::twice; }

@@ -1,4 +1,4 @@
-// Processors without kernels of their own.
+// Processors for which leq has no specialized kernels.
 #include <sched.h>
 
 #include "base/cpu_features.h"

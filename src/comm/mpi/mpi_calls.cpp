@@ -1,4 +1,4 @@
-// libleq-mpi.so: the only file that uses MPI.
+// libleq-mpi.so, the only file that calls MPI.
 #include "comm/mpi/mpi_calls.h"
 
 #include <mpi.h>
@@ -20,8 +20,8 @@ MPI_Request running = MPI_REQUEST_NULL;
 MPI_Comm ranks = MPI_COMM_NULL;   // for collective calls
 MPI_Comm errors = MPI_COMM_NULL;  // for error reports
 MPI_Comm lives = MPI_COMM_NULL;   // for heartbeats
-std::list<Told> told;             // until the process ends
-std::vector<MPI_Request> beats;   // [ranks] the last one sent
+std::list<Told> told;             // kept until the process ends
+std::vector<MPI_Request> beats;   // [ranks] request of the last heartbeat
 char no_bytes;
 
 int result(int code) { return code == MPI_SUCCESS ? 0 : -1; }
@@ -82,7 +82,7 @@ int tell(const char* text, int length) {
 }
 
 int heard(char* text, int capacity) {
-  for (Told& one : told) {  // sends need calls of MPI for progress
+  for (Told& one : told) {  // MPI sends data only during MPI calls
     int sent = 0;
     MPI_Test(&one.request, &sent, MPI_STATUS_IGNORE);
   }
@@ -101,7 +101,7 @@ int heard(char* text, int capacity) {
   return kept;
 }
 
-// No new heartbeat is sent to a rank that has not received the last one.
+// Skips ranks that have not received the last heartbeat yet.
 int beat() {
   int rank = 0;
   MPI_Comm_rank(lives, &rank);

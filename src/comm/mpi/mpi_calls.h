@@ -1,5 +1,5 @@
-// The MPI calls that ranks need, as a table of plain functions: MPI is linked into a separate
-// library, libleq-mpi.so, which is loaded only in processes started by mpirun.
+// The MPI calls that ranks need, as a table of plain functions. MPI is linked into a separate
+// library, libleq-mpi.so, which is loaded only in processes that mpirun has started.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +7,27 @@
 
 namespace leq {
 
-// Calls named begin_* are asynchronous; done() tells when the last one has finished. None throws; a
-// result below 0 is an error of MPI.
+// begin_* functions are asynchronous; done() returns whether the last one has finished. No function
+// throws; a negative result is an MPI error.
 struct MpiCalls {
   static constexpr int kVersion = 2;
 
   int version;
-  // in_turn: 1 where any thread may call MPI, one at a time; else only the thread that started it.
+  // in_turn: 1 if all threads may call MPI, one at a time; 0 if only the starting thread may.
   int (*start)(int* rank, int* size, int* in_turn);
-  // Gathers each rank's `own` [counts[rank]] in `all` at offsets[rank], on every rank or on rank 0.
+  // Gathers each rank's `own` [counts[rank]] in `all` at offsets[rank], on all ranks or on rank 0.
   int (*begin_gather)(const void* own, void* all, const int* counts, const int* offsets,
                       int to_all);
   int (*begin_broadcast)(void* bytes, std::int64_t count);
   int (*begin_barrier)();
-  int (*done)();  // 1: done, 0: not yet
-  // Errors of ranks, independent of other calls. `tell` copies `text`.
+  int (*done)();  // 1: finished, 0: not yet
+  // Error reports of ranks, independent of other calls. `tell` copies `text`.
   int (*tell)(const char* text, int length);
-  int (*heard)(char* text, int capacity);  // returns the length of a rank's error; 0: none
-  // Sends a heartbeat to every other rank; beat_of: a rank whose heartbeat has arrived, -1: none.
+  int (*heard)(char* text, int capacity);  // length of a rank's error report; 0: none
+  // beat: sends a heartbeat to all other ranks; beat_of: a rank whose heartbeat arrived, -1: none.
   int (*beat)();
   int (*beat_of)();
-  void (*finish)();  // the regular end; not called after an error
+  void (*finish)();  // normal end; not called after an error
 };
 
 using MpiCallsFunction = const MpiCalls* (*)();

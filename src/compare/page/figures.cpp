@@ -1,4 +1,4 @@
-// Figures of whole candidates: size, speed, accuracy.
+// Figures about candidates as a whole: size, speed, accuracy.
 #include "compare/page/figures.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// The median speed of a candidate, larger is better; 0 where it was not measured.
+// The median speed of a candidate (larger is better); 0 if it was not measured.
 double median_speed(const Json& results, const std::string& spec, const char* test) {
   if (!results.contains("speed") || !results["speed"].contains(spec)) return 0;
   return results["speed"][spec][test]["tps"].get<double>();
@@ -25,7 +25,7 @@ RadarNumbers radar_numbers(const Json& results, const std::string& spec) {
   const auto number = [&](const char* group, const char* key) {
     return result_number(results, group, spec, key).value_or(0);
   };
-  constexpr double kShortest = 0.1;  // seconds: shorter times count as this
+  constexpr double kShortest = 0.1;  // seconds; shorter times are clamped
   return {1 / number("quality", "ppl"),
           median_speed(results, spec, "prompt"),
           median_speed(results, spec, "generation"),

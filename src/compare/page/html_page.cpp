@@ -15,13 +15,13 @@ std::string text_of(const Json& json) { return escaped(json.text()); }
 
 std::string paragraph(const std::string& text) { return "<p>" + escaped(text) + "</p>\n"; }
 
-constexpr double kColumn = 560;  // of a grid of figures
+constexpr double kColumn = 560;  // width of a grid column for figures
 
 std::string figures_html(const std::vector<Figure>& figures) {
   if (figures.empty()) return "";
   std::string out = "<div class=\"figures\">\n";
   for (const Figure& figure : figures) {
-    // Heat maps of many layers keep their size and scroll.
+    // Wide figures, such as heat maps of many layers, keep their size and scroll.
     const bool wide = figure.drawing.width() > kColumn;
     const bool fixed_size = figure.drawing.width() > 2 * kColumn;
     out += std::string("<figure class=\"") + (wide ? "wide" : "") + (fixed_size ? " fixed" : "") +
@@ -67,7 +67,7 @@ class PageWriter {
   }
 
  private:
-  // The charts and tables of a part, or "Not measured." where it has none.
+  // The charts and tables of a part, or "Not measured." if there are none.
   static std::string or_not_measured(const std::string& parts) {
     return parts.empty() ? paragraph("Not measured.") : parts;
   }
@@ -237,7 +237,7 @@ class PageWriter {
     return out + "</dl>\n";
   }
 
-  // The smallest file with a KL below what most texts can show, and how the claims fared.
+  // The smallest file whose KL is below what most texts can show, and the claims' outcomes.
   std::string tiles() const {
     std::string nearest, smallest;
     double least = 1e300, bytes = 1e300;

@@ -1,4 +1,4 @@
-// A self-contained HTML page: text, figures, tables, style sheet.
+// A self-contained HTML page: text, figures, tables and style sheet.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace leq {
 
 std::string html_page(const Json& results, const std::vector<ReportTable>& tables);
 
-// The style sheet of a page, without that of its charts.
+// The page's style sheet, without that of its charts.
 std::string_view page_style();
 
 }  // namespace leq

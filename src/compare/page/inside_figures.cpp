@@ -1,4 +1,4 @@
-// Figures of a model's inside: layers, distributions, hidden states, curves.
+// Figures about model internals: layers, distributions, hidden states, curves.
 #include <algorithm>
 #include <map>
 
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// The members of `specs` that the group has results for.
+// Those of `specs` for which the group has results.
 std::vector<std::string> measured(const Json& results, const std::string& group,
                                   std::vector<std::string> specs) {
   std::erase_if(specs, [&](const std::string& spec) {
@@ -19,7 +19,7 @@ std::vector<std::string> measured(const Json& results, const std::string& group,
   return specs;
 }
 
-// The unquantized model and a few candidates, each with a colour of its own.
+// The unquantized model and a few candidates, each in a different colour.
 std::vector<std::string> base_and_few(const Json& results, const std::string& group) {
   std::vector<std::string> specs = featured_specs(results, 3);
   specs.insert(specs.begin(), "base");
@@ -41,7 +41,7 @@ Figure layer_heat(const Json& results, const char* key, const std::string& title
     auto& cells = chart.cells.emplace_back();
     chart.columns.clear();
     for (const Json& row : results["layers"][spec]["layers"]) {
-      if (!row.contains(key)) continue;  // there is no KL of the embedding
+      if (!row.contains(key)) continue;  // the embedding has no KL
       chart.columns.push_back(depth_name(row));
       const bool there = row[key].is_number() && row[key].get<double>() > 0;
       cells.push_back(there ? std::optional(row[key].get<double>()) : std::nullopt);
@@ -150,7 +150,7 @@ struct CurveStyle {
   bool log_x = true, log_y = true;
 };
 
-// A line for each candidate of a group whose entries are lists of points.
+// One line for each candidate of a group whose entries are lists of points.
 Figure curve(const Json& group, const CurveStyle& style, const char* x, const char* y,
              const char* error) {
   LineChart chart;

@@ -1,5 +1,5 @@
-// The paper's tables and figures recomputed for the model at hand: measured rows only; the paper's
-// own numbers are in reported.cpp.
+// The paper's tables and figures recomputed for the current model, with measured rows only; the
+// paper's own numbers are in reported.cpp.
 #include <algorithm>
 #include <functional>
 
@@ -37,7 +37,7 @@ Value long_of(const char* key) {
   };
 }
 
-// The rows of Table 3.
+// One row of Table 3, which shows a measure of all methods.
 struct Measure {
   const char* name;
   int decimals;
@@ -61,8 +61,8 @@ const std::vector<Measure>& measures() {
   return rows;
 }
 
-// One measure of three methods. `gain`: SmoothQuant's advantage over the better of the two others,
-// relative to that one's value; nullopt where a value is 0.
+// One measure for three methods. `gain`: SmoothQuant's advantage over the better one of the other
+// two, relative to that one's value; nullopt if a value is 0.
 struct MatrixRow {
   const Measure* measure = nullptr;
   double gptq = 0, awq = 0, smooth = 0;
@@ -88,7 +88,7 @@ std::vector<MatrixRow> matrix_rows(const Json& results) {
   return rows;
 }
 
-// Candidates by ascending KL divergence.
+// Candidates in ascending order of KL divergence.
 std::vector<std::pair<double, std::string>> by_kl(const Json& results) {
   std::vector<std::pair<double, std::string>> order;
   for (const std::string& spec : compared_specs(results, false)) {
@@ -143,7 +143,7 @@ bool keeps_weights(const Json& results, const std::string& spec) {
          *result_number(results, "file", "base", "bits_per_weight");
 }
 
-// The methods of Table 4: codes of 8 bits, and caches.
+// The methods of Table 4: those with 8-bit codes, and caches.
 std::vector<std::string> eight_bit_specs(const Json& results) {
   constexpr double kLeast = 7.5, kMost = 9.5;
   std::vector<std::string> specs;
@@ -180,7 +180,7 @@ std::string latency_answer(const Json& results) {
   return text + ".";
 }
 
-// The KL divergence of the curve's caches and methods at the longest measured context.
+// KL divergences of the context curve's caches and methods, at the longest measured context.
 std::string context_answer(const Json& results) {
   if (!results.contains("contexts")) return "Not measured.";
   std::string text;
@@ -212,7 +212,7 @@ struct Answer {
   std::function<std::string(const Json&)> found;
 };
 
-// Returns the text if the group was measured.
+// Applies `text` only if the group was measured.
 std::function<std::string(const Json&)> where_measured(const char* group, const char* text) {
   return [=](const Json& results) {
     return std::string(results.contains(group) ? text : "Not measured.");

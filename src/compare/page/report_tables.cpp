@@ -20,14 +20,14 @@ Cell whole(const Json& value) { return Cell(value.get<std::int64_t>()); }
 
 double real(const Json& value) { return value.get<double>(); }
 
-// The median speed of a test; empty where it was not measured.
+// The median speed of a test; empty if it was not measured.
 Cell speed_cell(const Json& results, const std::string& spec, const char* test) {
   if (!results.contains("speed") || !results["speed"].contains(spec)) return {};
   return Cell(real(results["speed"][spec][test]["tps"]), 1);
 }
 
-// Calls add(spec, entry) for each entry of a group: candidates in their order, then specs that only
-// the group has.
+// Calls add(spec, entry) for each entry of a group: the candidates in order, then any other specs
+// of the group.
 template <class Add>
 void each_entry(const Json& results, const std::string& group, const Add& add) {
   if (!results.contains(group)) return;
@@ -89,7 +89,7 @@ ReportTable head_to_head_table(const Json& results) {
 
 namespace {
 
-// Paired tests between all pairs of candidates.
+// Paired tests of all pairs of candidates.
 ReportTable pairs_table(const Json& results) {
   ReportTable report = {"pairs", "Paired tests over windows, all pairs", {}};
   const std::pair<const char*, const char*> measures[] = {{"KL divergence", "window_kl"},
@@ -371,7 +371,7 @@ ReportTable claims_table(const Json& results) {
   return report;
 }
 
-// Measurements that this model or machine does not support.
+// The measurements that this model or machine does not support.
 ReportTable not_measured_table(const Json& results) {
   ReportTable report = {"not_measured", "Left out", {}};
   for (const Json& entry : results["not_measured"]) {

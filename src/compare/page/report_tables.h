@@ -1,4 +1,4 @@
-// The tables of a report, made from results, shared by the page, the CSV files and the JSON.
+// The tables of a report, made from results, for the page, the CSV files and the JSON.
 #pragma once
 
 #include <string>
@@ -10,22 +10,22 @@
 namespace leq {
 
 struct ReportTable {
-  std::string id;     // of the file: "head_to_head"
-  std::string title;  // for people
+  std::string id;     // file name: "head_to_head"
+  std::string title;  // title for readers
   Table table;
 };
 
 ReportTable head_to_head_table(const Json& results);
 
-// The paper's own tables, measured on this model (paper_tables.cpp); empty if a method is absent.
+// The paper's own tables, measured on this model (paper_tables.cpp); empty if a method is missing.
 ReportTable matrix_table(const Json& results);      // Table 3, SmoothQuant beside GPTQ and AWQ
 ReportTable eight_bits_table(const Json& results);  // Table 4, perplexities of 8 bits
-ReportTable answers_table(const Json& results);     // each table and figure: what is found here
+ReportTable answers_table(const Json& results);     // what is found for each table and figure
 
-// The paper's own numbers, each row marked "reported": Tables 1 to 5.
+// The paper's own numbers of Tables 1 to 5, each row marked "reported".
 std::vector<ReportTable> reported_tables();
 
-// All tables above and the others that have rows.
+// All of the tables above and the other tables, if they have rows.
 std::vector<ReportTable> report_tables(const Json& results);
 
 }  // namespace leq

@@ -1,5 +1,5 @@
-// The numbers reported in the paper (arXiv 2406.19657, Tables 1 to 5): quoted, never measured here,
-// and never in one table with measured numbers.
+// The numbers reported in the paper (arXiv 2406.19657, Tables 1 to 5). They are quoted, never
+// measured here, and never put in one table with measured numbers.
 #include "compare/page/report_tables.h"
 
 namespace leq {

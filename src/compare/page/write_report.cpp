@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// The facts, then every table as an array of objects; keys keep their order.
+// The facts, followed by every table as an array of objects; keys keep their order.
 std::string report_json(const Json& results, const std::vector<ReportTable>& tables) {
   std::string out = "{\n";
   for (const char* key : {"model", "machine", "text", "calibration_text", "quick", "version"}) {

@@ -15,7 +15,7 @@ struct WrittenReport {
   std::string summary;  // the head-to-head table and the claims, for a terminal
 };
 
-// Writes each file atomically. Throws Error where one cannot be written.
+// Writes each file atomically. Throws Error if a file cannot be written.
 WrittenReport write_report(const Json& results, const std::filesystem::path& folder);
 
 }  // namespace leq

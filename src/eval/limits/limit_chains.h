@@ -1,5 +1,5 @@
-// The loop of all compute limits: independent dependency chains of one operation in registers. Only
-// for files that define limits: each gets its own copy, in an unnamed namespace.
+// The loop of all compute limits: independent dependency chains of one operation in registers.
+// Include only in files that define limits, as each gets its own copy in an unnamed namespace.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ struct RegisterOf {
 template <class Number, std::size_t kBytes>
 using Register = typename RegisterOf<Number, kBytes>::Type;
 
-// Runs `rounds` times step(sum) on each chain. Returns lane 0 of the sum of all chains.
+// Calls step(sum) `rounds` times on each chain. Returns lane 0 of the sum of all chains.
 template <class Number, std::size_t kBytes, int kChains, class Step>
 Number chains(std::int64_t rounds, Step step) noexcept {
   using Sums = Register<Number, kBytes>;
@@ -32,8 +32,8 @@ Number chains(std::int64_t rounds, Step step) noexcept {
   return sums[0][0];
 }
 
-// Runs x = x / 2 + 1 in each chain, as multiply_add(x, 0.5, 1) on whole registers. Chains start at
-// different values: the compiler would compute equal ones once.
+// Computes x = x / 2 + 1 in each chain, as multiply_add(x, 0.5, 1) on whole registers. Chains start
+// at different values, because the compiler would compute equal chains only once.
 template <class Sums, int kChains, class MultiplyAdd>
 auto multiply_adds(std::int64_t rounds, MultiplyAdd multiply_add) noexcept {
   using Number = std::decay_t<decltype(Sums{}[0])>;

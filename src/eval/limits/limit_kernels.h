@@ -1,4 +1,4 @@
-// Loops that only read memory or only multiply, for each instruction set; timed by LimitMeter.
+// Loops that only read memory or only multiply, for each instruction set. LimitMeter times them.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 namespace leq::cpu {
 
 struct LimitKernels {
-  // Sums up 64-byte aligned memory; `bytes` is a multiple of 512. The second one prefetches: the
-  // faster of the two differs from machine to machine.
+  // Sums up 64-byte aligned memory; `bytes` must be a multiple of 512. The second loop prefetches.
+  // There are two because the faster one differs from machine to machine.
   using Read = std::uint64_t (*)(const std::byte* data, std::size_t bytes) noexcept;
   std::array<Read, 2> read = {};
   // `rounds` rounds of independent multiply-adds in registers; using the result keeps them alive.
   std::int32_t (*int8)(std::int64_t rounds) noexcept;
-  // The same for codes of 2, 3 and 4 bits times int8, where a faster instruction sequence than
-  // int8's is exact; else null. Fewer bits allow more products per 16-bit sum.
+  // The same for codes of 2, 3 and 4 bits times int8, if an exact instruction sequence exists that
+  // is faster than int8's; otherwise null. With fewer bits, a 16-bit sum holds more products.
   using Products = std::int32_t (*)(std::int64_t rounds) noexcept;
   std::array<Products, 3> codes = {};
   float (*f32)(std::int64_t rounds) noexcept;
   double (*f64)(std::int64_t rounds) noexcept;
-  double int8_operations = 0;  // per round; a multiply and an add are two
+  double int8_operations = 0;  // per round; a multiply and an add count as two
   std::array<double, 3> codes_operations = {};
   double f32_operations = 0;
   double f64_operations = 0;
@@ -36,10 +36,10 @@ struct LimitLevel {
   Isa isa;
   const LimitKernels& (*kernels)();
 };
-// All levels of this processor family: one list in each of limits/x86, limits/arm and
-// limits/generic; the build compiles one of them.
+// All levels of this processor family. Each of limits/x86, limits/arm and limits/generic defines a
+// list, and the build compiles one of them.
 std::span<const LimitLevel> limit_levels();
-// The table of a level that this processor supports.
+// The loops of a level, which this processor must support.
 const LimitKernels& limit_kernels(Isa isa);
 
 const LimitKernels& limit_kernels_portable();

@@ -1,5 +1,5 @@
-// Limits in plain loops over 64 lanes, compiled
-// for any processor of the architecture.
+// Limit loops in plain C++ over 64 lanes, compiled for any processor of the
+// architecture.
 #include <cmath>
 
 #include "eval/limits/limit_kernels.h"
@@ -12,7 +12,7 @@ constexpr std::size_t kReadVector = 16;
 constexpr std::size_t kLanes = 64;
 
 std::int32_t int8_products(std::int64_t rounds) noexcept {
-  std::int16_t u[4 * kLanes];  // widened, as a processor without byte products needs them
+  std::int16_t u[4 * kLanes];  // widened, because processors without byte products need this
   std::int16_t s[4 * kLanes];
   for (std::size_t i = 0; i < 4 * kLanes; ++i) {
     u[i] = static_cast<std::int16_t>(i * 7 % 256);

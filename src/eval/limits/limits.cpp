@@ -13,10 +13,10 @@
 namespace leq::cpu {
 namespace {
 
-constexpr double kSeconds = 0.25;                                // per measurement
-constexpr int kPasses = 4;                                       // minimum
-constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large cache
-constexpr std::uint64_t kReadStep = 512;  // a read kernel reads multiples of it
+constexpr double kSeconds = 0.25;                                // limit per measurement
+constexpr int kPasses = 4;                                       // least number
+constexpr std::uint64_t kLargestBlock = std::uint64_t{2} << 30;  // four times a large CPU cache
+constexpr std::uint64_t kReadStep = 512;  // read kernels read multiples of this
 constexpr std::uint64_t kTaskBytes = std::uint64_t{1} << 20;
 
 double seconds_of(const std::function<void()>& work) {
@@ -25,9 +25,9 @@ double seconds_of(const std::function<void()>& work) {
   return watch.seconds();
 }
 
-// The shortest of the passes that fit into kSeconds.
+// The shortest time of all passes that fit into kSeconds.
 double best_seconds(const std::function<void()>& pass) {
-  double best = seconds_of(pass);  // also wakes up the threads
+  double best = seconds_of(pass);  // this pass also wakes up the threads
   double total = 0;
   for (int i = 0; i < kPasses || total < kSeconds; ++i) {
     const double took = seconds_of(pass);
@@ -37,10 +37,10 @@ double best_seconds(const std::function<void()>& pass) {
   return best;
 }
 
-// Operations per second of a kernel with `operations` per round, over all threads, in 1e9.
+// 1e9 operations per second over all threads, for a kernel with `operations` per round.
 double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)>& kernel,
                  double operations) {
-  // A pass is short enough to complete between two preemptions by other processes.
+  // A pass has to be short enough to complete between two preemptions by other processes.
   constexpr int kTasksEach = 2;
   constexpr double kTaskSeconds = 2e-4;
   std::int64_t rounds = 64;
@@ -51,7 +51,7 @@ double peak_gops(ThreadPool& pool, const std::function<void(std::int64_t rounds)
   return operations * static_cast<double>(rounds) * static_cast<double>(tasks) / seconds / 1e9;
 }
 
-// Index in LimitKernels::codes for codes of `bits`; nullopt where int8's sequence multiplies them.
+// Index in LimitKernels::codes for codes of `bits`; nullopt if they are multiplied as int8.
 std::optional<std::size_t> narrow_codes(const LimitKernels& kernels, int bits) {
   if (bits > 4 || kernels.codes[0] == nullptr) return std::nullopt;
   return static_cast<std::size_t>(std::max(bits, 2) - 2);
@@ -86,7 +86,7 @@ double LimitMeter::read_gbps(std::uint64_t working_set_bytes) {
     });
   }
   std::atomic<std::uint64_t> sink = 0;
-  std::size_t turn = 0;  // alternates the loops
+  std::size_t turn = 0;  // alternates between the two loops
   const double seconds = best_seconds([&] {
     const auto& loops = limit_kernels(isa_).read;
     const auto read = loops[turn++ % loops.size()];

@@ -1,4 +1,4 @@
-// Peak rates of this machine, measured at run time: the reference of leq-bench.
+// Peak rates of this machine, measured at run time, to which leq-bench compares speeds.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace leq::cpu {
 
-// Each measurement takes a few tenths of a second and returns the best of several passes: time lost
-// to other processes is not a property of the machine.
+// Each measurement takes a few tenths of a second and returns the best of several passes, because
+// time taken by other processes does not describe the machine.
 class LimitMeter {
  public:
   LimitMeter(int threads, Isa isa);
 
-  // Reads a block of `working_set_bytes` (at most 2 GB of it) repeatedly with all threads: GB/s of
-  // the memory level that holds it. Throws Error where memory is short.
+  // Reads a block of `working_set_bytes` (at most 2 GB) repeatedly with all threads. Returns GB/s
+  // of the memory level that holds the block. Throws Error if there is too little memory.
   double read_gbps(std::uint64_t working_set_bytes);
-  // Multiply-adds of products into int32, of f32 and of f64, from registers: operations / 1e9 per
-  // second. Integer products are those of codes of `bits` (8, or at most 4) with int8.
+  // Billions of operations per second for multiply-adds in registers: integer products into int32,
+  // f32, f64. Integer products are those of codes of `bits` (8, or at most 4) with int8.
   double int_gops(int bits);
   double f32_gflops();
   double f64_gflops();
 
-  // The instructions measured: "vpdpbusd", "vfmadd" (the same name for f32 and f64).
+  // The instructions that are measured: "vpdpbusd", "vfmadd" (the same name for f32 and f64).
   std::string int_name(int bits) const;
   std::string f32_name() const;
 

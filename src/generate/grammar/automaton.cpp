@@ -10,26 +10,26 @@ namespace leq {
 namespace {
 
 constexpr std::size_t kMostStacks = 4'000'000;
-constexpr std::size_t kMostTops = 4'000;       // of one state
-constexpr std::size_t kMostKept = 20'000'000;  // tops and transitions of all states
+constexpr std::size_t kMostTops = 4'000;       // limit for one state
+constexpr std::size_t kMostKept = 20'000'000;  // limit of tops plus transitions in all states
 
 }  // namespace
 
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const Grammar> grammar)
     : grammar_(std::move(grammar)) {
   const auto& places = grammar_->places();
-  // Places from which only the end of the rule is reached.
+  // Marks places from which nothing but the end of their rule can be reached.
   only_ends_.resize(places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
     only_ends_[i] = places[i].ends && places[i].edges.empty() && places[i].calls.empty() &&
                     places[i].skips.empty();
   }
-  for (std::size_t i = 0; i < places.size(); ++i) {  // as those that skip to one alone
+  for (std::size_t i = 0; i < places.size(); ++i) {  // also places whose only skip leads to one
     const auto& p = places[i];
     if (p.ends || !p.edges.empty() || !p.calls.empty() || p.skips.size() != 1) continue;
     only_ends_[i] = only_ends_[static_cast<std::size_t>(p.skips[0])];
   }
-  // Bytes that no edge tells apart are one class.
+  // Bytes that all edges treat alike form one class.
   std::array<bool, 257> begins = {};
   for (const auto& p : places) {
     for (const auto& edge : p.edges) {
@@ -78,7 +78,7 @@ GrammarAutomaton::State GrammarAutomaton::close() {
     if (place.ends) open_.push_back(here.below);
     for (const std::int32_t to : place.skips) open_.push_back(stack_of(to, here.below));
     for (const auto& call : place.calls) {
-      // What has nothing left to do is not come back to: lists do not grow the stack.
+      // A call that only ends its rule afterwards pushes no frame, so lists do not grow the stack.
       const Stack back = only_ends(call.back) ? here.below : stack_of(call.back, here.below);
       open_.push_back(stack_of(grammar_->start_of(call.rule), back));
     }

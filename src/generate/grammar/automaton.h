@@ -1,6 +1,6 @@
 // A pushdown automaton over bytes, simulated lazily. A state is the set of all stacks of places
-// that the bytes read so far may lead to. Stacks share their lower parts; equal stacks and equal
-// states are stored once, and so is each transition.
+// that the bytes read so far may lead to. Stacks share their lower parts; equal stacks, equal
+// states and transitions are stored only once.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class GrammarAutomaton {
   explicit GrammarAutomaton(std::shared_ptr<const Grammar> grammar);
 
   State start() const { return start_; }
-  // Throws Error where stacks or states become more than they may be.
+  // Throws Error if the number of stacks or states exceeds its limit.
   State next(State state, std::uint8_t byte) {
     const std::size_t at = static_cast<std::size_t>(state) * classes_ + class_of_[byte];
     const State known = next_[at];
@@ -32,22 +32,22 @@ class GrammarAutomaton {
   State after(State state, std::string_view bytes);
 
   bool may_end(State state) const { return info(state).may_end; }
-  // Whether it has come to the end of its first place's rule, reading from local_start.
+  // Whether the rule of the place that local_start began with may have ended.
   bool leaves(State state) const { return info(state).leaves; }
   bool reads_on(State state) const { return !info(state).tops.empty(); }
 
-  // The stacks that read on, ids ascending.
+  // The stacks whose top place can read a byte, sorted by id.
   const std::vector<Stack>& tops(State state) const { return info(state).tops; }
   std::int32_t place_of(Stack stack) const { return node(stack).place; }
-  // What is below: the state after the stack's top rule has ended.
+  // The state after the rule at the top of the stack has ended.
   State below(Stack stack);
-  // The state at this place of a rule with an unknown stack below it.
+  // The state at this place of a rule when the stack below it is unknown.
   State local_start(std::int32_t place);
 
  private:
   static constexpr State kUnknownState = -2;
-  static constexpr Stack kEnd = 0;        // below everything: the text is whole
-  static constexpr Stack kElsewhere = 1;  // what a local walk does not know
+  static constexpr Stack kEnd = 0;        // the bottom of a stack: the text is complete
+  static constexpr Stack kElsewhere = 1;  // the unknown part below a local_start state
 
   struct StackNode {
     std::int32_t place = -1;
@@ -62,13 +62,13 @@ class GrammarAutomaton {
   const Info& info(State state) const { return states_[static_cast<std::size_t>(state)]; }
   Stack stack_of(std::int32_t place, Stack below);
   State find_next(State state, std::uint8_t byte);
-  // The state of all stacks that are reached from open_ without reading a byte (the closure).
+  // The state of all stacks that can be reached from open_ without reading a byte (the closure).
   State close();
   State state_of(Info info);
   bool only_ends(std::int32_t place) const { return only_ends_[static_cast<std::size_t>(place)]; }
 
   std::shared_ptr<const Grammar> grammar_;
-  std::vector<bool> only_ends_;  // by place: nothing else can come in its rule
+  std::vector<bool> only_ends_;  // by place: nothing else can follow in its rule
   std::array<std::uint16_t, 256> class_of_ = {};
   std::size_t classes_ = 0;
   std::vector<StackNode> stacks_;
@@ -79,10 +79,10 @@ class GrammarAutomaton {
   std::unordered_map<Stack, State> below_;
   std::unordered_map<std::int32_t, State> local_;
   State start_ = kDead;
-  std::size_t kept_ = 0;  // elements of all tops
-  // Of close():
+  std::size_t kept_ = 0;  // sum of the tops of all states
+  // Scratch of close():
   std::vector<Stack> open_;
-  std::vector<std::uint32_t> seen_;  // by stack, the turn that saw it
+  std::vector<std::uint32_t> seen_;  // by stack: the last closure that visited it
   std::uint32_t turn_ = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-constexpr std::uint32_t kMostDepth = 400;  // of an expression
+constexpr std::uint32_t kMostDepth = 400;  // nesting of an expression
 constexpr std::size_t kMostNodes = 2'000'000;
 
 }  // namespace
@@ -133,7 +133,7 @@ void GrammarBuilder::lay(Expr expression, std::int32_t from, std::int32_t to) {
       return;
     case Kind::choice:
       for (const Expr part : node.parts) {
-        // A place of its own, since a part may come back to where it began.
+        // Each part starts at a place of its own, because a part may loop back to its start.
         const std::int32_t own = place();
         at(from).skips.push_back(own);
         lay(part, own, to);
@@ -193,7 +193,7 @@ void GrammarBuilder::lay_machine(const Node& node, std::int32_t from, std::int32
 void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t from,
                                std::int32_t to) {
   for (const CharRange& range : ranges) {
-    // UTF-8 has no surrogates, and a form for each length.
+    // UTF-8 encodes no surrogates, and has a different form for each encoded length.
     constexpr std::array<CharRange, 5> kForms = {
         {{0, 0x7f}, {0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, kLastCharacter}}};
     for (const CharRange& form : kForms) {
@@ -203,8 +203,8 @@ void GrammarBuilder::lay_chars(std::span<const CharRange> ranges, std::int32_t f
   }
 }
 
-// Characters of one length in UTF-8: cut until all bytes but the last differ in nothing, or the
-// later ones take all values.
+// Lays characters whose UTF-8 forms have the same length: splits the range until, after the first
+// byte that differs, all later bytes take all values.
 void GrammarBuilder::lay_range(CharRange range, std::int32_t from, std::int32_t to) {
   std::vector<CharRange> open = {range};
   while (!open.empty()) {
@@ -238,12 +238,12 @@ void GrammarBuilder::lay_range(CharRange range, std::int32_t from, std::int32_t 
   }
 }
 
-// A rule that begins with itself would be called without end. Rules that may be empty are seen
-// through.
+// Refuses a rule that can begin with itself, which would be called endlessly. Calls of rules that
+// may be empty are followed by what comes after them.
 void GrammarBuilder::refuse_left_recursion() {
   std::vector<bool> empty(rules_.size(), false);
   std::vector<std::vector<std::int32_t>> begins(rules_.size());  // rules that a rule begins with
-  std::vector<std::vector<std::size_t>> waiting(rules_.size());  // to see through it
+  std::vector<std::vector<std::size_t>> waiting(rules_.size());  // to revisit if it may be empty
   std::vector<std::size_t> seen(places_.size(), 0);
   std::size_t turn = 0;
   std::vector<std::size_t> work(rules_.size());
@@ -280,7 +280,7 @@ void GrammarBuilder::refuse_left_recursion() {
 }
 
 void GrammarBuilder::refuse_rings(const std::vector<std::vector<std::int32_t>>& begins) {
-  // Depth first, with a list in the place of recursion.
+  // Depth-first search with an explicit stack instead of recursion.
   enum class Mark : std::uint8_t { fresh, open, done };
   std::vector<Mark> marks(rules_.size(), Mark::fresh);
   for (std::size_t root = 0; root < rules_.size(); ++root) {

@@ -1,4 +1,4 @@
-// Puts a grammar together out of expressions, and makes the automaton of it.
+// Builds a grammar from expressions and compiles it into the places of an automaton.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +14,19 @@
 
 namespace leq {
 
-// Characters first..last, by code points.
+// The characters from `first` to `last`, as code points.
 struct CharRange {
   char32_t first = 0, last = 0;
 };
 inline constexpr char32_t kLastCharacter = 0x10ffff;
-// All characters that are in none of these.
+// All characters that are in none of these ranges.
 std::vector<CharRange> inverted(std::vector<CharRange> ranges);
 
 class GrammarBuilder {
  public:
-  using Expr = std::uint32_t;  // an expression, by its place
+  using Expr = std::uint32_t;  // index of an expression
   static constexpr std::int64_t kNoLimit = -1;
-  // Of repetitions, for those who read grammars and schemas.
+  // The largest repetition count, for the readers of grammars and schemas.
   static constexpr std::int64_t kMostTimes = 10'000;
 
   // `source` names the grammar in errors.
@@ -42,17 +42,17 @@ class GrammarBuilder {
   Expr repeat(Expr part, std::int64_t least, std::int64_t most);
   Expr optional(Expr part) { return repeat(part, 0, 1); }
   Expr call(std::int32_t rule);
-  // States that bytes lead through, from the first one on: where no more than one text can follow
-  // another, as where marks are looked for.
+  // The states of a deterministic machine over bytes, beginning with the first. Used to search for
+  // marks, where only one state is active at a time.
   struct ByteState {
-    std::vector<Grammar::Edge> edges;         // to states
-    std::vector<Grammar::Place::Call> calls;  // back to states
+    std::vector<Grammar::Edge> edges;         // `to` is the index of a state
+    std::vector<Grammar::Place::Call> calls;  // `back` is the index of a state
     bool ends = false;
   };
   Expr machine(std::vector<ByteState> states);
   Expr nothing() { return sequence({}); }
 
-  // The rule of this name, made where there is none yet; it must be defined once in the end.
+  // The rule of this name, created if it is new; it must be defined exactly once before finish().
   std::int32_t rule(std::string_view name);
   void define(std::int32_t rule, Expr expression);
   bool is_defined(std::int32_t rule) const {
@@ -61,7 +61,7 @@ class GrammarBuilder {
   std::size_t rules() const { return rules_.size(); }
 
   // Throws Error on undefined rules, on left recursion, on more than Grammar::kMostPlaces places,
-  // and on a grammar that no text matches.
+  // and on a grammar that matches no text.
   std::shared_ptr<const Grammar> finish(std::int32_t root);
 
  private:
@@ -85,14 +85,14 @@ class GrammarBuilder {
   Expr add(Node node);
   std::int32_t place();
   Grammar::Place& at(std::int32_t place) { return places_[static_cast<std::size_t>(place)]; }
-  // Makes the expression lead from one place to another.
+  // Adds the edges, calls and places of the expression between two places.
   void lay(Expr expression, std::int32_t from, std::int32_t to);
   void lay_chars(std::span<const CharRange> ranges, std::int32_t from, std::int32_t to);
   void lay_range(CharRange range, std::int32_t from, std::int32_t to);
   void lay_repeat(const Node& node, std::int32_t from, std::int32_t to);
   void lay_machine(const Node& node, std::int32_t from, std::int32_t to);
   void refuse_left_recursion();
-  // `begins`: by rule, those that it may begin with.
+  // `begins`: for each rule, the rules that it may begin with.
   void refuse_rings(const std::vector<std::vector<std::int32_t>>& begins);
 
   std::string source_;

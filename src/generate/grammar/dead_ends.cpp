@@ -8,7 +8,7 @@ namespace {
 
 using Places = std::vector<Grammar::Place>;
 
-// From each place those that may lead to an end because it does.
+// For each place, the places that can reach an end if this place can.
 std::vector<std::vector<std::int32_t>> places_before(const Places& places,
                                                      std::span<const std::int32_t> starts) {
   std::vector<std::vector<std::int32_t>> before(places.size());

@@ -1,4 +1,4 @@
-// GBNF, the notation of llama.cpp's grammars.
+// The parser of GBNF, the notation of llama.cpp's grammars.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -13,7 +13,7 @@ namespace {
 using Expr = GrammarBuilder::Expr;
 
 constexpr std::size_t kMostBytes = std::size_t{4} << 20;
-constexpr int kMostDepth = 100;  // of brackets
+constexpr int kMostDepth = 100;  // limit of nested brackets
 
 bool is_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
@@ -194,7 +194,7 @@ class GbnfReader {
     return builder_.chars(negated ? inverted(std::move(ranges)) : ranges);
   }
 
-  // The next one of what ends with `end`.
+  // The next character of a literal or a class that is terminated by `end`.
   char32_t character(std::string_view end) {
     if (rest().empty()) wrong("expected ", end);
     if (skip("\\")) return escaped();

@@ -10,9 +10,9 @@ namespace {
 
 using Edge = Grammar::Edge;
 
-// The parts of an edge that take only these bytes.
+// Appends the parts of an edge that accept only the given bytes.
 void append_parts(std::vector<Edge>& parts, const Edge& edge, const std::bitset<256>& bytes) {
-  bool follows = false;  // the part before ends at the byte before
+  bool follows = false;  // the previous byte belongs to the last part
   for (std::size_t byte = edge.first; byte <= edge.last; ++byte) {
     const auto now = static_cast<std::uint8_t>(byte);
     if (bytes[byte] && follows) {

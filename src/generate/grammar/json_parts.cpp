@@ -18,7 +18,7 @@ std::string hex4(char32_t c) {
   return out;
 }
 
-// How JSON writes a character that it cannot write as it is; empty for all others.
+// The JSON escape of a character that must be escaped; empty for all others.
 std::string escape_of(char32_t c) {
   switch (c) {
     case '"':
@@ -40,7 +40,7 @@ std::string escape_of(char32_t c) {
   }
 }
 
-// Characters that a JSON string holds as they are.
+// Characters that a JSON string may contain unescaped.
 const std::vector<CharRange> kPlain = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, kLastCharacter}};
 
 std::vector<CharRange> common(const std::vector<CharRange>& a, const std::vector<CharRange>& b) {
@@ -58,7 +58,7 @@ std::vector<CharRange> common(const std::vector<CharRange>& a, const std::vector
 
 JsonParts::Expr JsonParts::rule(std::string_view name, Expr (JsonParts::*make)()) {
   const std::int32_t id = builder_.rule(name);
-  // Named first: a value holds values.
+  // The rule is registered before it is defined, because a JSON value may contain values.
   if (made_.insert(id).second) builder_.define(id, (this->*make)());
   return builder_.call(id);
 }
@@ -79,7 +79,7 @@ JsonParts::Expr JsonParts::make_space() {
        b.sequence({b.text("\n"), b.repeat(b.chars({{' ', ' '}, {'\t', '\t'}}), 0, 20)})});
 }
 
-// A pair of surrogates is one character, half of one is none.
+// A pair of surrogates encodes one character; an unpaired surrogate encodes none.
 JsonParts::Expr JsonParts::make_character() {
   GrammarBuilder& b = builder_;
   const Expr hex = b.chars({{'0', '9'}, {'a', 'f'}, {'A', 'F'}});
@@ -184,8 +184,8 @@ JsonParts::Expr JsonParts::written_chars(std::vector<CharRange> ranges) {
   return builder_.choice(std::move(ways));
 }
 
-// Along the tree of the taken names: what leaves it is free, and so is what ends within it where no
-// name does.
+// Follows the prefix tree of the taken names: a string is free once it leaves the tree, and may end
+// at any node where no name ends.
 JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
   struct Branch {
     std::map<char32_t, std::size_t> next;
@@ -231,7 +231,7 @@ JsonParts::Expr JsonParts::string_but(std::vector<std::string_view> taken) {
 }
 
 std::string_view format_pattern(std::string_view format) {
-  // Days that there are: 29 February in leap years alone. Years 1000 to 2999.
+  // Only existing days: 29 February occurs in leap years. Years 1000 to 2999.
   static const std::string kLeap =
       "(?:[12][0-9](?:0[48]|[2468][048]|[13579][26])|(?:1[26]|2[048])00)";
   static const std::string kDate =

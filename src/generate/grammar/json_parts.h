@@ -1,5 +1,5 @@
-// The parts of JSON texts as grammar expressions: strings, numbers in a range, texts of a known
-// form.
+// Grammar expressions for parts of JSON texts: strings, numbers in a range, strings of a known
+// format.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace leq {
 
-// Rules that all schemas use, made when they are first asked for.
+// The rules that all schemas share, each created on first use.
 class JsonParts {
  public:
   using Expr = GrammarBuilder::Expr;
 
   explicit JsonParts(GrammarBuilder& builder) : builder_(builder) {}
 
-  Expr space();      // none, a space, or a new line with up to 20 spaces or tabs
+  Expr space();      // nothing, one space, or a line break with up to 20 spaces or tabs
   Expr character();  // one character of a string, escaped or not
   Expr string();     // any string, with its quotes
   Expr value();      // any value
@@ -28,18 +28,18 @@ class JsonParts {
   Expr array();
   Expr null() { return builder_.text("null"); }
   Expr boolean() { return builder_.choice({builder_.text("true"), builder_.text("false")}); }
-  Expr number();   // up to 20 digits before the point and after it, an exponent of 2
+  Expr number();   // up to 20 digits before and after the point, a 2-digit exponent
   Expr integer();  // up to 20 digits
 
-  // One of these JSON texts, as a tree of their beginnings: of any number of them one state is
-  // open.
+  // One of these JSON texts, as a prefix tree, so that only one automaton state is active
+  // regardless of their number.
   Expr one_of(std::span<const std::string> texts);
 
-  // A string that is this text's beginning to its end, without quotes: as it is written in JSON.
+  // The characters of this text as JSON writes them in a string, without quotes.
   Expr written(std::string_view text);
-  // One of these characters, as it is written in a JSON string.
+  // One of these characters, as JSON writes it in a string.
   Expr written_chars(std::vector<CharRange> ranges);
-  // A string that is none of these, without escapes; with its quotes.
+  // A quoted string without escapes that differs from all of these.
   Expr string_but(std::vector<std::string_view> taken);
 
  private:
@@ -52,16 +52,16 @@ class JsonParts {
   Expr make_space();
 
   GrammarBuilder& builder_;
-  std::set<std::int32_t> made_;  // rules of the table above
+  std::set<std::int32_t> made_;  // shared rules that are already defined
 };
 
-// A regular expression as JSON Schema's `pattern` has it, for a string's inside as JSON writes it.
-// Without ^ or $ it may stand anywhere. Throws Error naming `place` and what is not supported:
-// groups that are looked at or referred to, \b, \p.
+// A regular expression of JSON Schema's `pattern`, for the inside of a string as written in JSON.
+// Without ^ or $ it may match anywhere in the string. Throws Error naming `place` and the
+// unsupported syntax: lookaround, backreferences, \b, \p.
 GrammarBuilder::Expr pattern_expression(GrammarBuilder& builder, JsonParts& parts,
                                         std::string_view pattern, std::string_view place);
 
-// The pattern of a format (date, date-time, time, uuid); empty where the format says nothing here.
+// The pattern of a format (date, date-time, time, uuid); empty if the format is not supported.
 std::string_view format_pattern(std::string_view format);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// JSON Schema (draft 2020-12) as a grammar: what a model may write so that the schema accepts it.
+// JSON Schema (draft 2020-12) as a grammar of the texts that the schema accepts.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -16,7 +16,7 @@ using Expr = GrammarBuilder::Expr;
 constexpr JsonLimits kSchemaLimits = {.bytes = 4u << 20, .values = 50'000};
 constexpr std::size_t kMostNotes = 20;
 
-// Keywords that say nothing about what is valid.
+// Keywords that do not restrict values.
 constexpr std::array<std::string_view, 24> kNotes = {
     "title",      "description",     "default",          "examples",       "example",
     "deprecated", "readOnly",        "writeOnly",        "$schema",        "$id",
@@ -30,7 +30,7 @@ bool is_note(std::string_view keyword) {
 }
 
 struct TypeKeyword {
-  std::string_view keyword, type;  // what the keyword speaks of: other values it leaves alone
+  std::string_view keyword, type;  // the keyword restricts values of this type only
 };
 constexpr std::array<TypeKeyword, 26> kTypeKeywords = {{
     {"properties", "object"},
@@ -87,7 +87,7 @@ bool is_constant(JsonNode schema) {
   return true;
 }
 
-// Whether there are keywords beside this one and the type.
+// Whether the schema has keywords other than this one and `type`.
 bool says_more(JsonNode schema, std::string_view keyword) {
   for (JsonNode k = schema.first(); k; k = k.next()) {
     if (k.key() != keyword && k.key() != "type" && !is_note(k.key())) return true;
@@ -100,7 +100,7 @@ bool says_more(JsonNode schema, std::string_view keyword) {
 std::vector<std::int32_t> SchemaReader::read(std::span<const SchemaPlace> wanted) {
   std::vector<std::int32_t> rules;
   for (const SchemaPlace& place : wanted) rules.push_back(rule_of(place.schema, place.path));
-  // A list in the place of recursion: schemas refer to each other in chains of any length.
+  // Not recursive, because schemas may refer to each other in chains of any length.
   while (!waiting_.empty()) {
     const Waiting next = waiting_.back();
     waiting_.pop_back();
@@ -134,7 +134,7 @@ std::int32_t SchemaReader::rule_of(JsonNode schema, const std::string& place) {
   return rule;
 }
 
-// Lets go of keywords that would be ignored, and of none that say nothing about such values.
+// Reports ignored keywords, except those that do not restrict values of the schema's type.
 void SchemaReader::check_keywords(JsonNode schema, std::initializer_list<std::string_view> known) {
   const JsonNode type = schema.find("type");
   for (JsonNode k = schema.first(); k; k = k.next()) {
@@ -158,7 +158,7 @@ Expr SchemaReader::value(JsonNode schema) {
   }
 }
 
-// By its type alone, where it says one.
+// A value that is checked only for its type, if the schema names one.
 Expr SchemaReader::loose_value(JsonNode schema) {
   const JsonNode type = schema.find("type");
   const std::string_view name = type.is_string() ? std::string_view(type.text())
@@ -175,13 +175,13 @@ Expr SchemaReader::loose_value(JsonNode schema) {
 Expr SchemaReader::exact_value(JsonNode schema) {
   if (schema.is_boolean()) {
     if (schema.boolean()) return parts_.value();
-    return builder_.choice({});  // nothing is valid
+    return builder_.choice({});  // no value is valid
   }
   if (!schema.is_object()) wrong("expected a schema, an object or a boolean");
   if (schema.find("$ref")) return reference(schema);
   if (schema.find("enum") || schema.find("const")) return constants(schema);
   for (const std::string_view keyword : {"anyOf", "oneOf"}) {
-    // Beside properties and the like alternatives are let go first, by typed().
+    // If other keywords (such as properties) are present, typed() ignores the alternatives.
     const bool beside = notes_ != nullptr && says_more(schema, keyword);
     if (schema.find(keyword) && !beside) return alternatives(schema, keyword);
   }
@@ -204,7 +204,7 @@ std::string_view SchemaReader::implied_type(JsonNode schema) const {
 
 Expr SchemaReader::one_of_types(JsonNode schema, JsonNode types) {
   std::vector<Expr> ways;
-  // Each type is asked for the keywords that are its own.
+  // Each type is built from the keywords that apply to it.
   for (JsonNode type = types.first(); type; type = type.next()) {
     if (!type.is_string()) wrong("expected the types to be texts");
     ways.push_back(typed(schema, type.text()));
@@ -240,7 +240,7 @@ Expr SchemaReader::reference(JsonNode schema) {
   return builder_.call(rule_of(target, place));
 }
 
-// What a reference within the schema names, and its place.
+// The subschema that a reference names, and its path.
 std::pair<JsonNode, std::string> SchemaReader::resolve(std::string_view name) const {
   if (!name.starts_with('#')) {
     unsupported("$ref '" + printable(name) +
@@ -266,7 +266,7 @@ std::pair<JsonNode, std::string> SchemaReader::resolve(std::string_view name) co
   return {at, place};
 }
 
-// Members of the root's members are looked up often: definitions, above all.
+// Large objects below the root, such as $defs, are indexed because they are searched often.
 JsonNode SchemaReader::member(const std::string& place, JsonNode object,
                               const std::string& key) const {
   if (std::ranges::count(place, '/') != 1) return object.find(key);
@@ -285,7 +285,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
   const Step step(*this, keyword);
   const JsonNode type = schema.find("type");
   std::vector<Expr> ways;
-  std::vector<std::string> constants;  // of all alternatives that are no more
+  std::vector<std::string> constants;  // alternatives that are constants only
   std::set<std::string> known;
   std::int64_t i = 0;
   for (JsonNode one = list.first(); one; one = one.next(), ++i) {
@@ -301,7 +301,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
     } else {
       ways.push_back(value(one));
     }
-    bool is_new = ways.empty();  // all are constants, which are compared at once
+    bool is_new = ways.empty();  // constants are compared with all others at once
     for (std::size_t c = before; c < constants.size(); ++c) {
       is_new = known.insert(constants[c]).second && is_new;
     }
@@ -311,7 +311,7 @@ Expr SchemaReader::alternatives(JsonNode schema, std::string_view keyword) {
   return builder_.choice(std::move(ways));
 }
 
-// oneOf wants exactly one to hold, which a grammar cannot see.
+// oneOf requires that exactly one alternative is valid, which a grammar cannot check.
 void SchemaReader::require_disjoint(JsonNode list, JsonNode one, std::int64_t place) {
   std::int64_t i = 0;
   for (JsonNode other = list.first(); i < place; other = other.next(), ++i) {
@@ -332,7 +332,7 @@ JsonNode SchemaReader::target_of(JsonNode schema) const {
   return schema;
 }
 
-// Objects whose properties are those of all.
+// An object that has the properties of all subschemas of allOf.
 Expr SchemaReader::all_of(JsonNode schema) {
   const JsonNode list = schema.find("allOf");
   if (!list.is_array() || list.size() == 0) wrong("expected 'allOf' to be a list");

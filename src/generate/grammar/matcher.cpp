@@ -17,13 +17,13 @@ namespace {
 using State = GrammarAutomaton::State;
 using Mask = std::vector<std::uint64_t>;
 
-constexpr std::size_t kKeptMaskBytes = std::size_t{64} << 20;  // of each kind
+constexpr std::size_t kKeptMaskBytes = std::size_t{64} << 20;  // for each kind of mask
 
 constexpr const char* kUnwritable =
     "grammar: this model's tokens can write no text that it allows; try another grammar or schema, "
     "or another model";
 
-// The grammar without texts that need a byte that no token of the vocabulary has.
+// The grammar without texts that need a byte which no token of the vocabulary contains.
 std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
                                         const TokenTrie& tokens,
                                         std::span<const ShownToken> shown) {
@@ -38,12 +38,12 @@ std::shared_ptr<const Grammar> writable(std::shared_ptr<const Grammar> grammar,
 
 }  // namespace
 
-// A place's own part of the mask is the same wherever its rule was called from: it is made once.
-// Only for tokens that go past the rule's end is it looked at what comes below.
+// The mask of a place does not depend on the caller of its rule, so it is computed only once. Only
+// tokens that extend past the rule's end depend on the stack below.
 struct GrammarMatcher::Parts {
   struct LocalMask {
     Mask tokens;
-    std::vector<std::uint32_t> leaving;  // nodes of the trie where the rule may end
+    std::vector<std::uint32_t> leaving;  // trie nodes at which the rule may end
   };
 
   std::shared_ptr<const TokenTrie> trie;
@@ -51,11 +51,11 @@ struct GrammarMatcher::Parts {
   std::unordered_map<std::int32_t, LocalMask> local;  // by place
   struct WholeMask {
     Mask tokens;
-    bool all = false;  // with text
+    bool all = false;  // all tokens that have text are allowed
   };
   std::unordered_map<State, WholeMask> whole;  // by state
   std::vector<ShownToken> shown;
-  std::vector<State> path;  // by depth, of the walk in work
+  std::vector<State> path;  // scratch of walk(): the state at each depth
 
   Parts(std::shared_ptr<const Grammar> grammar, std::shared_ptr<const TokenTrie> tokens,
         std::vector<ShownToken> shown_ones)
@@ -69,8 +69,8 @@ struct GrammarMatcher::Parts {
     return std::max<std::size_t>(16, kKeptMaskBytes / (8 * words() + 64));
   }
 
-  // Sets the tokens below `from` that can be read from `state`, which holds there; lists where the
-  // first rule may end.
+  // Sets the bits of tokens below trie node `from` that can be read, starting in `state` at that
+  // node. `leaving` gets the nodes at which the first rule may end.
   void walk(std::uint32_t from, State state, Mask& tokens, std::vector<std::uint32_t>* leaving) {
     const auto& nodes = trie->nodes();
     path[nodes[from].depth] = state;
@@ -138,7 +138,7 @@ struct GrammarMatcher::Parts {
   }
 };
 
-// Those whose texts are no text otherwise.
+// The given special tokens that have no bytes of their own, with their texts.
 std::vector<ShownToken> with_texts(const Tokenizer& tokenizer, std::span<const Token> ids) {
   std::vector<ShownToken> shown;
   for (const Token id : ids) {

@@ -13,7 +13,7 @@ using Expr = GrammarBuilder::Expr;
 
 constexpr std::size_t kMostDigits = 20;
 
-// By length, then digit by digit: neither has zeros in front.
+// Compares lengths, then digits; neither number has leading zeros.
 int compare_naturals(std::string_view a, std::string_view b) {
   if (a.size() != b.size()) return a.size() < b.size() ? -1 : 1;
   return a.compare(b);
@@ -30,7 +30,7 @@ std::string plus_one(std::string digits) {
   return "1" + digits;
 }
 
-// Of a number that is not 0.
+// `digits` must not be those of 0.
 std::string minus_one(std::string digits) {
   for (std::size_t i = digits.size(); i-- > 0;) {
     if (digits[i] != '0') {
@@ -42,7 +42,7 @@ std::string minus_one(std::string digits) {
   return digits.size() > 1 && digits[0] == '0' ? digits.substr(1) : digits;
 }
 
-// The next whole number upwards or downwards.
+// The next larger (or smaller) whole number.
 Decimal next_whole(const Decimal& value, bool upwards) {
   if (value.negative == upwards) {  // towards 0
     if (!value.fraction.empty()) return {value.whole != "0" && value.negative, value.whole};
@@ -66,8 +66,8 @@ class Ranges {
     return b_.chars({{static_cast<char32_t>(first), static_cast<char32_t>(last)}});
   }
 
-  // Numbers of as many digits as both bounds have. What is between them from a digit on is laid as
-  // that many free digits, so both ways down are chains.
+  // Numbers with the number of digits that both bounds have. Once a digit is strictly between the
+  // bounds, the rest are free digits, so that each bound adds only a chain of choices.
   Expr same_length(std::string_view least, std::string_view most) {
     const auto size = static_cast<std::int64_t>(least.size());
     if (all(least, '0') && all(most, '9')) return digits(b_, size, size);
@@ -90,7 +90,7 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // From `least` to `most`, at most kMostDigits digits; no way where there is none.
+  // From `least` to `most`, at most kMostDigits digits; matches nothing if the range is empty.
   Expr naturals(const std::string& least, const std::optional<std::string>& bound) {
     const std::string most =
         bound && bound->size() <= kMostDigits ? *bound : std::string(kMostDigits, '9');
@@ -109,13 +109,13 @@ class Ranges {
     return b_.choice(std::move(ways));
   }
 
-  // A bound of a size, its fraction cut to kMostDigits.
+  // A bound of an absolute value, whose fraction is cut to kMostDigits.
   struct Bound {
     std::string whole, fraction;
-    bool out = false;  // the bound itself
+    bool out = false;  // the bound itself is excluded
   };
 
-  // Sizes from `least` to `most`.
+  // Absolute values from `least` to `most`.
   Expr sizes(const Bound& least, const std::optional<Bound>& most) {
     const Expr any_fraction = b_.optional(b_.sequence({b_.text("."), digits(b_, 1, kMostDigits)}));
     std::vector<Expr> ways;
@@ -140,14 +140,14 @@ class Ranges {
     return least.empty() ? b_.nothing() : same_length(least, most);
   }
 
-  // What may follow a whole number and `i` digits of its fraction. `low` (`high`): these equal the
-  // digits of `least` (`most`), so that the following digits must obey that bound.
+  // The text after a whole number and `i` digits of its fraction. `low` (`high`): the digits so far
+  // equal those of `least` (`most`), so this bound still restricts the following digits.
   Expr fraction(const Bound& least, const Bound& most, std::size_t i, bool low, bool high) {
     const auto rest_is_zero = [&](const Bound& bound) { return i >= bound.fraction.size(); };
     const auto digit_of = [&](const Bound& bound) {
       return rest_is_zero(bound) ? '0' : bound.fraction[i];
     };
-    // A lower bound that is reached and in says no more.
+    // An inclusive lower bound whose digits are used up restricts no further digit.
     if (low && rest_is_zero(least) && !least.out) low = false;
     const bool may_end = (!low || (rest_is_zero(least) && !least.out)) &&
                          (!high || !rest_is_zero(most) || !most.out);
@@ -160,7 +160,7 @@ class Ranges {
           free ? digits(b_, 0, left - 1) : fraction(least, most, i + 1, next_low, next_high);
       ways.push_back(i > 0 ? b_.sequence({first, next}) : b_.sequence({b_.text("."), first, next}));
     };
-    // An upper bound that is reached: nothing but zeros.
+    // Above an exclusive upper bound whose digits are used up, no number is left.
     if (high && rest_is_zero(most) && most.out) return b_.choice(std::move(ways));
     if (left > 0) {
       char first = low ? digit_of(least) : '0', last = high ? digit_of(most) : '9';
@@ -185,7 +185,7 @@ class Ranges {
   GrammarBuilder& b_;
 };
 
-// Cut after the digits that are written at all: what was cut off moves the bound inwards.
+// Cuts a bound to the digits that are written; the removed digits make a lower bound exclusive.
 Ranges::Bound bound_of(const std::optional<Decimal>& value, bool out, bool is_least) {
   if (!value) return {"0"};
   Ranges::Bound bound = {value->whole, value->fraction, out};

@@ -1,5 +1,5 @@
-// Numbers within bounds as JSON writes them. Bounds are decimal digits, so that neither int64 nor
-// double limits them, and a grammar takes some hundred places whatever they are.
+// JSON numbers within bounds. Bounds are strings of decimal digits, so that neither int64 nor
+// double limits them; a range takes some hundred places regardless of its bounds.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace leq {
 
-// (-)whole.fraction: no zeros in front of `whole` but a single one, none at the end of `fraction`.
+// (-)whole.fraction; `whole` has no leading zeros (except "0"), `fraction` no trailing zeros.
 struct Decimal {
   bool negative = false;
   std::string whole = "0";
@@ -20,28 +20,28 @@ struct Decimal {
   bool is_zero() const { return whole == "0" && fraction.empty(); }
 };
 
-// The number's shortest decimal form; an integer's own digits.
+// The shortest decimal form of a number; for an integer, its digits.
 Decimal decimal_of(JsonNode number);
 std::string text_of(const Decimal& value);
-// < 0, 0, > 0
+// Returns < 0, 0 or > 0 if a is less than, equal to or greater than b.
 int compare(const Decimal& a, const Decimal& b);
 
 struct NumberRange {
   std::optional<Decimal> least, most;            // nullopt: no bound
-  bool above_least = false, below_most = false;  // the bound itself is out
+  bool above_least = false, below_most = false;  // the bound itself is excluded
 };
 
-// The same range of whole numbers, with bounds that are whole and within it.
+// The whole numbers of the range, with bounds rounded inwards to whole numbers.
 NumberRange whole_range(const NumberRange& range);
-// Whether no number is in it.
+// Whether the range contains no number.
 bool is_empty(const NumberRange& range);
 
-// Whole numbers of at most 20 digits; `range` as whole_range gives it.
+// Whole numbers of at most 20 digits; `range` is a result of whole_range.
 GrammarBuilder::Expr integer_in(GrammarBuilder& builder, const NumberRange& range);
-// Numbers of at most 20 digits before the point and after it, without an exponent.
+// Numbers of at most 20 digits before and after the point, without an exponent.
 GrammarBuilder::Expr number_in(GrammarBuilder& builder, const NumberRange& range);
 
-// Digits of a natural number without a bound: at most 20.
+// The digits of an unbounded natural number: at most 20.
 GrammarBuilder::Expr natural_number(GrammarBuilder& builder);
 GrammarBuilder::Expr digits(GrammarBuilder& builder, std::int64_t least, std::int64_t most);
 

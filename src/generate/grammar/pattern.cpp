@@ -1,5 +1,5 @@
-// Regular expressions of JSON Schema's `pattern`: the part of ECMA-262's that names a regular
-// language.
+// Regular expressions of JSON Schema's `pattern`: the part of ECMA-262 syntax that describes
+// regular languages.
 #include <algorithm>
 #include <charconv>
 
@@ -18,7 +18,7 @@ constexpr std::int64_t kMostTimes = 2000;
 
 const Ranges kDigits = {{'0', '9'}};
 const Ranges kWord = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-// White space by which both ECMA-262 and Python go, and what is none for either.
+// kSpace: white space in both ECMA-262 and Python; kNoSpace: white space in neither.
 const Ranges kSpace = {{'\t', '\r'},     {' ', ' '},       {0xa0, 0xa0},
                        {0x1680, 0x1680}, {0x2000, 0x200a}, {0x2028, 0x2029},
                        {0x202f, 0x202f}, {0x205f, 0x205f}, {0x3000, 0x3000}};
@@ -62,7 +62,7 @@ class PatternReader {
 
   Expr anything() { return b_.repeat(parts_.character(), 0, GrammarBuilder::kNoLimit); }
 
-  // Anchors stand at the ends of the outermost alternatives alone.
+  // Anchors are allowed only at the ends of the outermost alternatives.
   Expr alternatives() {
     if (++depth_ > kMostDepth) wrong("brackets nested deeper than ", kMostDepth);
     std::vector<Expr> ways;
@@ -117,7 +117,7 @@ class PatternReader {
     } else {
       return part;
     }
-    skip("?");  // lazy: the same texts
+    skip("?");  // a lazy quantifier matches the same texts
     return b_.repeat(part, least, most);
   }
 
@@ -154,7 +154,7 @@ class PatternReader {
     return negated ? inverted(std::move(ranges)) : ranges;
   }
 
-  // One character, or a class of them after a \.
+  // One character, or the class of characters of an escape such as \d.
   Ranges one() {
     if (!skip("\\")) {
       const std::size_t length = utf8_length(rest());

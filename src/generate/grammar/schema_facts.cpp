@@ -18,7 +18,7 @@ std::set<std::string> constants_of(JsonNode schema) {
   return found;
 }
 
-// None: any.
+// Empty if the schema allows any type.
 std::set<std::string> types_of(JsonNode schema) {
   std::set<std::string> found;
   const auto add = [&](std::string_view type) {
@@ -45,7 +45,7 @@ bool requires_property(JsonNode schema, std::string_view name) {
 
 constexpr int kMostSchemaDepth = 12;
 
-// What "#/$defs/x" names; nothing where it names nothing.
+// The subschema that a reference such as "#/$defs/x" names; nothing if there is none.
 JsonNode referred(JsonNode root, std::string_view name) {
   if (!name.starts_with("#/")) return name == "#" ? root : JsonNode();
   JsonNode at = root;
@@ -56,7 +56,7 @@ JsonNode referred(JsonNode root, std::string_view name) {
   return at;
 }
 
-// All types that a schema names, its references and alternatives included; none where one of them
+// All types that a schema names, including its references and alternatives; empty if one of them
 // names no type.
 std::set<std::string> all_types(JsonNode schema, JsonNode root, int depth) {
   if (depth > kMostSchemaDepth) return {};

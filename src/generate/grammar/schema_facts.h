@@ -7,18 +7,18 @@
 
 namespace leq {
 
-// Whether the value is of a type, or of one of several.
+// Whether the value has the type, or one of the types if `type` is a list.
 bool has_type(JsonNode value, JsonNode type);
 
-// Whether no value can be valid for both, as far as types, constants and a required property with
-// constants tell; references are followed by the caller.
+// Whether no value can be valid for both schemas, judging by types, constants and a required
+// property with constants. The caller must resolve references.
 bool disjoint(JsonNode a, JsonNode b);
 
-// Whether a schema allows a text; unknown where it says nothing of types. References are followed
-// from `root`, alternatives within alternatives to a depth.
+// Whether a schema allows a string; unknown if it names no types. References are resolved from
+// `root`; nested alternatives are followed to a limited depth.
 enum class TextUse : std::uint8_t { no, allowed, unknown };
 TextUse text_use(JsonNode schema, JsonNode root);
-// Whether it allows null, as far as that can be seen.
+// Whether the schema allows null, as far as its keywords tell.
 bool allows_null(JsonNode schema, JsonNode root);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// Objects and arrays of JSON schemas.
+// Builds objects and arrays of JSON schemas.
 #include <algorithm>
 #include <utility>
 
@@ -9,7 +9,7 @@ namespace {
 
 bool is_flag(JsonNode node, bool value) { return node.is_boolean() && node.boolean() == value; }
 
-// {}, true, or {"type": "string"} of what is a string anyway.
+// {}, true, or {"type": "string"}, which every property name satisfies.
 bool allows_any_name(JsonNode schema) {
   if (is_flag(schema, true)) return true;
   if (!schema.is_object() || schema.size() > 1) return false;
@@ -21,7 +21,7 @@ bool allows_any_name(JsonNode schema) {
 
 using Expr = SchemaReader::Expr;
 
-// Keywords that are there and, as they are, no value breaks.
+// Whether the keyword, with its given value, is satisfied by all values.
 bool SchemaReader::restricts_nothing(JsonNode schema, JsonNode keyword) const {
   const std::string_view name = keyword.key();
   const auto whole = keyword.is_number() ? keyword.whole() : std::nullopt;
@@ -38,7 +38,7 @@ bool SchemaReader::restricts_nothing(JsonNode schema, JsonNode keyword) const {
   if (name == "dependentRequired" || name == "dependentSchemas" || name == "dependencies") {
     return keyword.is_object() && keyword.size() == 0;
   }
-  // Where a schema names properties no other comes anyway.
+  // With named properties, the grammar only allows others if additionalProperties is given.
   if (name == "unevaluatedProperties") {
     return is_flag(keyword, true) ||
            (schema.find("properties") && !schema.find("additionalProperties"));
@@ -56,11 +56,11 @@ void SchemaReader::take_properties(JsonNode schema, std::vector<Property>& all, 
   collect(schema, all);
 }
 
-// Properties in the schema's order, then those that are only required.
+// Properties in the schema's order, followed by those that are only listed in `required`.
 void SchemaReader::collect(JsonNode schema, std::vector<Property>& all) const {
   const JsonNode properties = schema.find("properties"), required = schema.find("required");
   if (properties && !properties.is_object()) wrong("expected 'properties' to be an object");
-  // Draft 3 has a boolean for each property, which says nothing here.
+  // In draft 3 `required` is a boolean of each property, which is ignored.
   if (required && !required.is_array() && !required.is_boolean()) {
     wrong("expected 'required' to be a list");
   }
@@ -105,13 +105,13 @@ Expr SchemaReader::object(JsonNode schema) {
   if (most != GrammarBuilder::kNoLimit && (may_be_more || most < std::ssize(all))) {
     let_go("the keyword 'maxProperties'");
   }
-  // Where a schema names properties, others come only where it speaks of them.
+  // If a schema names properties, others are allowed only if additionalProperties is given.
   const bool open = more ? !refuses_more : all.empty();
   return object_of(all, more, open ? Others::allowed : Others::refused);
 }
 
-// An object without named properties, where the names or how many there are is restricted; nullopt
-// where neither is, or it cannot be held.
+// An object without named properties whose property names or number of properties are restricted;
+// nullopt if neither is restricted or the restriction cannot be enforced.
 std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   GrammarBuilder& b = builder_;
   const JsonNode more = schema.find("additionalProperties"),
@@ -123,7 +123,7 @@ std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   const bool has_names = names && !allows_any_name(names) && !has_patterns;
   const bool counted = least > 0 || most != GrammarBuilder::kNoLimit;
   if (!has_names && !counted && !has_patterns) return std::nullopt;
-  // Beside other properties a name may be of several schemas.
+  // Not supported if a name could match several of these schemas.
   if (has_patterns && (patterns.size() > 1 || !is_flag(more, false))) return std::nullopt;
   if (!has_patterns && is_flag(more, false)) return std::nullopt;
   if (most != GrammarBuilder::kNoLimit && most < least) {
@@ -151,12 +151,12 @@ std::optional<Expr> SchemaReader::dictionary(JsonNode schema) {
   return b.sequence({b.text("{"), parts_.space(), inner, b.text("}")});
 }
 
-// `more`: the schema of other properties, where they are allowed.
+// `more`: the schema of further properties, if they are allowed.
 Expr SchemaReader::object_of(const std::vector<Property>& all, JsonNode more, Others others) {
   GrammarBuilder& b = builder_;
   const Step step(*this, "properties");
   const std::string prefix = prefix_ + "members " + std::to_string(objects_++) + " ";
-  // By how many properties are done, and whether one has been written.
+  // One rule for each number of handled properties and whether one has been written before.
   const auto rule_at = [&](std::size_t i, bool any) {
     return b.rule(prefix + std::to_string(i) + (any ? " more" : ""));
   };
@@ -188,7 +188,7 @@ Expr SchemaReader::member_of(const Property& property) {
                      property.schema ? value(property.schema) : parts_.value()});
 }
 
-// The others up to the closing bracket, with the space in front of it.
+// Further properties up to the closing bracket, including the white space before it.
 Expr SchemaReader::other_members(const std::vector<Property>& all, JsonNode more, Others others,
                                  bool any) {
   GrammarBuilder& b = builder_;
@@ -206,8 +206,8 @@ Expr SchemaReader::other_members(const std::vector<Property>& all, JsonNode more
   return b.choice({b.nothing(), b.sequence({member, list, parts_.space()})});
 }
 
-// Of drafts before 2020 a list of `items` is what prefixItems is, and additionalItems what items
-// is.
+// In drafts before 2020, a list of `items` has the meaning of prefixItems, and additionalItems that
+// of items.
 Expr SchemaReader::array(JsonNode schema) {
   JsonNode items = schema.find("items"), prefix = schema.find("prefixItems");
   if (items.is_array() && !prefix) {
@@ -231,7 +231,7 @@ Expr SchemaReader::array(JsonNode schema) {
   } else if (items && !items.is_boolean()) {
     wrong("expected 'items' to be a schema");
   }
-  // More than the named ones are needed: they may be anything, as the draft has it.
+  // If minItems exceeds the prefix, the further elements may be anything, as the draft says.
   if (!items && prefix && least > std::ssize(first)) rest = parts_.value();
   if (!rest && least > std::ssize(first)) wrong("minItems is more than there are prefixItems");
   return items_from(first, rest, least, most);
@@ -240,7 +240,7 @@ Expr SchemaReader::array(JsonNode schema) {
 Expr SchemaReader::items_from(const std::vector<Expr>& first, std::optional<Expr> rest,
                               std::int64_t least, std::int64_t most) {
   GrammarBuilder& b = builder_;
-  // From the last one to the first: each may be the last, where there are enough.
+  // Built from the last element to the first; an element may be the last one once minItems is met.
   const auto prefixes = std::ssize(first);
   const bool unlimited = most == GrammarBuilder::kNoLimit;
   const std::int64_t fixed = unlimited ? prefixes : std::min(prefixes, most);
@@ -257,7 +257,7 @@ Expr SchemaReader::items_from(const std::vector<Expr>& first, std::optional<Expr
       tail = b.repeat(next, need, most_left);
     }
   }
-  // Through rules, since a long list would nest as deep as it is.
+  // Each element is a rule of its own, because a long list would nest too deeply as an expression.
   for (std::int64_t at = fixed; at-- > 0;) {
     std::vector<Expr> parts;
     if (at > 0) parts = {b.text(","), parts_.space()};

@@ -1,5 +1,5 @@
-// Reads one JSON schema into rules of a grammar. Its functions lie in json_schema.cpp (which
-// keyword decides), schema_objects.cpp and schema_scalars.cpp.
+// Reads one JSON schema into rules of a grammar. Its functions are in json_schema.cpp (dispatch by
+// keyword), schema_objects.cpp and schema_scalars.cpp.
 #pragma once
 
 #include <initializer_list>
@@ -49,7 +49,7 @@ class SchemaReader {
   };
   enum class Others { refused, allowed };  // properties that are not named
 
-  // Extends the path within the schema by one step for its lifetime.
+  // Appends one component to the path within the schema for its own lifetime.
   class Step {
    public:
     Step(SchemaReader& reader, std::string_view name)
@@ -65,15 +65,15 @@ class SchemaReader {
     std::size_t length_;
   };
 
-  // The schema is none.
+  // Throws Error: the schema is invalid.
   template <class... Parts>
   [[noreturn]] void wrong(const Parts&... parts) const {
     fail(source_, ": ", place_, ": ", parts...);
   }
-  // Loose: notes that `what` is not enforced. Strict: throws Error.
+  // Loose mode: notes that `what` is not enforced. Strict mode: throws Error.
   void let_go(std::string_view what);
   void note(std::string_view text);
-  // Loose: the caller enforces the type alone. Strict: throws Error.
+  // Throws Unsupported; in loose mode the caller then enforces only the type.
   [[noreturn]] void unsupported(const std::string& what) const;
 
   std::int32_t rule_of(JsonNode schema, const std::string& place);
@@ -92,7 +92,7 @@ class SchemaReader {
   void require_disjoint(JsonNode list, JsonNode one, std::int64_t place);
   Expr all_of(JsonNode schema);
 
-  // schema_scalars.cpp
+  // Defined in schema_scalars.cpp:
   std::int64_t count(JsonNode schema, std::string_view keyword, std::int64_t fallback) const;
   Expr constants(JsonNode schema);
   void add_constants(JsonNode schema, JsonNode type, std::vector<std::string>& texts) const;
@@ -102,7 +102,7 @@ class SchemaReader {
   Expr integer(JsonNode schema);
   Expr number(JsonNode schema);
 
-  // schema_objects.cpp
+  // Defined in schema_objects.cpp:
   bool restricts_nothing(JsonNode schema, JsonNode keyword) const;
   void take_properties(JsonNode schema, std::vector<Property>& all, bool& closed);
   void collect(JsonNode schema, std::vector<Property>& all) const;
@@ -117,15 +117,15 @@ class SchemaReader {
 
   JsonNode root_;
   std::string_view source_;
-  std::string prefix_;  // of its rules' names
+  std::string prefix_;  // prefix of its rules' names
   SchemaNotes* notes_;
   GrammarBuilder& builder_;
   JsonParts& parts_;
   std::string place_ = "#";
   std::vector<Waiting> waiting_;
-  std::size_t objects_ = 0;  // so far
+  std::size_t objects_ = 0;  // number of objects so far
   std::set<std::int32_t> asked_;
-  mutable std::map<std::string, std::map<std::string_view, JsonNode>> members_;  // by place
+  mutable std::map<std::string, std::map<std::string_view, JsonNode>> members_;  // by path
 };
 
 }  // namespace leq

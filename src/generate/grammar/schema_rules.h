@@ -1,4 +1,4 @@
-// Adds the values that a JSON schema accepts to a grammar, as rules.
+// Adds rules for the values that a JSON schema accepts to a grammar.
 #pragma once
 
 #include <cstdint>
@@ -15,22 +15,22 @@
 namespace leq {
 
 struct SchemaSource {
-  JsonNode root;            // what references begin at
-  std::string_view name;    // in errors
-  std::string prefix = {};  // of its rules' names, its own among several schemas of a grammar
-  // Null: a keyword that cannot be held is an Error (strict). Else the schema is held without it,
-  // and a line says so.
+  JsonNode root;            // the base of references
+  std::string_view name;    // used in errors
+  std::string prefix = {};  // of rule names; unique among a grammar's schemas
+  // If null, an unsupported keyword throws Error (strict). Otherwise the keyword is ignored and a
+  // line is added here.
   SchemaNotes* notes = nullptr;
 };
 
-// A schema within the root and its path there: "#", "#/properties/name".
+// A schema within the root, and its path there: "#", "#/properties/name".
 struct SchemaPlace {
   JsonNode schema;
   std::string path;
 };
 
-// The rules of these places, in turn. Throws Error as Grammar::from_json_schema does; the builder
-// is of no use then.
+// The rules of these subschemas, in order. Throws Error like Grammar::from_json_schema; the builder
+// must not be used after that.
 std::vector<std::int32_t> add_schema(GrammarBuilder& builder, JsonParts& parts,
                                      const SchemaSource& source,
                                      std::span<const SchemaPlace> wanted);

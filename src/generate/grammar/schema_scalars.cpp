@@ -1,4 +1,4 @@
-// Strings, numbers and constants of JSON schemas.
+// Builds strings, numbers and constants of JSON schemas.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ std::int64_t SchemaReader::count(JsonNode schema, std::string_view keyword,
   const auto value = found.whole();
   if (!value || *value < 0) wrong("expected '", keyword, "' to be a whole number, 0 or more");
   if (*value > GrammarBuilder::kMostTimes) {
-    // No reply comes near: a large upper bound is none.
+    // No reply reaches such a large upper bound, so it is ignored.
     if (keyword.starts_with("max")) return GrammarBuilder::kNoLimit;
     unsupported("'" + std::string(keyword) + "' is " + std::to_string(*value) + ", at most " +
                 std::to_string(GrammarBuilder::kMostTimes) + " is supported");
@@ -34,7 +34,7 @@ Expr SchemaReader::constants(JsonNode schema) {
   return parts_.one_of(texts);
 }
 
-// Those of the type; of a const beside an enum none but it.
+// Adds the constants of the given type; if there are both `const` and `enum`, only the const.
 void SchemaReader::add_constants(JsonNode schema, JsonNode type,
                                  std::vector<std::string>& texts) const {
   const JsonNode list = schema.find("enum"), one = schema.find("const");
@@ -46,7 +46,7 @@ void SchemaReader::add_constants(JsonNode schema, JsonNode type,
   }
 }
 
-// nullopt where it cannot be held, which is noted.
+// nullopt if the pattern is not supported, which is then noted.
 std::optional<Expr> SchemaReader::pattern(std::string_view expression) {
   const std::string place = std::string(source_) + ": " + place_;
   if (notes_ == nullptr) return pattern_expression(builder_, parts_, expression, place);
@@ -58,8 +58,8 @@ std::optional<Expr> SchemaReader::pattern(std::string_view expression) {
   }
 }
 
-// One of pattern, the format's pattern and lengths is held, in this order; the others are let go,
-// a format without a word: by the draft it restricts nothing.
+// Only one of pattern, the format's pattern and the lengths is enforced, in this order of priority;
+// the others are noted, except a format, because by the draft it does not restrict values.
 Expr SchemaReader::string(JsonNode schema) {
   GrammarBuilder& b = builder_;
   const JsonNode wanted = schema.find("pattern"), format = schema.find("format");
@@ -81,7 +81,7 @@ Expr SchemaReader::string(JsonNode schema) {
   return b.sequence({b.text("\""), b.repeat(parts_.character(), least, most), b.text("\"")});
 }
 
-// The tighter one of each pair of bounds. A boolean is draft 4's way to leave the bound out.
+// The tighter one of each pair of bounds. Draft 4's boolean flags make a bound exclusive.
 NumberRange SchemaReader::range_of(JsonNode schema) const {
   NumberRange range;
   const auto take = [&](std::string_view keyword, std::optional<Decimal>& bound, bool& out,

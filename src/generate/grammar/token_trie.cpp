@@ -21,7 +21,7 @@ TokenTrie::TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary) : bytes
     return order != 0 ? order < 0 : a < b;
   });
   nodes_.push_back({});
-  std::vector<std::uint32_t> open = {0};  // the nodes above the next one
+  std::vector<std::uint32_t> open = {0};  // the ancestors of the next node
   for (std::uint32_t t = 0; t < tokens_.size(); ++t) {
     const std::string& text = bytes(tokens_[t]);
     std::size_t common = 0;

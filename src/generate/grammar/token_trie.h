@@ -1,5 +1,5 @@
-// The bytes of a vocabulary's tokens as a tree, in the order of a walk through it: a node stands
-// before all that is below it, so that a walk is one pass, and leaving a branch out is one step.
+// The bytes of a vocabulary's tokens as a prefix tree, with its nodes in depth-first order: a
+// traversal is one pass over the list, and skipping a subtree is one step.
 #pragma once
 
 #include <bitset>
@@ -15,24 +15,24 @@ class TokenTrie {
  public:
   struct Node {
     std::uint8_t byte = 0;
-    std::uint16_t depth = 0;        // bytes up to here, from 1 on; the root has 0
-    std::uint32_t end = 0;          // the first node that is not below
-    std::uint32_t first_token = 0;  // in tokens(), up to the next node's
+    std::uint16_t depth = 0;        // number of bytes from the root, which has depth 0
+    std::uint32_t end = 0;          // the index after the last node of this subtree
+    std::uint32_t first_token = 0;  // in tokens(); the next node's is the end
   };
 
-  // Tokens without bytes are in no place of it. Bytes beyond the 65,535th of a token are refused:
-  // such a token is left out.
+  // Tokens without bytes are not in the tree, nor are tokens longer than 65,535
+  // bytes.
   TokenTrie(const Tokenizer& tokenizer, std::size_t vocabulary);
 
   std::size_t vocabulary() const { return bytes_.size(); }
   const std::string& bytes(Token id) const { return bytes_[static_cast<std::size_t>(id)]; }
-  const std::vector<Node>& nodes() const { return nodes_; }  // the root first, one past the last
+  const std::vector<Node>& nodes() const { return nodes_; }  // root first; a sentinel at the end
   const std::vector<Token>& tokens() const { return tokens_; }
   std::uint16_t longest() const { return longest_; }
-  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // by some token
+  const std::bitset<256>& used_bytes() const { return used_bytes_; }  // that tokens contain
 
  private:
-  std::vector<std::string> bytes_;  // by token
+  std::vector<std::string> bytes_;  // indexed by token
   std::vector<Node> nodes_;
   std::vector<Token> tokens_;
   std::uint16_t longest_ = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 
-// The marks of one list as a tree of bytes.
+// The marks of one list as a prefix tree of bytes.
 class MarkTree {
  public:
   static constexpr int kRoot = 0, kNone = -1;
@@ -39,7 +39,7 @@ class MarkTree {
   const WatchMark* mark(int node) const {
     return node == kNone ? nullptr : nodes_[static_cast<std::size_t>(node)].mark;
   }
-  // Of marks that stand at the beginning: kNone once the text is another.
+  // For marks at the beginning only: returns kNone once no mark can match.
   int step(int node, std::uint8_t byte) const {
     if (node == kNone) return kNone;
     const int to = child(node, byte);
@@ -48,7 +48,7 @@ class MarkTree {
                        kBlanks.find(static_cast<char>(byte)) != std::string_view::npos;
     return stays ? node : kNone;
   }
-  // Of marks that may stand anywhere: the longest beginning of one that the text ends with.
+  // For marks at any position: returns the longest prefix of a mark that the text ends with.
   int search(int node, std::uint8_t byte) const {
     while (true) {
       if (const int to = child(node, byte); to != kNone) return to;
@@ -62,7 +62,7 @@ class MarkTree {
     std::map<std::uint8_t, int> children = {};
     const WatchMark* mark = nullptr;
     bool blanks = false;
-    int shorter = kRoot;  // the longest end of it that begins a mark
+    int shorter = kRoot;  // the longest suffix that begins a mark
   };
 
   int child(int node, std::uint8_t byte) const {
@@ -92,7 +92,7 @@ class MarkTree {
   std::vector<Node> nodes_;
 };
 
-// All modes as one machine: a state is a mode, and where its two kinds of marks stand.
+// All modes as one state machine: a state is a mode and the search states of its mark lists.
 class Watch {
  public:
   explicit Watch(const std::vector<WatchMode>& modes) : modes_(modes) {
@@ -151,7 +151,7 @@ class Watch {
     return mark->rule ? held_state(*mark->rule, after) : after;
   }
 
-  // Where nothing but the rule can follow.
+  // A state in which only the rule can follow.
   std::int32_t held_state(std::int32_t rule, std::int32_t after) {
     const auto known = held_.find({rule, after});
     if (known != held_.end()) return known->second;

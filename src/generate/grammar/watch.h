@@ -1,5 +1,5 @@
-// Free text with triggers: anything is allowed until a mark appears, whose rule restricts what
-// follows. Modes are the phases of a reply (thoughts, content, between calls), each with its own
+// Free text with triggers: any text is allowed until a mark appears, whose rule restricts the text
+// after it. Modes are the phases of a reply (reasoning, content, between calls), each with its own
 // marks.
 #pragma once
 
@@ -13,28 +13,28 @@
 
 namespace leq {
 
-// In the texts of marks: any number of blanks may stand here. Nothing else of the text may be one.
+// In the text of a mark: matches any number of blanks. The text around it must contain no blank.
 inline constexpr char kAnyBlanks = '\0';
 
 struct WatchMark {
   std::string text;  // not empty, and not ending in kAnyBlanks
-  // The rule that restricts the text after the mark; nullopt: none.
+  // The rule that restricts the text after the mark; nullopt: no restriction.
   std::optional<std::int32_t> rule = {};
   std::size_t next = 0;  // the mode after that
 };
 
 struct WatchMode {
-  // Looked for everywhere; the texts hold no kAnyBlanks, and none is within another.
+  // Searched for everywhere. Texts contain no kAnyBlanks, and no mark contains another.
   std::vector<WatchMark> anywhere = {};
-  // Looked for at the mode's beginning alone; none begins another. They win.
+  // Searched for only at the beginning of the mode; no mark begins another. They take precedence.
   std::vector<WatchMark> at_start = {};
-  bool closed = false;  // nothing may be written here
+  bool closed = false;  // no text may follow
 };
 
-// Where a text may end: everywhere, or in a closed mode alone.
+// Where a text may end: everywhere, or only in a closed mode.
 enum class WatchEnd : std::uint8_t { anywhere, closed };
 
-// From the mode `first` on. Throws Error on more states than a grammar may have.
+// Starts in the mode `first`. Throws Error if it needs more states than a grammar may have.
 GrammarBuilder::Expr watched_text(GrammarBuilder& builder, const std::vector<WatchMode>& modes,
                                   std::size_t first, WatchEnd end);
 

@@ -54,7 +54,7 @@ std::string two_digits(int number) {
 
 }  // namespace
 
-// In English, whatever the locale.
+// Formats in English, regardless of the locale.
 std::string time_text(const Context& context, std::string_view format) {
   constexpr std::array<std::string_view, 12> kMonths = {
       "January", "February", "March",     "April",   "May",      "June",

@@ -1,4 +1,4 @@
-// Filters, as Jinja's own and as those of model repositories (tojson).
+// Jinja's filters, and those that model repositories rely on (tojson).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -38,7 +38,7 @@ Value wordcount(Context& context, const Value& value, Values arguments) {
   arguments.check(context, "wordcount", 0);
   return of(count_words(to_text(context, value).bytes()));
 }
-// "%s and %s"|format(a, b)
+// The filter format, as in "%s and %s"|format(a, b).
 Value format(Context& context, const Value& value, Values arguments) {
   if (!arguments.named.empty()) context.wrong("the filter format with names is not supported");
   return binary(context, "%", as_text(context, value), context.heap.tuple(arguments.values));
@@ -308,7 +308,7 @@ Value indent(Context& context, const Value& value, Values arguments) {
                                 width ? context.whole_of(*width, "indent's width") : 4, 0, 1000)),
                             ' '));
   Text text = to_text(context, value);
-  text.append(Text::own("\n"));  // so that a last line end counts, as Jinja has it
+  text.append(Text::own("\n"));  // so that a final line end counts, as in Jinja
   Text out;
   const std::vector<Text> lines = split_lines(text, false);
   for (const Text& line : lines) {
@@ -324,7 +324,7 @@ Value indent(Context& context, const Value& value, Values arguments) {
   return context.heap.text(std::move(out));
 }
 
-// map, select, reject, selectattr, rejectattr
+// The filters map, select, reject, selectattr and rejectattr.
 Value map(Context& context, const Value& value, Values arguments) {
   std::vector<Value> out;
   if (arguments.values.empty()) {

@@ -9,7 +9,7 @@
 
 namespace leq::jinja {
 
-// A scope of names. Loops, macros and `with` have scopes of their own, branches do not.
+// A scope of names. Loops, macros and `with` open a new scope, branches do not.
 struct Scope {
   std::vector<std::pair<std::string_view, Value>> names;
   Scope* parent = nullptr;
@@ -17,14 +17,14 @@ struct Scope {
 
 struct Macro {
   NodeId node = kNoNode;
-  Scope* scope = nullptr;  // where it was defined
+  Scope* scope = nullptr;  // the scope of its definition
 };
 
 namespace {
 
 enum class Flow { on, leaves, again };
 
-// Templates of models stay far below it, and the stack has space for far more.
+// Models' templates stay far below this depth, and the stack has space for far more.
 constexpr int kMostEvalDepth = 1500;
 
 class Interpreter {
@@ -66,7 +66,7 @@ class Interpreter {
     return &scope;
   }
 
-  // Holds a depth for as long as it is there.
+  // Increments a depth for its own lifetime.
   class Level {
    public:
     explicit Level(Interpreter& in) : in_(in) {
@@ -89,7 +89,7 @@ class Interpreter {
     }
   }
 
-  // What a block prints, as a value.
+  // The output of a block, as a value.
   Value captured(NodeId block) {
     Text text;
     Text* const before = std::exchange(out_, &text);
@@ -170,7 +170,7 @@ class Interpreter {
       flow = execute(n.children[3]);
     }
     --loops_;
-    // Who keeps `loop` sees an empty one.
+    // After the loop, a template that kept `loop` sees an empty loop.
     static const std::vector<Value> kNothing;
     context_.heap.loop_of(state) = {0, &kNothing, 1};
     own->names.clear();
@@ -184,7 +184,7 @@ class Interpreter {
     const bool assigns = n.kind == Kind::assign_block;
     const NodeId filter = assigns ? n.children[2] : n.children[0];
     const Value before = input_;
-    // Names that are set in a filter's block stay there.
+    // Names that are set in a filter's block stay local to it.
     Scope* const outer = scope_;
     scope_ = new_scope(outer);
     const Value inside = captured(n.children[1]);
@@ -331,7 +331,7 @@ class Interpreter {
     }
   }
 
-  // Made once: templates say the same in every turn of a loop.
+  // Cached by node, because a template evaluates the same literals in every loop iteration.
   Value literal(const Node& n, NodeId id) {
     if (literals_.empty()) literals_.resize(syntax_.nodes.size());
     if (literals_[id].is_undefined()) literals_[id] = context_.heap.text(Text::own(n.text));
@@ -472,7 +472,7 @@ class Interpreter {
     return result;
   }
 
-  // The functions that every template has.
+  // The global functions of templates.
   Value raise_exception(const Arguments& given) {
     const auto message = given.get(0, "message");
     const std::string text =
@@ -502,7 +502,7 @@ class Interpreter {
     const std::int64_t to = number(given.values.size() > 1 ? 1 : 0);
     const std::int64_t step = given.values.size() > 2 ? number(2) : 1;
     if (step == 0) context_.wrong("range() with a step of 0");
-    constexpr std::int64_t kMost = 100'000;  // as the sandbox elsewhere
+    constexpr std::int64_t kMost = 100'000;  // the limit of Jinja's sandbox, too
     std::vector<Value> items;
     for (std::int64_t at = from; step > 0 ? at < to : at > to;) {
       if (std::ssize(items) == kMost) context_.wrong("range() of more than ", kMost);
@@ -538,7 +538,7 @@ class Interpreter {
   std::vector<Value> literals_;  // by node
   Scope* scope_ = nullptr;
   Text* out_ = nullptr;
-  Value input_;  // of the filter block in work
+  Value input_;  // content of the current filter block
   int depth_ = 0;
   int calls_ = 0;
   std::size_t loops_ = 0;

@@ -1,4 +1,4 @@
-// Runs a template over a conversation.
+// Runs a compiled template over a conversation.
 #pragma once
 
 #include <string_view>
@@ -12,9 +12,9 @@ namespace leq::jinja {
 
 using Variables = std::vector<std::pair<std::string_view, Value>>;
 
-// The whole text. The variables' values live in the context's heap, their names as long as the
-// call. Throws Error naming the source, the line and what went wrong: what is not supported, what
-// the template itself refuses (raise_exception), and where it takes more than it may.
+// Returns the whole text. The variables' values are in the context's heap, and their names must
+// outlive the call. Throws Error naming the source, the line and the cause: an unsupported feature,
+// an error that the template raises (raise_exception), or an exceeded limit.
 Text run(const Syntax& syntax, const Variables& variables, Context& context);
 
 }  // namespace leq::jinja

@@ -17,7 +17,7 @@ using Type = Token::Type;
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// "\n" for every kind of line end, and without the last one.
+// Converts all line ends to "\n" and removes the last one.
 std::string with_plain_lines(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -58,7 +58,7 @@ class Lexer {
 
   void add(Type type, std::string text) { tokens_.push_back({type, std::move(text), line_}); }
 
-  // Text up to the next tag, and the tag.
+  // Reads the text up to the next tag, and the tag.
   void take_piece() {
     std::size_t open = at_;
     for (; open + 1 < text_.size(); ++open) {
@@ -81,7 +81,7 @@ class Lexer {
     take_inside(kind == '%' ? '%' : '}');
   }
 
-  // The text in front of a tag, without what the tag takes off it.
+  // Adds the text before a tag, without the white space that the tag trims.
   void add_data(std::size_t open, char sign, char kind) {
     std::string_view data = rest().substr(0, open - at_);
     if (sign == '-') {
@@ -97,7 +97,7 @@ class Lexer {
     if (!data.empty()) add(Type::data, std::string(data));
   }
 
-  // After the end of a tag at `close`, and what the end takes off the text after it.
+  // Continues after the end of a tag at `close`, skipping the white space that the tag's end trims.
   void close_tag(std::size_t close, bool trims_line) {
     const char sign = close > at_ ? text_[close - 1] : '\0';
     advance(close - at_ + 2);
@@ -117,7 +117,7 @@ class Lexer {
     close_tag(close, true);
   }
 
-  // {% raw %}...{% endraw %}
+  // Reads {% raw %}...{% endraw %}, if it begins here.
   bool take_raw() {
     std::size_t at = word_end(at_, "raw");
     if (at == 0) return false;
@@ -139,7 +139,7 @@ class Lexer {
     wrong("{% raw %} without its end");
   }
 
-  // Where the end of a tag stands that holds this word alone; 0 where it does not.
+  // The offset of the tag's end if the tag contains only this word from `at` on; otherwise 0.
   std::size_t word_end(std::size_t at, std::string_view word) const {
     const std::string_view text = text_;
     at += leading_space(text.substr(at));
@@ -150,7 +150,7 @@ class Lexer {
     return end.starts_with("%}") || end.starts_with("-%}") || end.starts_with("+%}") ? at : 0;
   }
 
-  // The tokens of a tag up to its end, which begins with `closer`.
+  // Reads the tokens of a tag up to its end, which begins with `closer`.
   void take_inside(char closer) {
     const std::array<char, 2> close = {closer, '}'};
     const std::string_view end(close.data(), close.size());
@@ -244,7 +244,7 @@ class Lexer {
     advance(end + 1);
   }
 
-  // Python's escapes.
+  // Replaces Python's escape sequences.
   std::string unescaped(std::string_view literal) const {
     std::string out;
     for (std::size_t i = 0; i < literal.size(); ++i) {
@@ -252,10 +252,10 @@ class Lexer {
         out += literal[i];
         continue;
       }
-      const char c = literal[++i];  // there is one: the literal does not end in its middle
+      const char c = literal[++i];  // exists, since the literal is complete
       constexpr std::string_view kNames = "abfnrtv\\'\"\n", kBytes = "\a\b\f\n\r\t\v\\'\"";
       const std::size_t named = kNames.find(c);
-      if (named == kBytes.size()) continue;  // a line that goes on
+      if (named == kBytes.size()) continue;  // an escaped line end is removed
       if (named != std::string_view::npos) {
         out += kBytes[named];
       } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -277,7 +277,7 @@ class Lexer {
     return out;
   }
 
-  // Appends the character of these digits; the place of the last one.
+  // Appends the character with this hexadecimal code; returns the offset of its last digit.
   std::size_t append_code(std::string& out, std::string_view literal, std::size_t at,
                           std::size_t digits, int base) const {
     const auto text = literal.substr(at, digits);
@@ -297,7 +297,7 @@ class Lexer {
   std::size_t at_ = 0;
   std::uint32_t line_ = 1;
   bool at_line_start_ = true;
-  std::string brackets_;  // that are open, by what closes them
+  std::string brackets_;  // the expected closers of open brackets
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Methods of texts, lists and dicts; those that change a value do not exist, as in the sandbox
-// that templates are run in elsewhere.
+// Methods of texts, lists and dicts. Methods that modify a value do not exist, as in Jinja's
+// immutable sandbox.
 #include <algorithm>
 #include <array>
 
@@ -162,7 +162,7 @@ Value join(Context& context, const Value& self, Values arguments) {
   return context.heap.text(std::move(out));
 }
 
-// Whether there are characters, and all are of a kind.
+// Whether the text is not empty and all its characters are of one kind.
 Value is_all(Context& context, const Value& self, Values arguments, std::string_view kind) {
   arguments.check(context, kind, 0);
   std::string_view rest = self.bytes();
@@ -242,7 +242,7 @@ Value index(Context& context, const Value& self, Values arguments) {
 using Function = Value (*)(Context&, const Value& self, const Arguments&);
 struct Method {
   std::string_view name;
-  Function function;  // null: there is such a method, and it is not supported
+  Function function;  // null: the method exists in Python but is not supported
 };
 
 constexpr std::array kTextMethods = {Method{"strip", strip},

@@ -8,7 +8,7 @@
 namespace leq::jinja {
 namespace {
 
-// a op b in 64 bits; Python's numbers have no end, a template's are small.
+// a op b in 64 bits: Python's integers are unbounded, but those of templates are small.
 std::int64_t whole_binary(Context& context, std::string_view sign, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   bool overflows = false;
@@ -84,7 +84,7 @@ Value joined(Context& context, const Value& a, const Value& b) {
                           : context.heap.list(std::move(items));
 }
 
-// "%s and %d" % values
+// The operator % of texts, as in "%s and %d" % values.
 Value formatted(Context& context, const Value& format, const Value& values) {
   const std::vector<Value> items =
       values.is_list() && values.list->is_tuple ? values.list->items : std::vector<Value>{values};
@@ -174,7 +174,7 @@ struct Bounds {
   std::int64_t from = 0, step = 1, count = 0;
 };
 
-// Python's rules for [from:to:step] of `size` elements.
+// Python's bounds of the slice [from:to:step] of `size` elements.
 Bounds bounds_of(Context& context, std::int64_t size, const Value& from, const Value& to,
                  const Value& step) {
   Bounds bounds;
@@ -192,7 +192,7 @@ Bounds bounds_of(Context& context, std::int64_t size, const Value& from, const V
   const std::int64_t end = place(to, back ? -1 : size);
   const std::int64_t distance = back ? bounds.from - end : end - bounds.from;
   if (distance <= 0) return bounds;
-  // A step longer than the whole takes one element; the least number has no opposite.
+  // abs(INT64_MIN) would overflow; with any stride of at least `size` one element is taken.
   const std::int64_t stride =
       bounds.step == std::numeric_limits<std::int64_t>::min() ? size : std::abs(bounds.step);
   bounds.count = (distance - 1) / std::max<std::int64_t>(stride, 1) + 1;
@@ -227,7 +227,7 @@ Value binary(Context& context, std::string_view sign, const Value& a, const Valu
   if (sign == "*" && (b.is_text() || b.is_list()) && a.is_whole()) {
     return repeated(context, b, a.whole());
   }
-  const auto plain = [](const Value& value) {  // "a text" is "string" beside a sign
+  const auto plain = [](const Value& value) {  // "a text" is "string" next to an operator
     if (value.is_text()) return std::string_view("string");
     const std::string_view name = type_name(value);
     return name.substr(name.find(' ') + 1);

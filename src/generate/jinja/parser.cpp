@@ -1,4 +1,4 @@
-// Jinja's grammar, by recursive descent; how deep it may go is bounded.
+// Parses Jinja's grammar by recursive descent with bounded depth.
 #include <algorithm>
 #include <array>
 #include <initializer_list>
@@ -14,8 +14,8 @@ namespace {
 
 using Type = Token::Type;
 
-constexpr int kMostDepth = 200;                // of brackets, blocks and conditions
-constexpr std::uint32_t kMostTreeDepth = 600;  // of the tree, chains of operators among them
+constexpr int kMostDepth = 200;                // limit of nested brackets, blocks and conditions
+constexpr std::uint32_t kMostTreeDepth = 600;  // limit, including chains of operators
 
 class Parser : private TokenReader {
  public:
@@ -27,7 +27,7 @@ class Parser : private TokenReader {
   }
 
  private:
-  // Holds the depth of the recursion for as long as it is there.
+  // Increments the recursion depth for its own lifetime.
   class Level {
    public:
     explicit Level(Parser& parser) : parser_(parser) {
@@ -55,7 +55,7 @@ class Parser : private TokenReader {
         Node{.kind = kind, .line = line, .text = std::move(text), .children = std::move(children)});
   }
 
-  // Statements until a tag that begins with one of `ends`, which is left unread after its {%.
+  // Statements up to a tag that begins with one of `ends`; only its {% has been read.
   NodeId block(std::initializer_list<std::string_view> ends) {
     const Level level(*this);
     const std::uint32_t line = now().line;
@@ -131,13 +131,13 @@ class Parser : private TokenReader {
     return add(Kind::loop, line, {target, iterated, filter, body, other});
   }
 
-  // if, elif ... as a list of conditions and blocks by turns, and the last one.
+  // if, elif ... as alternating conditions and blocks, and the else block at the end.
   NodeId branch() {
     const std::uint32_t line = now().line;
     std::vector<NodeId> parts;
     bool more = true;
     while (more) {
-      take();  // if, elif
+      take();  // the token `if` or `elif`
       parts.push_back(tuple(Condition::no));
       end_tag();
       parts.push_back(block({"elif", "else", "endif"}));
@@ -213,7 +213,7 @@ class Parser : private TokenReader {
     return add(Kind::with, line, std::move(parts));
   }
 
-  // Marks what a model wrote, for training; here it is what it holds.
+  // The generation tag marks model output for training; here only its content matters.
   NodeId generation() {
     take();
     end_tag();
@@ -229,7 +229,7 @@ class Parser : private TokenReader {
     return add(word.text == "break" ? Kind::break_loop : Kind::continue_loop, word.line, {});
   }
 
-  // Names that are assigned to: a, a.b, or several with commas, in brackets or not.
+  // Names to assign to: a, a.b, or several separated by commas, with or without brackets.
   NodeId targets(std::string_view end) {
     const std::uint32_t line = now().line;
     std::vector<NodeId> list;
@@ -262,7 +262,7 @@ class Parser : private TokenReader {
 
   enum class Condition { no, yes };
 
-  // One expression, or several with commas.
+  // One expression, or several separated by commas (a tuple).
   NodeId tuple(Condition condition = Condition::yes) {
     const std::uint32_t line = now().line;
     std::vector<NodeId> list;
@@ -338,7 +338,7 @@ class Parser : private TokenReader {
     return parts.size() > 1 ? add(Kind::compare, line, std::move(parts)) : parts[0];
   }
 
-  // Operators that are read from the left: each of a level binds stronger than those before it.
+  // Left-associative operators, by level; each level binds tighter than the previous one.
   NodeId sum(std::size_t level = 0) {
     constexpr std::array<std::array<std::string_view, 4>, 4> kLevels = {
         {{"+", "-", "", ""}, {"~", "", "", ""}, {"*", "/", "//", "%"}, {"**", "", "", ""}}};
@@ -464,7 +464,7 @@ class Parser : private TokenReader {
     return add(Kind::slice, line, {from, to, step});
   }
 
-  // The arguments in brackets, after `parts`.
+  // Appends the arguments in brackets to `parts`.
   void arguments(std::vector<NodeId>& parts) {
     expect_sign("(");
     bool more = false;
@@ -508,7 +508,7 @@ class Parser : private TokenReader {
       }
     }
   }
-  // A filter block's: the first stands without its |.
+  // The filters of a filter block, where the first one has no | before it.
   NodeId filters_from(NodeId value) { return filters(filter(value)); }
 
   NodeId filter(NodeId value) {
@@ -544,7 +544,7 @@ class Parser : private TokenReader {
 
   Syntax syntax_;
   int depth_ = 0;
-  int loops_ = 0;  // that are open
+  int loops_ = 0;  // number of enclosing loops
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Values as Python writes them: str(), repr() and json.dumps().
+// Converts values to text like Python's str(), repr() and json.dumps().
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -36,7 +36,7 @@ void append_hex(std::string& out, std::uint32_t code, int digits) {
   }
 }
 
-// What Python's repr escapes beside white space and quotes.
+// Characters that Python's repr does not escape, apart from white space and quotes.
 bool is_printable(char32_t c) {
   if (c == ' ') return true;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {

@@ -1,4 +1,4 @@
-// A template as a tree: nodes in one list, which name each other by their places in it.
+// The syntax tree of a template: nodes in one list, which refer to each other by index.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace leq::jinja {
 using NodeId = std::uint32_t;
 inline constexpr NodeId kNoNode = 0xffffffff;
 
-// What children are stands beside each kind; [x] may be kNoNode.
+// The children are listed beside each kind; a child in [] may be kNoNode.
 enum class Kind : std::uint8_t {
   // Statements
   block,         // statements
@@ -23,7 +23,7 @@ enum class Kind : std::uint8_t {
   assign_block,  // target, block, [filter around `input`]
   macro,         // (text: name) block, parameters (name or keyword) ...
   filter_block,  // filter around `input`, block
-  with,          // block, targets and expressions by turns
+  with,          // block, then alternating targets and expressions
   break_loop,
   continue_loop,
   // Expressions
@@ -35,12 +35,12 @@ enum class Kind : std::uint8_t {
   name,       // (text)
   list,       // elements
   tuple,      // elements
-  dict,       // keys and values by turns
+  dict,       // alternating keys and values
   attribute,  // value (text: name)
   item,       // value, index
   slice,      // [from], [to], [step]
   call,       // callee, arguments
-  keyword,    // (text: name) value; in arguments
+  keyword,    // (text: name) value; an argument only
   filter,     // value, arguments (text: name)
   test,       // value, arguments (text: name)
   negation,   // not
@@ -52,13 +52,13 @@ enum class Kind : std::uint8_t {
   compare,      // first, operands
   operand,      // (text: sign, "in" or "not in") value
   conditional,  // value, condition, [else]
-  input,        // what a filter block holds
+  input,        // the content of a filter block
 };
 
 struct Node {
   Kind kind = Kind::none;
   std::uint32_t line = 0;
-  std::uint32_t depth = 1;  // of the tree below
+  std::uint32_t depth = 1;  // depth of the subtree
   std::int64_t number = 0;
   std::string text = {};
   std::vector<NodeId> children = {};
@@ -69,7 +69,7 @@ struct Syntax {
   NodeId root = 0;
 };
 
-// Throws Error naming `source`, the line, and what is expected or not supported there.
+// Throws Error naming `source`, the line, and the expected or the unsupported construct.
 Syntax parse(std::string_view source_text, std::string_view source);
 
 }  // namespace leq::jinja

@@ -17,7 +17,7 @@ using jinja::Value;
 
 constexpr std::size_t kMostTemplateBytes = std::size_t{1} << 20;
 
-// JSON is nested at most kMaxJsonDepth deep.
+// The recursion is bounded, because JSON is nested at most kMaxJsonDepth deep.
 Value value_of(Context& context, JsonNode node) {
   if (!node || node.is_null()) return jinja::none_value();
   if (node.is_boolean()) return jinja::of(node.boolean());
@@ -50,8 +50,8 @@ Value with_member(Context& context, const Value& object, std::string_view key, c
   return context.heap.dict(std::move(changed));
 }
 
-// [{"type": "text", "text": ...}, ...] as one text, a part a line. Templates differ in what they
-// make of lists, and many make nothing of them.
+// Joins a content [{"type": "text", "text": ...}, ...] to one text, one part per line, because
+// templates treat such lists differently and many ignore them.
 Value plain_content(Context& context, const Value& content, std::string_view source) {
   if (!content.is_list()) return content;
   Text text;
@@ -80,7 +80,7 @@ Value call_with_arguments(Context& context, const Value& call, ToolArguments sty
       const JsonTree tree = parse_json_tree(shown.bytes(), "arguments");
       if (tree.root().is_object()) shown = value_of(context, tree.root());
     } catch (const Error&) {
-      // no JSON: the template sees what it is
+      // On invalid JSON the template gets the string unchanged.
     }
   }
   return with_member(context, call, "function",

@@ -1,4 +1,4 @@
-// Tests: `x is NAME`.
+// Jinja's tests: `x is NAME`.
 #include <algorithm>
 #include <array>
 

@@ -9,7 +9,7 @@
 namespace leq::jinja {
 namespace {
 
-// White space as Python's str.isspace has it.
+// White space as defined by Python's str.isspace.
 bool is_space(char32_t c) {
   return (c >= 9 && c <= 13) || (c >= 28 && c <= 32) || c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 || c == 0x202f || c == 0x205f ||
@@ -32,7 +32,7 @@ bool is_space(std::string_view character) {
   return utf8_length(character) > 0 && is_space(decode_utf8(character));
 }
 
-// Whether `characters` holds this one.
+// Whether `characters` contains this character.
 bool holds(std::string_view characters, std::string_view character) {
   while (!characters.empty()) {
     const std::size_t length = character_length(characters);
@@ -181,7 +181,7 @@ std::vector<Text> split_lines(const Text& text, bool keep_ends) {
 Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most) {
   Text out;
   std::size_t done = 0;
-  if (from.empty()) {  // between all characters, as Python does
+  if (from.empty()) {  // inserted between all characters, as in Python
     for (const std::size_t start : character_starts(text.bytes())) {
       out.append(text.slice(done, start - done));
       done = start;

@@ -14,9 +14,9 @@ namespace leq::jinja {
 class Text {
  public:
   Text() = default;
-  // The template's own words.
+  // Text that the template wrote itself.
   static Text own(std::string_view bytes) { return Text(bytes, '\1'); }
-  // Anything else.
+  // Any other text.
   static Text foreign(std::string_view bytes) { return Text(bytes, '\0'); }
 
   std::string_view bytes() const { return bytes_; }
@@ -28,34 +28,34 @@ class Text {
   void append(const Text& other);
   bool operator==(const Text& other) const { return bytes_ == other.bytes_; }
 
-  // Markup: what |safe gives. Text that is added to it is escaped.
+  // Marks the result of |safe, which is not escaped again; text added to it is escaped.
   bool safe = false;
 
  private:
   Text(std::string_view bytes, char own) : bytes_(bytes), own_(bytes.size(), own) {}
 
   std::string bytes_;
-  std::string own_;  // as long as bytes_
+  std::string own_;  // origin of each byte of bytes_
 };
 
 enum class Ends : std::uint8_t { both, left, right };
-// Without white space, Unicode's as Python sees it, or without any of these characters.
+// Strips white space (all of Unicode's, as in Python), or the given characters, from the ends.
 Text stripped(const Text& text, Ends ends);
 Text stripped(const Text& text, Ends ends, std::string_view characters);
-// The white space that a text of bytes begins with, in bytes.
+// The number of bytes of white space at the beginning of a text.
 std::size_t leading_space(std::string_view bytes);
 std::size_t trailing_space(std::string_view bytes);
 
-// At most `most` times, from the left; all where it is negative. `from` is not empty.
+// At most `most` splits, from the left; unlimited if negative. `from` must not be empty.
 std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most);
 std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most);
-// At white space, without empty pieces.
+// Splits at white space, without empty pieces.
 std::vector<Text> split_space(const Text& text, std::int64_t most);
 std::vector<Text> split_lines(const Text& text, bool keep_ends);
 Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t most);
 Text escaped(const Text& text);  // for HTML
 
-// Characters, by code points; a byte that is no UTF-8 is one.
+// Counts code points; an invalid UTF-8 byte counts as one character.
 std::size_t count_characters(std::string_view bytes);
 std::vector<std::size_t> character_starts(std::string_view bytes);  // and the end
 

@@ -1,4 +1,4 @@
-// Texts put together by Jinja's filters title, format and wordcount and by Python's str.format().
+// Jinja's filters title, format and wordcount, and Python's str.format().
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace leq::jinja {
 namespace {
 
-// As Python's \w: letters, numbers and the underscore.
+// Like Python's \w: letters, numbers and the underscore.
 bool is_word_character(std::string_view character) {
   if (character == "_") return true;
   if (utf8_length(character) == 0) return false;
@@ -20,7 +20,7 @@ bool is_word_character(std::string_view character) {
 
 }  // namespace
 
-// Words begin after white space and these, and not after an apostrophe as Python's title() has it.
+// Words begin after white space and these; unlike in Python's title(), not after an apostrophe.
 std::string jinja_title(std::string_view text) {
   constexpr std::string_view kBegin = "-({[<";
   std::string out;
@@ -36,7 +36,7 @@ std::string jinja_title(std::string_view text) {
   return out;
 }
 
-// Runs of letters, digits and underscores.
+// Counts runs of letters, digits and underscores.
 std::int64_t count_words(std::string_view text) {
   std::int64_t words = 0;
   bool in_word = false;
@@ -50,7 +50,7 @@ std::int64_t count_words(std::string_view text) {
   return words;
 }
 
-// {} and {0} and {name}, without conversions and formats; {{ and }} are brackets.
+// Supports {}, {0} and {name} without conversions and formats; {{ and }} are literal brackets.
 Value str_format(Context& context, const Value& self, const Arguments& arguments) {
   const std::string_view bytes = self.bytes();
   Text out;

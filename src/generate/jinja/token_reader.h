@@ -1,4 +1,4 @@
-// A template's tokens, taken one after the other by the parser, which says what it expects.
+// Reads a template's tokens one after another for the parser, and reports unexpected ones.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace leq::jinja {
 
 class TokenReader {
  public:
-  // The last token is the end.
+  // The last token must be the end token.
   TokenReader(std::vector<Token> tokens, std::string_view source)
       : tokens_(std::move(tokens)), source_(source) {}
 

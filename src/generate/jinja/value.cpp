@@ -35,7 +35,7 @@ bool equal_at(const Value& a, const Value& b, int depth) {
     case Value::Type::function:
       return a.function == b.function;
     default:
-      return a.macro == b.macro;  // the same thing
+      return a.macro == b.macro;  // identity
   }
 }
 

@@ -1,5 +1,5 @@
 // Values of a template's expressions, as in Python. Texts, lists and dicts are immutable,
-// namespaces are not; all live in a Heap for the time of one rendering, so that a Value is cheap to
+// namespaces are not. All values belong to the Heap of one rendering, so that a Value is cheap to
 // copy and nothing is destroyed recursively.
 #pragma once
 
@@ -25,7 +25,7 @@ struct List {
 };
 
 struct Dict {
-  std::vector<std::pair<Value, Value>> items;  // in the order of insertion
+  std::vector<std::pair<Value, Value>> items;  // in insertion order
   const Value* find(std::string_view key) const;
   const Value* find(const Value& key) const;
 };
@@ -46,13 +46,13 @@ struct Value {
     dict,
     name_space,
     macro,
-    function,  // a global one, by its number
-    method,    // of a value
+    function,  // a global function, by its number
+    method,    // a method bound to a value
     loop
   };
   Type type = Type::undefined;
   union {
-    const Text* text = nullptr;  // undefined: its name, or null
+    const Text* text = nullptr;  // if undefined: its name, or null
     bool boolean;
     std::int64_t integer;
     double real;
@@ -72,7 +72,7 @@ struct Value {
   bool is_undefined() const { return type == Type::undefined; }
   bool is_none() const { return type == Type::none; }
   bool is_boolean() const { return type == Type::boolean; }
-  // As Python's int, bool among them.
+  // Whether it is an int in Python's sense, which includes bool.
   bool is_whole() const { return type == Type::integer || type == Type::boolean; }
   bool is_number() const { return is_whole() || type == Type::real; }
   std::int64_t whole() const { return type == Type::boolean ? boolean : integer; }
@@ -85,9 +85,9 @@ struct BoundMethod {
   std::string_view name;
 };
 
-// Where a loop stands.
+// The state of a running loop.
 struct Loop {
-  std::size_t index = 0;  // from 0 on
+  std::size_t index = 0;  // from 0
   const std::vector<Value>* items = nullptr;
   std::size_t depth = 1;
 };
@@ -105,12 +105,12 @@ class Heap {
   Value dict(Dict dict);
   Value name_space();
   Value method(const Value& self, std::string_view name);
-  Value loop(const Loop& loop);  // it changes as the loop goes on
-  // With the name of what is not there, for messages.
+  Value loop(const Loop& loop);  // refers to `loop`, which changes as the loop runs
+  // An undefined value that keeps the missing name for error messages.
   Value undefined(std::string_view name);
   Loop& loop_of(const Value& value);
 
-  // Adds to the approximate memory in use; throws Error where it exceeds the limit.
+  // Adds to the approximate memory in use; throws Error if it exceeds the limit.
   void charge(std::size_t bytes);
 
  private:
@@ -123,7 +123,7 @@ class Heap {
   std::size_t bytes_ = 0;
 };
 
-// Python's bool(), == and the name of a value's type.
+// Python's bool(), ==, and type name of a value.
 bool truth(const Value& value);
 bool equal(const Value& a, const Value& b);
 std::string_view type_name(const Value& value);

@@ -35,7 +35,7 @@ CalibrationData calibration_data(const CalibrationRequest& request, const Tokeni
                 std::to_string(context) + ": windows of " + std::to_string(data.length) +
                 " tokens instead of " + std::to_string(request.length);
   }
-  const std::int64_t own = data.length - front;  // tokens of the text in one window
+  const std::int64_t own = data.length - front;  // text tokens per window, without BOS
   Random random(request.seed);
   const std::int64_t places = tokens - own + 1;
   std::set<std::int64_t> starts;

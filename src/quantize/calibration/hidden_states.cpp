@@ -12,7 +12,7 @@
 namespace leq {
 namespace {
 
-// Reads or writes one window of the file, with as many calls as necessary.
+// Reads or writes one window of the file, with as many system calls as necessary.
 template <typename Bytes, typename Transfer>
 void transfer_all(const std::filesystem::path& file, Bytes bytes, std::int64_t window,
                   const char* what, const Transfer& transfer) {

@@ -1,5 +1,5 @@
-// The residual stream of all calibration windows between two blocks: in memory, or in a file where
-// memory is too small.
+// The residual stream of all calibration windows between two blocks. It is kept in memory, or in a
+// file if memory is too small.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace leq {
 
 class HiddenStates {
  public:
-  // windows x numbers f32. `file` empty: in memory. Throws Error naming the file where it cannot be
-  // created or is too large for the disk; the file is unlinked at once and freed with the object.
+  // Stores windows x numbers f32; in memory if `file` is empty. Throws Error naming the file if it
+  // cannot be created or does not fit on the disk. The file is unlinked at once (temporary).
   HiddenStates(std::int64_t windows, std::int64_t numbers, const std::filesystem::path& file);
   ~HiddenStates();
   HiddenStates(const HiddenStates&) = delete;
   HiddenStates& operator=(const HiddenStates&) = delete;
 
   std::int64_t windows() const { return windows_; }
-  std::int64_t numbers() const { return numbers_; }  // per window
+  std::int64_t numbers() const { return numbers_; }  // numbers per window
   void read(std::int64_t window, std::span<float> out) const;
   void write(std::int64_t window, std::span<const float> values);
 

@@ -7,9 +7,9 @@
 namespace leq {
 namespace {
 
-constexpr int kBinBits = 5;                              // of the mantissa
-constexpr std::uint32_t kShift = 23 - kBinBits;          // of an f32's bits
-constexpr int kFirstBin = (127 - 32) * (1 << kBinBits);  // of 2^-32, counted from the bits of 0
+constexpr int kBinBits = 5;                              // mantissa bits that select a bin
+constexpr std::uint32_t kShift = 23 - kBinBits;          // shift from an f32's bits to its bin
+constexpr int kFirstBin = (127 - 32) * (1 << kBinBits);  // bin of 2^-32 if the bin of 0.0 is 0
 
 int bin_of(float value) {
   const auto upper =
@@ -17,7 +17,7 @@ int bin_of(float value) {
   return std::clamp(upper - kFirstBin, 0, kHistogramBins - 1);
 }
 
-// Integral from 0 to x of the squared error of rounding to n * step, n = 0 .. 127.
+// Integral from 0 to x of the squared error of rounding to the nearest n * step, n = 0 ... 127.
 double error_below(double x, double step) {
   const double n = std::min(127.0, std::nearbyint(x / step));
   const double rest = x - n * step;

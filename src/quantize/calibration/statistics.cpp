@@ -46,11 +46,11 @@ void add_columns(InputStatistics& statistics, const WindowRows& rows, std::int64
   }
 }
 
-// All rows are divided into `samples` runs of nearly equal length; each gives one sample, at an
-// offset that advances by the golden ratio from run to run (row 0 in the first). At a fixed offset,
-// runs that divide a window would never sample its first token, whose values are often the largest.
+// Divides all rows into `samples` runs of nearly equal length and selects one row of each run. The
+// offset in the run starts at row 0 and advances by the golden ratio. With a fixed offset, runs
+// that divide a window would never sample its first token, whose values are often the largest.
 bool is_sample(std::int64_t row, std::int64_t samples, std::int64_t total) {
-  constexpr std::uint32_t kGoldenShare = 2654435769u;  // of 2^32
+  constexpr std::uint32_t kGoldenShare = 2654435769u;  // golden ratio times 2^32
   const std::int64_t run = row * samples / total;
   const std::int64_t first = (run * total + samples - 1) / samples;
   const std::int64_t next = ((run + 1) * total + samples - 1) / samples;
@@ -76,7 +76,7 @@ float largest_of(std::span<const float> x) {
   return largest;
 }
 
-// Keeps the first of several equal tokens.
+// On ties, the first token with the largest value is kept.
 void keep_largest_token(InputStatistics& statistics, const WindowRows& rows) {
   float largest = largest_of(statistics.largest_token);
   const auto columns = static_cast<std::size_t>(rows.columns);

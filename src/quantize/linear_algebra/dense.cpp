@@ -9,10 +9,10 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kRowsAtOnce = 192;  // of a; 98 KB of f32 at this depth
-constexpr std::int64_t kPanelsAtOnce = 8;  // of b; 196 KB
+constexpr std::int64_t kRowsAtOnce = 192;  // rows of a per block; 98 KB of f32 at depth 128
+constexpr std::int64_t kPanelsAtOnce = 8;  // panels of b per block; 196 KB
 
-// One block of a product, sized for the L2 cache: up to 192 rows, 128 deep, 8 panels wide.
+// One block of a product, sized for the L2 cache: at most 192 rows, depth 128, 8 panels wide.
 template <class Real>
 class PackedProduct {
  public:
@@ -39,7 +39,7 @@ class PackedProduct {
     }
   }
 
-  // c += the product; c points to its first element.
+  // Adds the block's product to c, whose first element `c` points to.
   void add_to(Real* c, std::int64_t stride) {
     const auto add = product_kernel<Real>();
     for (std::int64_t j = 0; j < columns_; j += kLanes) {
@@ -110,7 +110,7 @@ void add_product(Block<const double> a, Block<const double> b, Block<double> c) 
 
 bool solve_positive(std::span<double> a, std::span<double> x) {
   const std::int64_t n = std::ssize(x);
-  // Factors a = L L^T and solves L y = x in the same loop.
+  // Solves L y = x in the loop that computes the factor a = L L^T.
   for (std::int64_t i = 0; i < n; ++i) {
     double* row = a.data() + i * n;
     for (std::int64_t j = 0; j <= i; ++j) {

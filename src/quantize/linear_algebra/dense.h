@@ -1,6 +1,6 @@
 // Dense linear algebra for second-order methods: X^T X, a triangular factor, products. Work is cut
-// into fixed tiles, and each element is a fixed sequence of fused multiply-adds (tile_kernels.h):
-// results depend on the shapes alone, never on the number of threads or the instruction set.
+// into fixed tiles, and each element is a fixed sequence of fused multiply-adds (tile_kernels.h),
+// so that results do not depend on the number of threads or the instruction set.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,30 @@
 
 namespace leq {
 
-// h [K][K] += X^T X for x [T][K], both triangles, in the tiles of `share`. Products in f32 within
-// shards of 2,048 rows, shards accumulated in double in order: the same h for the same sequence of
-// calls.
+// h [K][K] += X^T X for x [T][K], both triangles, for the tiles of `share`. Products are summed in
+// f32 within shards of 2,048 rows; shards are added in double in order, so that the same sequence
+// of calls gives the same h.
 void add_outer_products(std::span<const float> x, std::int64_t tokens, std::int64_t columns,
                         std::span<double> h, ThreadPool& pool, const TileShare& share = {});
-// Replaces the lower triangle of the symmetric a by L with a = L^T L. False where `a` is not
-// positive definite: the square of a diagonal element of L is below 1e-10 of a's. Then `a` is
-// undefined. Several ranks divide the work: all pass the same a, and all receive L.
+// Replaces the lower triangle of the symmetric `a` by L with a = L^T L. Returns false, with `a`
+// undefined, if `a` is not positive definite: the square of a diagonal element of L is below 1e-10
+// of a's. Several ranks divide the work: all pass the same `a`, and all receive L.
 bool factor_lower(LowerMatrix& a, ThreadPool& pool, Communicator& ranks = one_rank());
 
-// x := the solution of A x = x for one small positive definite a [n][n] (overwritten), in the
-// calling thread. False where `a` is not positive definite.
+// Solves A x = b for a small positive definite a [n][n]; overwrites `a`, and replaces b in `x` by
+// the solution. Single-threaded. Returns false if `a` is not positive definite.
 bool solve_positive(std::span<double> a, std::span<double> x);
 
-// A row-major block within a larger matrix.
+// A row-major view of a block of a larger matrix.
 template <class Real>
 struct Block {
   Real* data = nullptr;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  std::int64_t stride = 0;  // between rows
+  std::int64_t stride = 0;  // distance between rows
 };
 
-// c += a b, in the calling thread.
+// c += a b, single-threaded.
 void add_product(Block<const float> a, Block<const float> b, Block<float> c);
 void add_product(Block<const double> a, Block<const double> b, Block<double> c);
 

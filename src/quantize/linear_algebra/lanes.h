@@ -1,5 +1,5 @@
-// Rows of a matrix interleaved: the rows of a panel are the lanes of vectors, so that one
-// instruction processes one column of all of them.
+// Interleaved rows of a matrix: the rows of a panel are the lanes of vectors, so that one
+// instruction processes one column of all these rows.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace leq {
 
-// Work of one task of a method: panels of rows, which share one read of the factor or of H,
-// processed in blocks of columns.
+// Number of panels of rows that one task processes, in blocks of columns. The panels of a task
+// share each read of the factor or of H.
 inline constexpr std::int64_t kTaskPanels = 2;
 inline constexpr std::int64_t kBlockColumns = kTileDepth;
 
@@ -21,7 +21,7 @@ struct alignas(64) LaneRow {
   Real lanes[kPanelLanes<Real>] = {};
 };
 
-// Layout [panels][columns][lanes].
+// Panels of interleaved rows: [panels][columns][lanes].
 template <class Real>
 class LanePanels {
  public:
@@ -42,7 +42,7 @@ class LanePanels {
   std::vector<LaneRow<Real>> rows_;
 };
 
-inline constexpr std::int64_t kRotatedColumns = 16;  // this many at once stay in L1
+inline constexpr std::int64_t kRotatedColumns = 16;  // columns transposed at once: they fit in L1
 
 // to [columns][lanes] = transpose of from [count][columns]; lanes from `count` on are unchanged.
 template <class From, class To>

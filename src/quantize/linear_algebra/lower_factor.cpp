@@ -1,7 +1,7 @@
-// The triangular factor A = L^T L of a positive definite matrix: Cholesky's algorithm from the last
-// row up, in blocks of 120 rows, each solved and then subtracted from the remaining rows. Ranks
-// divide the squares of 120 x 120 formed by blocks of rows and columns; each element is computed by
-// one rank alone until its row is solved and shared.
+// Triangular factor A = L^T L of a positive definite matrix, by Cholesky's algorithm from the last
+// row up. Rows are processed in blocks of 120, each solved and then subtracted from the rows above.
+// Ranks divide the 120 x 120 squares that blocks of rows and columns form. Each element is computed
+// by a single rank until its row is solved and sent to all ranks.
 #include <algorithm>
 #include <cmath>
 #include <string_view>
@@ -16,7 +16,7 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kLanes = LowerMatrix::kLanes;
-constexpr std::int64_t kBlockRows = 120;  // whole panels, whole tiles, at most kTileDepth
+constexpr std::int64_t kBlockRows = 120;  // a multiple of panels and tiles, at most kTileDepth
 constexpr std::int64_t kBlockPanels = kBlockRows / kLanes;
 constexpr std::int64_t kPairRows = 2 * kBlockRows;
 constexpr double kSmallestPivot = 1e-10;
@@ -29,14 +29,14 @@ struct RowRange {
   std::int64_t first = 0, last = 0;
 };
 
-// First row of the block that contains a row: blocks start at multiples of 120.
+// First row of the block that contains the row; blocks start at multiples of 120.
 std::int64_t block_start(std::int64_t row) { return row / kBlockRows * kBlockRows; }
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Processes blocks in pairs: the later one is subtracted from the rows of the other, then both from
-// all rows above, which halves the passes over those rows. Task 0 of either step also factors the
-// next corner, while other threads subtract from the rest.
+// Processes blocks in pairs: the later block is subtracted from the earlier one, then both from all
+// rows above, which halves the number of passes over those rows. Task 0 of either step also factors
+// the next corner while other threads continue with the subtraction.
 class LowerFactor {
  public:
   LowerFactor(LowerMatrix& a, ThreadPool& pool, Communicator& ranks)
@@ -50,7 +50,7 @@ class LowerFactor {
 
   bool run() {
     RowRange block = {block_start(a_.rows() - 1), a_.rows()};
-    std::int64_t unsubtracted = block.last;  // end of the rows still to subtract from those above
+    std::int64_t unsubtracted = block.last;  // end of the rows not yet subtracted from those above
     bool positive = !is_own(block.first, block.first) || factor_corner(block);
     while (share_corner(block, positive)) {
       if (block.first == 0) return true;
@@ -67,8 +67,8 @@ class LowerFactor {
   }
 
  private:
-  // Squares are assigned round-robin, row by row from the top: within any row, and within all rows
-  // above it, the counts of two ranks differ by at most one.
+  // Squares are assigned round-robin, row by row from the top. In any row, and in all rows above it
+  // together, the counts of two ranks therefore differ by at most one.
   int owner(std::int64_t row, std::int64_t left) const {
     const std::int64_t block = row / kBlockRows;
     return static_cast<int>((block * (block + 1) / 2 + left / kBlockRows) % ranks_.size());
@@ -77,12 +77,12 @@ class LowerFactor {
     return owner(row, left) == ranks_.rank();
   }
 
-  // Address of column i in the rows from k on: the broadcast operand of a product.
+  // Address of column i in the rows from k on, which a product kernel broadcasts.
   const double* column(std::int64_t i, std::int64_t k) const {
     return a_.row(i / kLanes, k) + i % kLanes;
   }
 
-  // Subtracts from rows [row, row + 8) of a panel the products of the later rows in the block.
+  // In rows [row, row + 8) of a panel, subtracts the products with the later rows of the block.
   void subtract_rows_behind(std::int64_t panel, std::int64_t row, std::int64_t block_end) {
     const std::int64_t below = row + kTileRows;
     if (below == block_end) return;
@@ -99,7 +99,7 @@ class LowerFactor {
     return triangles_.data() + (row - block_start(row)) * kTileRows;
   }
 
-  // Factors the 8 x 8 corner of rows [row, row + 8) for the solve kernel.
+  // Factors the 8 x 8 triangle on the diagonal in rows [row, row + 8), for the solve kernel.
   bool factor_triangle(std::int64_t row) {
     double l[kTileRows][kTileRows] = {};
     for (std::int64_t k = 0; k < kTileRows; ++k) {
@@ -125,7 +125,7 @@ class LowerFactor {
     kernels_.solve(triangle(row), a_.row(panel, row));
   }
 
-  // Factors a block's diagonal corner: its rows in its own columns.
+  // Factors the square of a block on the diagonal (its corner).
   bool factor_corner(RowRange block) {
     for (std::int64_t row = block.last - kTileRows; row >= block.first; row -= kTileRows) {
       const std::int64_t last = row / kLanes;
@@ -151,10 +151,10 @@ class LowerFactor {
     });
   }
 
-  // a[j][i] -= the sum over k in `depth` of L[k][j] L[k][i], for j in `rows` (whole blocks above
-  // depth) and i <= j; the last block of `rows` gets its corner factored.
+  // a[j][i] -= sum over k in `depth` of L[k][j] L[k][i], for i <= j and j in `rows` (whole blocks
+  // above `depth`). Also factors the corner of the last block of `rows`.
   bool subtract(RowRange depth, RowRange rows) {
-    std::vector<RowRange> squares;  // first row and first column of each
+    std::vector<RowRange> squares;  // first row and first column of each square
     for (std::int64_t row = rows.last - kBlockRows; row >= rows.first; row -= kBlockRows) {
       for (std::int64_t left = row; left >= 0; left -= kBlockRows) {
         if (is_own(row, left)) squares.push_back({row, left});
@@ -178,7 +178,7 @@ class LowerFactor {
             .bytes = at(count) * sizeof(double)};
   }
 
-  // Broadcasts the corner's factor; returns whether it has one.
+  // Broadcasts the corner's factor. Returns whether the corner was positive definite.
   bool share_corner(RowRange block, bool positive) {
     if (ranks_.size() == 1) return positive;
     double has_factor = positive ? 1 : 0;
@@ -193,7 +193,7 @@ class LowerFactor {
     return has_factor == 1;
   }
 
-  // Gathers the block's solved columns left of its corner.
+  // Gathers the block's solved columns left of its corner on all ranks.
   void share_row(RowRange block) {
     if (ranks_.size() == 1) return;
     std::vector<OwnedRows> parts;
@@ -224,7 +224,7 @@ class LowerFactor {
   Communicator& ranks_;
   const TileKernels& kernels_;
   std::vector<double> diagonal_;
-  std::vector<double> triangles_;  // [block / 8][8][8]
+  std::vector<double> triangles_;  // [block / 8][8][8] for the solve kernel
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // The lower triangle of a square matrix, in a layout for factoring in place: panels of 24 columns,
-// each with its rows from the diagonal down, stored one after another.
+// each stored with its rows from the diagonal down, one panel after another.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// [n][n] for entries (i, j) with j <= i; initially all 0. Rows are padded to whole tiles with rows
-// of the identity. About 4 n^2 bytes.
+// An [n][n] matrix of entries (i, j) with j <= i, initially 0. Padding rows up to whole tiles are
+// rows of the identity. Takes about 4 n^2 bytes.
 class LowerMatrix {
  public:
   static constexpr std::int64_t kLanes = kPanelLanes<double>;
@@ -29,8 +29,8 @@ class LowerMatrix {
 
   double& at(std::int64_t i, std::int64_t j) { return row(j / kLanes, i)[j % kLanes]; }
   double at(std::int64_t i, std::int64_t j) const { return row(j / kLanes, i)[j % kLanes]; }
-  // [24] entries of row i, i >= 24 * panel; the next rows follow it in memory. Entries right of the
-  // diagonal are undefined.
+  // [24] entries of row i in a panel, for i >= 24 * panel. The following rows are adjacent in
+  // memory. Entries right of the diagonal are undefined.
   double* row(std::int64_t panel, std::int64_t i) {
     return reinterpret_cast<double*>(buffer_.data()) + index(panel, i);
   }
@@ -39,7 +39,7 @@ class LowerMatrix {
   }
 
  private:
-  // Earlier panels have rows_, rows_ - 24, ... rows.
+  // The panels before this one have rows_, rows_ - 24, ... rows.
   std::int64_t start(std::int64_t panel) const {
     return (panel * rows_ - panel * (panel - 1) / 2 * kLanes) * kLanes;
   }

@@ -1,5 +1,5 @@
-// X^T X: tokens are packed into panels of 48 columns once, and tiles of the upper triangle are
-// products of those panels, which serve as either operand.
+// X^T X: tokens are packed once into panels of 48 columns. Tiles of the upper triangle are products
+// of two such panels, because the layout is the same for both operands.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::int64_t kShardTokens = 2048;
 constexpr std::int64_t kSumLanes = kPanelLanes<float>;
-constexpr std::int64_t kTilePanels = 8;  // a tile's f32 sums are 590 KB
+constexpr std::int64_t kTilePanels = 8;  // panels per tile edge; f32 sums take 590 KB
 constexpr std::int64_t kTileColumns = kTilePanels * kSumLanes;
 
-// The tokens of a shard as [T / 128][panels][128][48].
+// The tokens of a shard, packed as [T / 128][panels][128][48].
 class PackedTokens {
  public:
   PackedTokens(std::int64_t most_tokens, std::int64_t columns)
@@ -64,12 +64,12 @@ class PackedTokens {
   HugeBuffer buffer_;
 };
 
-// The tile of panels [row, ...) x [column, ...) with row <= column.
+// A tile of X^T X given by its first row panel and column panel, row <= column.
 struct ProductTile {
   std::int64_t row = 0, column = 0;
 };
 
-// Tiles off the diagonal come first: those on it are half the work and balance the last tasks.
+// Tiles on the diagonal come last: they are half the work, which balances the end of the run.
 std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share) {
   std::vector<ProductTile> tiles;
   std::int64_t number = 0;
@@ -82,7 +82,7 @@ std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share
   return tiles;
 }
 
-// sums [column panel][row] = the tile's f32 sums over the shard.
+// Computes the f32 sums of a tile over the shard: sums [column panel][row].
 void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   const std::int64_t rows = std::min(kTilePanels, x.panels() - at.row);
   const std::int64_t columns = std::min(kTilePanels, x.panels() - at.column);
@@ -105,8 +105,8 @@ void sum_tile(const PackedTokens& x, ProductTile at, LanePanels<float>& sums) {
   }
 }
 
-// h += the tile, row by row, and its mirror image below the diagonal, eight rows at a time so that
-// memory is accessed in runs of adjacent cache lines.
+// Adds the tile to h row by row, then mirrors it below the diagonal. Mirroring handles eight rows
+// at a time, so that memory is accessed in runs of adjacent cache lines.
 void add_tile(const LanePanels<float>& sums, ProductTile at, std::int64_t columns, double* h) {
   const std::int64_t top = at.row * kSumLanes, left = at.column * kSumLanes;
   const std::int64_t bottom = std::min(columns, top + kTileColumns);

@@ -1,5 +1,5 @@
-// A matrix in the layout in which tile products read their broadcast operand, and the product of
-// its columns with lanes.
+// A matrix in the layout that tile products read as their broadcast operand, and the product of its
+// columns with lanes.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace leq {
 
-// F [K][J] in blocks of 128 rows, each in slices [128][8] of 8 columns; padding of the last block
-// and slice is 0. Blocks that are never written use no physical memory.
+// F [K][J] in blocks of 128 rows, each stored as slices [128][8] of 8 columns. Padding of the last
+// block and slice is 0. Blocks that are never written take no physical memory.
 template <class Real>
 class SlicedMatrix {
  public:
@@ -27,7 +27,7 @@ class SlicedMatrix {
   Real& at(std::int64_t row, std::int64_t column) {
     return reinterpret_cast<Real*>(buffer_.data())[index(row, column)];
   }
-  // [...][8] from `row` to the end of its block; `column` is a multiple of 8.
+  // Rows of 8 numbers from `row` to the end of its block; `column` must be a multiple of 8.
   const Real* slice(std::int64_t row, std::int64_t column) const {
     return reinterpret_cast<const Real*>(buffer_.data()) + index(row, column);
   }
@@ -42,7 +42,7 @@ class SlicedMatrix {
   HugeBuffer buffer_;
 };
 
-// F[k][j] = value(k, j) for k < rows(j); the rest of each column stays 0.
+// Sets F[k][j] = value(k, j) for k < rows(j); the rest of each column stays 0.
 template <class Real, class Rows, class Value>
 SlicedMatrix<Real> slice_columns(std::int64_t n, ThreadPool& pool, const Rows& rows,
                                  const Value& value) {
@@ -65,8 +65,8 @@ struct IndexRange {
   std::int64_t first = 0, last = 0;
 };
 
-// c[p][j] += the sum over k in `depth` of F[k][j] b[p][k] for columns j (from a multiple of 8 on),
-// in each lane of each panel p. c's first row is column columns.first; it is allocated for whole
+// c[p][j] += sum over k in `depth` of F[k][j] b[p][k], in each lane of each panel p, for `columns`
+// (from a multiple of 8 on). c's first row is column columns.first; c is allocated up to whole
 // slices. Sums are split at F's block boundaries.
 template <class Real>
 struct LaneProduct {

@@ -1,6 +1,6 @@
-// The inner loops of the dense linear algebra, for each instruction set. A tile is 8 rows of one
-// panel; a panel is 192 bytes wide: 24 accumulators of 512 bits. Every element is computed by the
-// same fused multiply-adds in the same order, for any instruction set.
+// The inner loops of the dense linear algebra for each instruction set. A tile is 8 rows of one
+// panel, and a panel is 192 bytes wide, so that a tile fills 24 accumulators of 512 bits. With any
+// instruction set, every element is computed by the same fused multiply-adds in the same order.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 namespace leq {
 
 inline constexpr std::int64_t kTileRows = 8;
-inline constexpr std::int64_t kTileDepth = 128;  // maximum; such a panel stays in a small L1
+inline constexpr std::int64_t kTileDepth = 128;  // max. depth of a product; such a panel fits in L1
 inline constexpr std::size_t kPanelBytes = 192;
 template <class Real>
 inline constexpr std::int64_t kPanelLanes = kPanelBytes / sizeof(Real);  // f32: 48, f64: 24
 
-// c [8][lanes] += sign * (a^T b): a [depth][8], b [depth][lanes]. One chain of fused multiply-adds
-// from 0 over the depth, then one for the sign (1 or -1).
+// c [8][lanes] += sign * (a^T b) for a [depth][8] and b [depth][lanes]. Each sum is one chain of
+// fused multiply-adds from 0 over the depth, then one with the sign (1 or -1).
 template <class Real>
 struct TileProduct {
   const Real* a = nullptr;
-  std::int64_t a_stride = 0;  // between depths; b's stride is a panel's lanes
+  std::int64_t a_stride = 0;  // stride between depths; b's is a panel's lanes
   const Real* b = nullptr;    // aligned to 64 bytes
   std::int64_t depth = 0;
   Real* c = nullptr;
   std::int64_t c_stride = 0;
   Real sign = 1;
-  const Real* next_a = nullptr;  // of the next tile: prefetched
+  const Real* next_a = nullptr;  // the next tile's a, to be prefetched
 };
 
-// Rounds one column of weights in all lanes of a panel, one weight row per lane. Every pointer
+// Rounds one column of weights in all lanes of a panel; each lane is one weight row. Every pointer
 // except `factor` points to [lanes].
 template <class Real>
 struct RoundColumn {
-  // The target: targets + the sum over q < before of differences[q - before] * factor[q * 8].
+  // The target is targets + sum over q < before of differences[q - before] * factor[q * 8].
   const Real* targets = nullptr;
   const Real* factor = nullptr;
   std::int64_t before = 0;
@@ -43,49 +43,49 @@ struct RoundColumn {
   const float* scales = nullptr;
   const float* divisors = nullptr;
   const float* zeros = nullptr;
-  float low = 0, high = 0;      // codes
-  double pivot = 0;             // factor of the losses
-  Real* differences = nullptr;  // weight - value; those of earlier columns precede it
+  float low = 0, high = 0;      // limits of codes
+  double pivot = 0;             // factor on the losses
+  Real* differences = nullptr;  // weight - value; stored after those of earlier columns
   std::int16_t* codes = nullptr;
   double* losses = nullptr;  // += pivot * (target - value)^2
 };
 
-// Moves one column of codes in all lanes to the minimum of the loss along that column.
+// Moves one column of codes in all lanes to the minimum of the loss as a function of that column.
 struct MoveColumn {
-  // The gradient is gradients + the sum over q < before of changes[q - before] * factor[q * 8].
+  // The gradient is gradients + sum over q < before of changes[q - before] * factor[q * 8].
   const float* gradients = nullptr;
   const float* factor = nullptr;
   std::int64_t before = 0;
   const float* scales = nullptr;
   const float* divisors = nullptr;
-  float curvature = 0;      // H's diagonal
-  float least_move = 0;     // no move where |gradient / (curvature * divisor)| is smaller
-  float low = 0, high = 0;  // codes
+  float curvature = 0;      // diagonal element of H
+  float least_move = 0;     // no move if |gradient / (curvature * divisor)| is smaller
+  float low = 0, high = 0;  // limits of codes
   std::int16_t* codes = nullptr;
-  float* errors = nullptr;   // += the change
-  float* changes = nullptr;  // of the errors: -scale * move; earlier columns precede it
+  float* errors = nullptr;   // the change is added
+  float* changes = nullptr;  // change of the errors, -scale * move; after earlier columns
 };
 
 struct TileKernels {
   void (*add_product_f32)(const TileProduct<float>&) noexcept;
   void (*add_product_f64)(const TileProduct<double>&) noexcept;
-  // x [8][lanes] := the solution of x_k = (x_k + sum over m > k of triangle[m][k] x_m) *
-  // triangle[k][k], from the last row up: below its diagonal `triangle` [8][8] holds -L, on it 1/L.
+  // Solves a triangular system in place, from the last row up: x [8][lanes], x_k := (x_k + sum over
+  // m > k of triangle[m][k] x_m) * triangle[k][k]. `triangle` [8][8] holds -L, 1/L on its diagonal.
   void (*solve)(const double* triangle, double* x) noexcept;
-  // Rounds to codes by the rule of nearest_code.
+  // Rounds to codes as nearest_code does.
   void (*round_f32)(const RoundColumn<float>&) noexcept;
   void (*round_f64)(const RoundColumn<double>&) noexcept;
   // Returns the number of codes that moved.
   std::int64_t (*move)(const MoveColumn&) noexcept;
-  // sums [lanes] += the sum over k of a[k] b[k], both [count][lanes]; f32 within 16 products.
+  // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; f32 sums within 16 products.
   void (*add_dots)(const float* a, const float* b, std::int64_t count, double* sums) noexcept;
 };
 
-// The kernels of a level, for tests; those of the best supported level, or of LEQ_ISA.
+// The kernels of one level, for tests; without argument, of the best supported level or LEQ_ISA.
 const TileKernels& tile_kernels(Isa isa);
 const TileKernels& tile_kernels();
 
-// The product kernel of the selected level, for f32 or f64.
+// The product kernel for f32 or f64 of the selected level.
 template <class Real>
 auto product_kernel() {
   if constexpr (std::is_same_v<Real, float>) {

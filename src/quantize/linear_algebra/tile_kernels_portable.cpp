@@ -1,5 +1,5 @@
-// The tile kernels for any processor: vectors of four or two numbers, for which the compiler may
-// use vector instructions.
+// The tile kernels for any processor, with vectors of four or two numbers that the compiler may map
+// to vector instructions.
 #include <cmath>
 
 #include "quantize/linear_algebra/tile_kernels.h"

@@ -1,4 +1,4 @@
-// X^T X divided among several ranks by its tiles.
+// Division of the tiles of X^T X among several ranks.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace leq {
 
-// Index of a rank among `count` ranks that divide the tiles of X^T X: each element has one rank.
+// Index of a rank among `count` ranks that divide the tiles. One rank computes each element.
 struct TileShare {
   std::int64_t index = 0, count = 1;
 };
 
-// A tile of X^T X [K][K]: rows [top, bottom) and columns [left, right) of the upper triangle; a
-// tile on the diagonal also includes the lower one.
+// A tile of X^T X [K][K]: rows [top, bottom) and columns [left, right) of the upper triangle. A
+// tile on the diagonal also includes its part of the lower triangle.
 struct TileCorners {
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
 };

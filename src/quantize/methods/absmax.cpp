@@ -1,4 +1,4 @@
-// Methods absmax and zeropoint: the nearest code in the unweighted range of each row or group.
+// Methods absmax and zeropoint: nearest codes in the range of each row or group, without weighting.
 #include "quantize/methods/fit.h"
 #include "quantize/methods/method_table.h"
 

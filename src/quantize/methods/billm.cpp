@@ -1,7 +1,7 @@
 // Method billm (Huang et al. 2024, "braq"): one sign and one more bit per weight, in blocks of 128
-// columns. Salient columns are binarized twice, the others in two parts by magnitude; the error of
-// a block is compensated in the columns after it. For research: at 3.1 bits per weight it is no
-// smaller than 3-bit codes and less accurate.
+// columns. Salient columns are binarized twice; the others are split by magnitude in two parts. The
+// error of a block is compensated in later columns. For research only: at 3.1 bits per weight it is
+// less accurate than 3-bit codes and not smaller.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,15 +15,15 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kBlock = 128;  // columns that share their eight f16 numbers
+constexpr std::int64_t kBlock = 128;  // columns that share eight f16 parameters
 constexpr std::int64_t kNumbers = 8;
-constexpr std::int64_t kTaskRows = 64;    // rows whose feedback is one matrix product
-constexpr std::size_t kMostSalient = 49;  // columns per block
-constexpr int kThresholds = 81;           // shares 0.10, 0.11 ... 0.90 of the small part
+constexpr std::int64_t kTaskRows = 64;    // rows with one matrix product for feedback
+constexpr std::size_t kMostSalient = 49;  // limit of salient columns per block
+constexpr int kThresholds = 81;           // quantiles 0.10, 0.11 ... 0.90 to try
 constexpr double kMostDamping = 1.0;
 
-// Damped H = V V^T, V upper triangular: the output error of a row with weight errors d is sum_i
-// (sum_{j<=i} d_j V_ji)^2, so that column i depends on the errors of the columns before it.
+// Damped H = V V^T with V upper triangular. The output error of a row with weight errors d is sum_i
+// (sum_{j<=i} d_j V_ji)^2, so that term i depends only on the errors of columns 0 ... i.
 struct Feedback {
   std::int64_t columns = 0;
   std::vector<double> v;  // [K][K]
@@ -33,7 +33,7 @@ struct Feedback {
 };
 
 // Factors damped H, with 1 on the diagonal for an input that was always 0. Damping grows tenfold
-// while H is not positive definite; in the end only the diagonal is used, that is, no feedback.
+// until H is positive definite. If this fails only the diagonal is used, that is, no feedback.
 Feedback make_feedback(const MethodInput& input, std::string& note) {
   const std::int64_t n = input.columns;
   ThreadPool alone(1);
@@ -70,7 +70,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
   return feedback;
 }
 
-// Mean and mean absolute deviation: approximately the best m and a of m + a sign(x - m).
+// Mean m and mean absolute deviation a, which approximate the best fit m + a sign(x - m).
 struct Binary {
   double mean = 0, size = 0;
 
@@ -95,25 +95,25 @@ std::vector<double> residual(std::span<const double> x, const Binary& first) {
   return rest;
 }
 
-// Squared error of salient weights, which are binarized twice.
+// Squared error of binarizing salient weights twice.
 double salient_error(std::span<const double> x) {
   const auto rest = residual(x, Binary(x));
   return Binary(rest).error(rest);
 }
 
-// A block of columns with the errors of earlier blocks compensated, and its parameters.
+// A block of columns and its parameters; x contains the compensation for errors of earlier blocks.
 struct BlockWork {
   std::int64_t rows = 0, first = 0, count = 0;  // columns [first, first + count)
-  std::vector<double> x;                        // [N][count]
+  std::vector<double> x;                        // [N][count] target values
   std::vector<std::size_t> order = {};          // columns of the block by descending salience
-  std::size_t salient = 0;                      // number of salient columns, the first in order
-  double threshold = 0;                         // non-salient weights with |x| above it are large
+  std::size_t salient = 0;                      // number of salient columns, first in `order`
+  double threshold = 0;                         // other weights with |x| above this are large
 
   std::span<const double> row(std::int64_t r) const {
     return std::span(x).subspan(static_cast<std::size_t>(r * count),
                                 static_cast<std::size_t>(count));
   }
-  // The values of row r in the columns order[from, to).
+  // Values of row r in the columns order[from] ... order[to - 1].
   std::vector<double> pick(std::int64_t r, std::size_t from, std::size_t to) const {
     std::vector<double> picked;
     for (std::size_t i = from; i < to; ++i) picked.push_back(row(r)[order[i]]);
@@ -121,15 +121,15 @@ struct BlockWork {
   }
 };
 
-// Index of the choice with the least sum over rows of `errors` [N][choices].
+// Index of the choice with the least sum over the rows of `errors` [N][choices].
 std::size_t least_column(std::span<const double> errors, std::size_t choices) {
   std::vector<double> totals(choices);
   for (std::size_t i = 0; i < errors.size(); ++i) totals[i % choices] += errors[i];
   return static_cast<std::size_t>(std::min_element(totals.begin(), totals.end()) - totals.begin());
 }
 
-// Salience of a column: sum over rows of x^2 V_kk^2. Chooses the number of salient columns, 1 to
-// 49, of least error, with the others binarized as one part.
+// Chooses the number of salient columns (1 to 49) with the least error if the other columns are
+// binarized as one part. The salience of a column is the sum over rows of x^2 V_kk^2.
 void choose_salient(BlockWork& work, const Feedback& feedback, ThreadPool* pool) {
   std::vector<double> salience(static_cast<std::size_t>(work.count));
   for (std::size_t i = 0; i < work.x.size(); ++i) {
@@ -163,8 +163,8 @@ struct TwoParts {
   }
 };
 
-// Chooses the threshold between small and large weights in the columns that are not salient: the
-// one of least error among 81 quantiles.
+// Chooses the threshold between small and large weights in the columns that are not salient, as the
+// one with the least error among 81 quantiles.
 void choose_threshold(BlockWork& work, ThreadPool* pool) {
   std::vector<double> sizes;
   for (std::int64_t row = 0; row < work.rows; ++row) {
@@ -193,11 +193,11 @@ void choose_threshold(BlockWork& work, ThreadPool* pool) {
 
 float half(double value) { return f16_to_f32(f32_to_f16(static_cast<float>(value))); }
 
-// One row of a block: its eight parameters rounded to f16, and the codes for them.
+// Codes of one row of a block, with the row's eight parameters rounded to f16.
 struct RowCodes {
   float numbers[kNumbers] = {};
   std::vector<std::int16_t> codes;
-  std::vector<double> values;  // the codes' values
+  std::vector<double> values;  // values that the codes stand for
 
   RowCodes(const BlockWork& work, std::int64_t row)
       : codes(work.order.size()), values(work.order.size()) {
@@ -226,11 +226,11 @@ struct RowCodes {
   }
 };
 
-// Errors d = W - Wq of the blocks done so far, [N][K].
+// Errors d = W - Wq [N][K] of the blocks that are finished.
 using Errors = std::vector<double>;
 
-// Target values of a block: those for which, given the errors d of earlier blocks and none after
-// them, every e_i = sum_{j<=i} d_j V_ji of its columns is 0.
+// Target values of a block. With the errors d of earlier blocks and no errors in later ones, every
+// e_i = sum_{j<=i} d_j V_ji in the block would be 0 for these values.
 BlockWork start_block(const MethodInput& input, const Feedback& feedback, const Errors& errors,
                       std::int64_t first) {
   const std::int64_t columns = input.columns, count = std::min(kBlock, columns - first);
@@ -238,7 +238,7 @@ BlockWork start_block(const MethodInput& input, const Feedback& feedback, const 
   work.x.resize(static_cast<std::size_t>(input.rows * count));
   for_rows(input.pool, (input.rows + kTaskRows - 1) / kTaskRows, [&](std::int64_t task) {
     const std::int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, input.rows);
-    double* const owed = work.x.data() + begin * count;  // [rows][count] sums, replaced by x
+    double* const owed = work.x.data() + begin * count;  // [rows][count] sums of feedback, later x
     add_product({errors.data() + begin * columns, end - begin, first, columns},
                 {feedback.v.data() + first, first, count, columns},
                 Block<double>{owed, end - begin, count, count});

@@ -13,7 +13,7 @@ constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// H is symmetric: products of a block's columns with those before the block count twice.
+// As H is symmetric, the products of a block's columns with columns before the block count twice.
 void add_losses(const LanePanels<float>& errors, std::int64_t panels, const Hessian& hessian,
                 std::span<double> losses) {
   LanePanels<float> product(panels, kBlockColumns);
@@ -41,7 +41,7 @@ void add_losses(const LanePanels<float>& errors, std::int64_t panels, const Hess
   for (std::size_t i = 0; i < losses.size(); ++i) losses[i] += 2 * twice[i];
 }
 
-// `errors`(first, count) returns rows in lanes.
+// `errors(first, count)` returns rows in lanes.
 template <class Errors>
 std::vector<double> losses_of_rows(std::int64_t rows, const Hessian& hessian, ThreadPool& pool,
                                    const Errors& errors) {

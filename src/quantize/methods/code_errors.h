@@ -1,4 +1,4 @@
-// W - Q of the chosen codes, and the resulting loss in the outputs. Rows are the lanes of panels.
+// Errors W - Q of the chosen codes and the loss in the outputs. Rows are the lanes of panels.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace leq {
 
-// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; 0 in unused lanes.
+// [panels][K] w - scale * (code - zero) of `count` rows from `first` on; unused lanes are 0.
 LanePanels<float> code_errors(const MethodInput& input, const Ranges& ranges,
                               std::span<const std::int16_t> codes, std::int64_t first,
                               std::int64_t count);
 
-// d H d^T of every row d of `rows` [N][K]: [N], products in f32, sums over a row in double.
+// Loss d H d^T of every row d of `rows` [N][K]: [N]. Products in f32, sums over a row in double.
 std::vector<double> row_energies(std::span<const float> rows, const Hessian& hessian,
                                  ThreadPool& pool);
 // The same for the rows of W - Q.

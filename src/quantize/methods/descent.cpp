@@ -16,12 +16,12 @@ namespace {
 constexpr std::int64_t kLanes = kPanelLanes<float>;
 constexpr std::int64_t kTaskRows = kTaskPanels * kLanes;
 constexpr std::int64_t kStepColumns = kTileRows;
-// One step helps where |g / (H s)| > 0.5; rounding errors of g's f32 sums are far below the margin.
+// A move by one reduces the loss if |g / (H s)| > 0.5. The margin covers rounding errors of g.
 constexpr float kLeastMove = 0.501f;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The rows of one task, in the lanes of its panels.
+// The rows of one task, stored in the lanes of panels.
 class DescentRows {
  public:
   DescentRows(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
@@ -65,8 +65,8 @@ class DescentRows {
     return std::min(kLanes, count_ - panel * kLanes);
   }
 
-  // Computes the gradient H errors of the block from all columns before the block's moves, then
-  // adds, step by step, the contribution of the moves of earlier steps.
+  // First computes the block's gradient H (w - q) over all columns. Then, step by step, adds the
+  // contribution of the moves that earlier steps have made in this block.
   std::int64_t sweep_block(std::int64_t block) {
     const std::int64_t end = std::min(columns_, block + kBlockColumns);
     for (std::int64_t panel = 0; panel < panels_; ++panel)
@@ -116,10 +116,10 @@ class DescentRows {
   CodeLimits limits_;
   std::span<std::int16_t> stored_;
   std::int64_t columns_, first_, count_, panels_;
-  LanePanels<float> errors_;         // w - q
-  LanePanels<float> gradients_;      // of a block
-  LanePanels<float> changes_;        // of the errors of a block
-  std::vector<LaneRanges> ranges_;   // of each panel
+  LanePanels<float> errors_;         // w - q of all columns
+  LanePanels<float> gradients_;      // of the current block
+  LanePanels<float> changes_;        // changes of errors_ in the current block
+  std::vector<LaneRanges> ranges_;   // [panels]
   std::vector<std::int16_t> codes_;  // [panels][K][lanes]
 };
 

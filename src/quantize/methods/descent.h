@@ -1,5 +1,5 @@
-// Coordinate descent over integer codes: each code moves to the minimum of the outputs' squared
-// error with all others fixed, column by column, in a few passes.
+// Coordinate descent over integer codes. In a few passes over the columns, each code moves to the
+// value that minimizes the squared error of the outputs while all other codes are fixed.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace leq {
 
 // Moves codes [N][K] in fixed ranges, in at most `passes` passes; returns the number of moves. With
-// g = H (w - q) the best move of code j is rne(g_j / (H_jj s)), clipped to the code limits; no move
-// increases a row's loss (w - q) H (w - q)^T. Results do not depend on the number of threads.
+// g = H (w - q), the best move of code j is rne(g_j / (H_jj s)), clipped to the limits of codes. No
+// move increases a row's loss (w - q) H (w - q)^T. Independent of the number of threads.
 std::int64_t descend(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
                      int passes, std::span<std::int16_t> codes, ThreadPool& pool);
 

@@ -25,7 +25,7 @@ void require_sizes(const ChosenCodes& chosen, std::int64_t rows, std::int64_t co
 
 double square(double value) { return value * value; }
 
-// Sum of the terms of all ranks' rows, in row order.
+// Sums the terms of all ranks' rows in row order.
 double sum_over_rows(Communicator& ranks, std::vector<double> terms) {
   const auto all = join_lists(ranks, std::move(terms), "errors of rows");
   return std::accumulate(all.begin(), all.end(), 0.0);

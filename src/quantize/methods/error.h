@@ -1,5 +1,5 @@
-// Error of chosen codes against the weight: in the weights themselves, and in the outputs on the
-// calibration tokens.
+// Error of chosen codes compared with the original weight: in the weights themselves, and in the
+// outputs for the calibration tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,41 +17,41 @@
 
 namespace leq {
 
-// The numbers [N][K] that codes stand for, in f32 as the file's reader computes them:
-//   int: s * c; uint: s * (u - z); else by the scheme's format (tensor/code_formats.h).
-// Throws Error where the sizes do not fit rows, columns and scheme.
+// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c; uint: s * (u -
+// z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the sizes do not
+// fit rows, columns and scheme.
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);
 
-// Two weights [N][K] to compare: `found` is the quantized `wanted`.
+// Two weights [N][K] to compare: `found` is the quantized version of `wanted`.
 struct WeightPair {
   std::span<const float> wanted, found;
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
-  Communicator* ranks = &one_rank();  // each has some of the rows, in rank order
+  Communicator* ranks = &one_rank();  // ranks that hold some of the rows each, in order
 };
 
-// All are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 where both are 0. ||W
-// - Wq||^2 / ||W||^2.
+// All errors are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 if both are 0.
+// weight_error: ||W - Wq||^2 / ||W||^2.
 double weight_error(const WeightPair& pair);
-// sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2, with h_k the mean square of input channel k.
+// sum h_k (W - Wq)_nk^2 / sum h_k W_nk^2, where h_k is the mean square of input channel k.
 double diagonal_error(const WeightPair& pair, const InputStatistics& statistics);
-// tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: the relative squared error of the outputs on the
-// calibration tokens, products in f32. Throws Error without H.
+// tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: relative squared error of the outputs for the
+// calibration tokens, with products in f32. Throws Error without H.
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
-// The same from the errors that a method computed for this rank's rows.
+// The same, from the errors of this rank's rows that a method has computed.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
-// The squared error in the outputs of weight errors d, summed over tokens: d H d^T with H =
-// statistics.hessian, products in f32, or with its diagonal where only that is known. All scaled by
-// one number, the same for any d.
+// Squared error in the outputs caused by weight errors d, summed over tokens: d H d^T, where H is
+// statistics.hessian or, if that is unknown, its diagonal. Products in f32. All results have the
+// same unknown factor, which does not depend on d.
 class OutputWeights {
  public:
-  // The statistics must outlive it.
+  // The statistics must outlive the object.
   OutputWeights(const InputStatistics& statistics, ThreadPool* pool);
 
-  // The error for each row of `rows` [N][K]: [N].
+  // [N] error of each row of `rows` [N][K].
   std::vector<double> errors(std::span<const float> rows) const;
 
   const InputStatistics& statistics() const { return statistics_; }

@@ -12,13 +12,13 @@
 namespace leq {
 namespace {
 
-constexpr int kCandidateSteps = 9;      // scales on each side of the unweighted one
-constexpr float kCandidateStep = 0.1f;  // in levels of the largest |x|
-constexpr int kZeroSteps = 2;           // zero points on each side of the unweighted one
-constexpr double kLeastGain = 1e-9;     // relative; below it gains are rounding errors of the sums
+constexpr int kCandidateSteps = 9;      // number of scales on each side of the unweighted one
+constexpr float kCandidateStep = 0.1f;  // step between scales, in levels of the largest |x|
+constexpr int kZeroSteps = 2;           // number of zero points on each side of the unweighted one
+constexpr double kLeastGain = 1e-9;     // relative; smaller gains are rounding errors of the sums
 constexpr int kMovePasses = 32;
 
-// The first x with the largest |x|.
+// Returns the value of the first x with the largest |x|, with its sign.
 float peak(std::span<const float> x) {
   float found = 0;
   for (const float value : x) {
@@ -29,21 +29,21 @@ float peak(std::span<const float> x) {
 
 int levels_below(int bits) { return 1 << (bits - 1); }
 
-// Sums over codes l that determine the best scale and its gain: the weighted error is sum w x^2 -
-// gain.
+// Sums over codes l of a group, from which follow the best scale and its gain. The weighted squared
+// error is sum w x^2 - gain.
 struct Sums {
   double xl = 0, ll = 0;
   double scale() const { return ll > 0 ? xl / ll : 0; }
   double gain() const { return ll > 0 ? xl * xl / ll : 0; }
 };
 
-// The data of one group for the scale search.
+// The data of one group during the search for a scale.
 struct Search {
   std::span<const float> x, w;
   CodeLimits limits;
   std::vector<float> codes = {};
 
-  // Sums for the codes clip(rne(inverse * x)). Four accumulators, so that additions overlap.
+  // Sums for the codes clip(rne(inverse * x)). Four accumulators shorten the dependency chain.
   Sums sums_of(float inverse) const {
     constexpr std::size_t kLanes = 4;
     const auto low = static_cast<float>(limits.low), high = static_cast<float>(limits.high);
@@ -73,7 +73,7 @@ struct Search {
     }
   }
 
-  // Moves single codes by one while the gain increases; returns the sums of the final codes.
+  // Changes single codes by one while the gain increases; returns the sums of the final codes.
   Sums move_codes(Sums sums) {
     bool moved = true;
     for (int pass = 0; moved && pass < kMovePasses; ++pass) {
@@ -102,7 +102,7 @@ struct Search {
   }
 };
 
-// The best of several inverse scales and limits for one group so far.
+// The best pair of inverse scale and limits that was tried for one group.
 struct Best {
   float inverse = 0;
   CodeLimits limits;
@@ -113,7 +113,7 @@ struct Best {
     if (found.gain() > sums.gain()) *this = {candidate, search.limits, found};
   }
 
-  // Returns the scale after moving single codes.
+  // Changes single codes, then returns the best scale for them.
   float refine(Search& search) const {
     search.limits = limits;
     search.keep_codes(inverse);
@@ -130,7 +130,7 @@ void check_finite_row(const MethodInput& input, std::int64_t row) {
   }
 }
 
-// The magnitude that decides whether a group gets a scale: its largest |x|, or its range.
+// Largest |x| of a group or, with zero points, its range; decides whether the group gets a scale.
 float extent(std::span<const float> x, const QuantScheme& scheme) {
   if (scheme.kind != CodeKind::uint_) return std::fabs(peak(x));
   const auto [low, high] = std::minmax_element(x.begin(), x.end());
@@ -144,7 +144,7 @@ void share_over_rows(Ranges& ranges, std::vector<float>& extents) {
   std::fill(extents.begin(), extents.end(), float{*largest});
 }
 
-// Rounds the scales to values that the file can store, then computes zero points with them.
+// Rounds scales to values that the file can store, then computes zero points from these scales.
 void round_ranges(const MethodInput& input, Ranges& ranges, std::vector<float>& extents,
                   std::span<const float> lows) {
   const QuantScheme& scheme = input.scheme;

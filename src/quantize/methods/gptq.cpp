@@ -16,11 +16,11 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kStepColumns =
-    kTileRows;  // columns rounded one by one; the rest is matrix products
+    kTileRows;  // columns rounded one by one between matrix products
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The rows of one task, in the lanes of its panels.
+// The rows of one task, stored in the lanes of panels.
 template <class Real>
 class FeedbackRows {
  public:
@@ -81,8 +81,8 @@ class FeedbackRows {
     return std::min(kLanes, count_ - panel * kLanes);
   }
 
-  // targets of `columns`, starting at row `from`, += the differences of the columns in `depth`
-  // times A.
+  // Adds to the targets of `columns` the differences of the columns in `depth` times A. `from`: row
+  // of the first of `columns` in targets_.
   void feed_back(IndexRange depth, IndexRange columns, std::int64_t from) {
     add_lane_product(feedback_.factor, LaneProduct<Real>{.depth = depth,
                                                          .columns = columns,
@@ -92,7 +92,7 @@ class FeedbackRows {
                                                          .panels = panels_});
   }
 
-  // Rounds the i-th column in order, in the step that begins with `start`.
+  // Rounds the i-th column in rounding order. `start`: first column of the current step.
   void round_column(std::int64_t panel, std::int64_t i, std::int64_t start, const Real* targets) {
     const std::int64_t column = feedback_.order[at(i)];
     const LaneRanges& ranges = ranges_[at(panel)];
@@ -117,8 +117,8 @@ class FeedbackRows {
   std::int64_t columns_, first_, count_, panels_;
   LanePanels<Real> weight_;          // columns in stored order
   LanePanels<Real> differences_;     // w - q, columns in rounding order
-  LanePanels<Real> targets_;         // of a block: w + the errors fed back
-  std::vector<LaneRanges> ranges_;   // of each panel
+  LanePanels<Real> targets_;         // of a block: w plus the errors fed back
+  std::vector<LaneRanges> ranges_;   // ranges of each panel
   std::vector<std::int16_t> codes_;  // [panels][K][lanes], columns in stored order
   std::vector<double> losses_;       // [panels][lanes]
 };

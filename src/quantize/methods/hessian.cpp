@@ -10,12 +10,12 @@
 namespace leq {
 namespace {
 
-constexpr double kFirstRaise = 0.01;  // first damping where it began at 0
+constexpr double kFirstRaise = 0.01;  // first damping above 0
 constexpr double kMostDamping = 1.0;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// The diagonal of H, with 1 for an input that was always 0.
+// The diagonal of H, with 1 for inputs that were always 0.
 std::vector<double> live_diagonal(const MethodInput& input) {
   const std::int64_t n = input.columns;
   const InputStatistics* statistics = input.statistics;
@@ -44,7 +44,7 @@ std::vector<std::int32_t> column_order(const std::vector<double>& diagonal, bool
   return order;
 }
 
-// The lower triangle of H in the given order, its diagonal times 1 + damping.
+// The lower triangle of H in the given column order, with its diagonal times 1 + damping.
 void gather_lower(const std::vector<double>& hessian, const std::vector<double>& diagonal,
                   const std::vector<std::int32_t>& order, double damping, LowerMatrix& out,
                   ThreadPool& pool) {
@@ -61,7 +61,7 @@ void gather_lower(const std::vector<double>& hessian, const std::vector<double>&
   });
 }
 
-// H = L^T L = A D A^T: A_ki = L_ik / L_ii.
+// Splits H = L^T L into A D A^T: A_ki = L_ik / L_ii.
 template <class Real>
 void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& pool) {
   const std::int64_t n = std::ssize(feedback.order);
@@ -82,7 +82,7 @@ void split_factor(const LowerMatrix& l, Feedback<Real>& feedback, ThreadPool& po
 }  // namespace
 
 double shrinkage_of(std::int64_t columns, std::int64_t tokens) {
-  constexpr double kShare = 4;  // SmolLM2 with 4,096 tokens: 0.3 beats 0.01 by half, 1 beats 0.3
+  constexpr double kShare = 4;  // SmolLM2, 4,096 tokens: 0.3 halves the loss of 0.01; 1 is better
   if (tokens <= 0) return 0;
   return std::min(1.0, kShare * static_cast<double>(columns) / static_cast<double>(tokens));
 }

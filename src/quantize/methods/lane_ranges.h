@@ -9,7 +9,7 @@
 
 namespace leq {
 
-// [G][lanes] each. Unused lanes have scale 1 and no zero point.
+// Each array is [G][lanes]. Unused lanes have scale 1 and zero point 0.
 struct LaneRanges {
   LaneRanges(const Ranges& ranges, std::int64_t first, std::int64_t count, std::int64_t lanes)
       : lanes_(lanes), group_(ranges.group) {
@@ -28,7 +28,7 @@ struct LaneRanges {
     }
   }
 
-  // Index of the first lane of a column's group.
+  // Index of lane 0 in the group that contains the column.
   std::int64_t index(std::int64_t column) const { return column / group_ * lanes_; }
 
   std::vector<float> scales, divisors, zeros;

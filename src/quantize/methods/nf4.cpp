@@ -1,4 +1,4 @@
-// Method nf4: the nearest of sixteen levels, for blocks of 64 weights with a common absmax.
+// Method nf4: the nearest of sixteen levels; each block of 64 weights has a common absmax.
 #include "tensor/nf4.h"
 
 #include "quantize/methods/fit.h"

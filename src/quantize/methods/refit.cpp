@@ -17,13 +17,13 @@ namespace leq {
 namespace {
 
 constexpr std::int64_t kLanes = kPanelLanes<float>;
-constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // in all rows of a task
+constexpr std::int64_t kSystemValues = std::int64_t{1} << 22;  // limit for all rows of a task
 constexpr double kRidge = 1e-6;
-constexpr double kLeastGain = 1e-5;  // relative to the terms of the change, which are f32 sums
+constexpr double kLeastGain = 1e-5;  // relative; smaller changes are errors of f32 sums
 
 constexpr std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// One least-squares system per row for the changes x of its scales: A x = b, b_g = c_g H (w - q).
+// One least-squares system A x = b per row, for the changes x of its scales; b_g = c_g H (w - q).
 struct Systems {
   std::int64_t groups = 0;
   std::vector<double> matrix;  // [rows][G][G], both triangles
@@ -40,7 +40,7 @@ class Refit {
     return std::clamp<std::int64_t>(kSystemValues / (ranges_.per_row * ranges_.per_row), 8, kLanes);
   }
 
-  // Returns the number of rows that took new scales.
+  // Returns the number of rows that got new scales.
   std::int64_t run(std::int64_t first, std::int64_t count) {
     Systems systems = build(first, count);
     std::int64_t taken = 0;
@@ -49,7 +49,7 @@ class Refit {
   }
 
  private:
-  // [K] codes minus their zero points, with rows in lanes.
+  // Codes minus their zero points, [K] columns with rows in lanes.
   LanePanels<float> levels(std::int64_t first, std::int64_t count) const {
     const std::int64_t columns = input_.columns;
     std::vector<float> rows(at(count * columns));
@@ -103,7 +103,7 @@ class Refit {
     return systems;
   }
 
-  // The changes of the scales after rounding to storable values, [G].
+  // Changes of the scales [G] after the new scales were rounded to storable values.
   std::vector<double> storable_changes(std::int64_t row, std::span<const double> wanted) const {
     std::vector<double> changes(wanted.size());
     for (std::size_t g = 0; g < wanted.size(); ++g) {
@@ -139,7 +139,7 @@ class Refit {
     return true;
   }
 
-  // Whether the loss falls: it changes by x A x^T - 2 r x.
+  // Whether the loss decreases; its change is x A x^T - 2 r x.
   static bool lowers_loss(const double* matrix, const double* right,
                           const std::vector<double>& changes) {
     const std::int64_t groups = std::ssize(changes);

@@ -1,5 +1,5 @@
-// Ranges and codes of a weight with the loss of each row, for taking the best of several choices
-// row by row.
+// Ranges and codes of a weight with the loss of each row, so that the best of several choices can
+// be taken for each row.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,18 @@ struct RowChoice {
   std::vector<double> losses;       // [N] d H d^T, d = w - q
 };
 
-// Makes the scales of both multiples of one scale_mul, so that one tensor can hold rows of either.
+// Converts the scales of both to multiples of one scale_mul, so that one tensor can mix their rows.
 void share_scale_mul(Ranges& left, Ranges& right, const QuantScheme& scheme);
 
-// The nearest codes in given ranges, with losses under `hessian`.
+// Nearest codes in the given ranges, with losses under `hessian`.
 RowChoice nearest_choice(const MethodInput& input, const Ranges& ranges, const Hessian& hessian,
                          ThreadPool& pool);
 
-// Takes rows of `other` where their loss is smaller; all or none where rows share one scale. The
-// ranges of both share one scale_mul, and their losses have the same H.
+// Replaces rows by those of `other` with a smaller loss; all rows or none if rows share one scale.
+// The ranges of both must share one scale_mul, and their losses must have the same H.
 void take_better_rows(const RowChoice& other, const MethodInput& input, RowChoice& choice);
 
-// The result with its losses under `hessian`.
+// The choice as a method's result, with its losses under `hessian`.
 MethodResult result_of(RowChoice choice, const MethodInput& input, const Hessian& hessian,
                        std::string note, ThreadPool& pool);
 

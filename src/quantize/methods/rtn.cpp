@@ -1,5 +1,5 @@
-// Method rtn: the nearest code in the range of least squared error, each input channel weighted by
-// its mean square on the calibration tokens.
+// Method rtn: nearest codes in the range with the least squared error, in which each input channel
+// is weighted by its mean square for the calibration tokens.
 #include "quantize/methods/fit.h"
 #include "quantize/methods/method_table.h"
 #include "quantize/methods/super_choice.h"
@@ -7,7 +7,7 @@
 namespace leq {
 namespace {
 
-// One scale per tensor is left to absmax (weighted_ranges explains it).
+// Not one scale per tensor, for which weighted_ranges gains nothing; absmax handles it.
 bool supports_rtn(const QuantScheme& scheme) {
   return scheme.is_integer() && scheme.scaling != Scaling::tensor;
 }

@@ -17,7 +17,7 @@ namespace {
 
 std::size_t place(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// Super-block scales as stored in a file, and as ranges of codes without zero points.
+// Superblock scales as a file stores them, and as ranges of codes without zero points.
 struct SuperRanges {
   SuperLayout layout;
   std::vector<float> supers;       // [N][ceil(K/256)][layout.supers]
@@ -43,7 +43,7 @@ SuperRanges empty_ranges(const MethodInput& input) {
   return result;
 }
 
-// Sets scale and minimum of the sub-block at `column`, as decoded from its superblock.
+// Sets scale and minimum of the sub-block at `column` to those that its superblock decodes to.
 void set_range(const MethodInput& input, std::int64_t row, std::int64_t column, const float* supers,
                const std::uint8_t* sub, SuperRanges& to) {
   const bool has_min = to.layout.subs > 1;
@@ -92,7 +92,7 @@ MethodInput shifted_input(const MethodInput& input, const SuperRanges& super) {
   return shifted;
 }
 
-// Combines codes of the shifted weight with the scales and minima that a file stores.
+// Combines the codes of the shifted weight with the stored scales and minima.
 ChosenCodes with_supers(std::vector<std::int16_t> codes, SuperRanges super) {
   for (std::int16_t& code : codes) code = static_cast<std::int16_t>(code + super.zero);
   return {

@@ -1,6 +1,6 @@
-// Methods rtn, gptq and gptq+ for types with superblock scales (q4_k, q5_k, q6_k): scales and
-// minima by fit_super, weighted by the inputs, then codes as for other types. For codes without
-// zero points of W + min, the errors equal those of scale * code - min from W.
+// Methods rtn, gptq and gptq+ for types with superblock scales (q4_k, q5_k, q6_k). fit_super
+// chooses scales and minima, weighted by the inputs. Codes without zero points are then chosen for
+// W + min as for other types; the errors equal those of scale * code - min for W.
 #pragma once
 
 #include "quantize/methods/method.h"
@@ -8,8 +8,8 @@
 namespace leq {
 
 MethodResult choose_super_rtn(const MethodInput& input);
-// Feedback, then coordinate descent with the given number of passes; a row with less loss by the
-// nearest codes takes those, as do all rows, with a note, where H has no factor.
+// Feedback, then coordinate descent with the given number of passes. A row for which the nearest
+// codes have less loss takes those. If H has no factor, all rows do so and a note says it.
 MethodResult choose_super_gptq(const MethodInput& input, int descent_passes);
 
 }  // namespace leq

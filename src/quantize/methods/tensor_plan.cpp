@@ -13,8 +13,8 @@
 namespace leq {
 namespace {
 
-// Columns per sum of codes, 0 for no sums:
-// part of a linear's input format beside act.
+// Number of columns per sum of codes; 0 for no sums. Besides act, it is part of a linear's input
+// format.
 std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
   return plan.scheme.is_offset() ? sum_group(plan.scheme, plan.act, columns) : 0;
 }
@@ -22,7 +22,7 @@ std::int64_t sums_of(const TensorPlan& plan, std::int64_t columns) {
 struct ActWord {
   ActChoice choice;
   std::string_view name;
-  ActKind kind;  // for all block linears
+  ActKind kind;  // for all linears of blocks
   OnlineMode online_mode = OnlineMode::safe;
 };
 constexpr std::array<ActWord, 8> kActWords = {{
@@ -41,9 +41,9 @@ const ActWord& word_of(ActChoice choice) {
                        [&](const ActWord& word) { return word.choice == choice; });
 }
 
-// Groups finer than 128 columns where rounding inputs costs most (docs/quantization.md): down's
-// inputs are products, and the head's errors affect the logits directly. A group of the weights
-// must not span two scales of the inputs.
+// Uses groups finer than 128 columns where rounding the inputs costs most (docs/quantization.md):
+// inputs of down are products, and errors in the head's inputs change the logits directly. A group
+// of weights must not extend over two scales of the inputs.
 ActKind act_of_role(TensorRole role, const QuantScheme& scheme, const ModelConfig& config) {
   const bool fine = role == TensorRole::mlp_output || role == TensorRole::head ||
                     role == TensorRole::token_embedding;
@@ -61,7 +61,7 @@ struct OwnType {
   std::optional<ActKind> act;
 };
 
-// Types by pattern: later patterns take precedence; each must match a tensor.
+// Types by pattern. Later patterns take precedence; each pattern must match a tensor.
 std::map<std::string, OwnType> overridden(const PlanRequest& request,
                                           const std::vector<TensorSpec>& specs) {
   std::map<std::string, OwnType> own;
@@ -118,8 +118,8 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   for (const TensorSpec& spec : specs) {
     const auto found = own_types.find(spec.name);
     QuantScheme type = found == own_types.end() ? request.type : found->second.scheme;
-    // Calibration runs only the layers, so a multi-token
-    // prediction head gets the nearest codes.
+    // A multi-token prediction head gets the nearest codes, because calibration runs only the
+    // layers.
     const bool calibrated = !spec.name.starts_with(kMtp);
     const bool by_method =
         calibrated || request.method == nullptr || request.method->needs == Needs::nothing;
@@ -151,7 +151,7 @@ TensorPlanner make_planner(const PlanRequest& request, const ModelConfig& config
   TensorPlanner planner = [plans = std::move(plans)](const std::string& name, TensorRole) {
     const auto found = plans.find(name);
     return found != plans.end() ? found->second
-                                : TensorPlan{};  // vectors that a rotation adds: stored as f32
+                                : TensorPlan{};  // vectors added by a rotation are f32
   };
   check_plan(config, planner);
   return planner;

@@ -1,5 +1,5 @@
-// Method zeroquant: the nearest code with a scale for each group of columns of a row, for inputs
-// with a scale for each token.
+// Method zeroquant: nearest codes with a scale for each row and group of columns, for inputs with a
+// scale for each token.
 #include "quantize/methods/zeroquant.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@ MethodResult choose_zeroquant(const MethodInput& input) {
   return {nearest_codes(input, choose_ranges(input, fit_signed)), ""};
 }
 
-// sum_k weight(n K + k) mean(x_k), [N]
+// Returns sum_k weight(n K + k) mean(x_k) for each row n: [N].
 template <class Weight>
 std::vector<float> times_mean(std::int64_t rows, std::int64_t columns,
                               const InputStatistics& statistics, ThreadPool* pool,

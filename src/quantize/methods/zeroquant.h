@@ -8,13 +8,13 @@
 
 namespace leq {
 
-// Whether the type is symmetric with a scale for each row or group of columns.
+// Whether the type is symmetric and has a scale for each row or group of columns.
 bool supports_zeroquant(const QuantScheme& scheme);
 
-// The bias correction that restores the mean of the outputs on the calibration tokens: b += (W -
-// Wq) mean(x), [N]. Throws Error where the statistics have other columns or no tokens.
+// The bias correction that restores the mean of the outputs for the calibration tokens: b += (W -
+// Wq) mean(x), [N]. Throws Error if the statistics have other columns or no tokens.
 std::vector<float> bias_correction(const WeightPair& pair, const InputStatistics& statistics);
-// W mean(x) of a weight [N][K]; throws Error likewise.
+// W mean(x) of a weight [N][K]: [N]. Throws Error in the same cases.
 std::vector<float> mean_outputs(std::span<const float> weight, const InputStatistics& statistics,
                                 ThreadPool& pool);
 

@@ -6,9 +6,9 @@
 
 namespace leq {
 
-// zeroquant's ranges and codes; then coordinate descent and refitted scales against X^T X of the
-// unquantized model's inputs, the teacher's. On the calibration tokens no row has a larger loss
-// than with "zeroquant". Throws Error where the statistics hold no X^T X of the weight's width.
+// Starts from zeroquant's ranges and codes; then applies coordinate descent and refits scales with
+// X^T X of the inputs in the unquantized model (the teacher). For the calibration tokens no row has
+// a larger loss than with "zeroquant". Throws Error without X^T X of the weight's width.
 MethodResult choose_zeroquant_plus(const MethodInput& input);
 
 }  // namespace leq

@@ -10,9 +10,9 @@
 namespace leq {
 namespace {
 
-// Gathers the statistics of a pass; keeps those of two halves of the windows for comparison. A
-// single rank accumulates inputs as they arrive; several ranks run one window each, exchange the
-// results, and every rank accumulates all of them in the order of windows.
+// Gathers the statistics of a pass, and also those of either half of the windows, for comparison. A
+// single rank accumulates inputs as they arrive. Several ranks run one window each and exchange the
+// results; then every rank accumulates all of them in the order of windows.
 class Collector final : public Observer {
  public:
   Collector(const PassContext& context, const Pass& pass)
@@ -50,7 +50,7 @@ class Collector final : public Observer {
            });
   }
 
-  // Called after each rank has run a window from `first` on; the last ranks may have none.
+  // Called after each rank has run one window, starting at `first`; the last ranks may have none.
   void share_windows(std::int64_t first) {
     if (context_.ranks.size() == 1) return;
     const std::int64_t there =
@@ -103,10 +103,10 @@ class Collector final : public Observer {
     return std::find(pass_.sites.begin(), pass_.sites.end(), site) != pass_.sites.end();
   }
 
-  // Whether the site sees only the tokens that a router sends to its expert.
+  // Whether the site reads only the tokens that a router assigns to its expert.
   bool is_routed(std::size_t site) const { return sites_[site].share() < 1; }
 
-  // The number of rows of a window is known only after the gather: every rank accumulates them all.
+  // Every rank accumulates all rows, as their number in a window is known only after the gather.
   void share_routed(std::size_t site, std::int64_t first, std::int64_t there) {
     const auto own = std::as_bytes(std::span(routed_[site]));
     const auto all = gather_bytes(context_.ranks, {own.begin(), own.end()}, Receivers::all,
@@ -131,7 +131,7 @@ class Collector final : public Observer {
     const LinearSite& of = sites_[site];
     const std::int64_t total = context_.hidden.windows() * tokens_;
     if (!is_routed(site)) return {values, of.inputs, window * tokens_, total};
-    // An expert's site: the expected number of its tokens; the real number is counted on the way.
+    // For an expert, the expected number of its tokens; the real number is counted during the pass.
     const auto expected = static_cast<std::int64_t>(static_cast<double>(total) * of.share());
     const std::int64_t before = result_.statistics[site].tokens;
     const std::int64_t most = before + std::ssize(values) / of.inputs;
@@ -144,12 +144,12 @@ class Collector final : public Observer {
   }
 
   void start_window_of(std::size_t site, std::int64_t window) {
-    // Halves are not compared for experts: their tokens depend on the router, not only on the text.
+    // Experts are skipped, because their tokens depend on the router and not only on the text.
     if (is_routed(site)) return;
     if (window > 0 && window == context_.hidden.windows() / 2) start_second_half(site);
   }
 
-  // Sums continue, and the first half's are saved for subtraction; largest magnitudes restart.
+  // Sums continue, so that those of the first half are saved to be subtracted; maxima restart at 0.
   void start_second_half(std::size_t site) {
     InputStatistics& statistics = result_.statistics[site];
     InputStatistics& first = halves_[site];
@@ -160,7 +160,7 @@ class Collector final : public Observer {
     statistics.absmax.assign(first.absmax.size(), 0.0f);
   }
 
-  // Buffer for the inputs of this rank's window: with one rank all sites reuse the same one.
+  // Buffer for the inputs of this rank's window. With one rank, all sites use the same buffer.
   std::span<float> seen_of(std::size_t site, int rank, std::int64_t tokens) {
     if (context_.ranks.size() > 1) return seen_of(site, rank);
     std::vector<float>& buffer = seen_[0];
@@ -169,7 +169,7 @@ class Collector final : public Observer {
     return std::span(buffer).first(numbers);
   }
 
-  // The inputs in a rank's window, this rank's or a gathered one.
+  // The inputs in a rank's window: this rank's own, or gathered from another.
   std::span<float> seen_of(std::size_t site, int rank) {
     const auto one = static_cast<std::size_t>(tokens_ * sites_[site].inputs);
     std::vector<float>& all = seen_[site];
@@ -177,7 +177,7 @@ class Collector final : public Observer {
     return std::span(all).subspan(one * static_cast<std::size_t>(rank), one);
   }
 
-  // Gathers the statistics that the first `there` ranks accumulated over their windows.
+  // Gathers the statistics of the windows of the first `there` ranks.
   std::vector<InputStatistics> gather_statistics(std::size_t site, std::int64_t there) {
     std::vector<std::byte> own;
     if (context_.ranks.rank() < there) {
@@ -205,7 +205,7 @@ class Collector final : public Observer {
       part.samples.resize((bytes.size() - known) / sizeof(float));
       std::size_t from = 0;
       each_array(part, [&](auto values) {
-        if (values.empty()) return;  // memcpy wants a pointer
+        if (values.empty()) return;  // memcpy requires a valid pointer
         std::memcpy(values.data(), bytes.data() + from, values.size_bytes());
         from += values.size_bytes();
       });
@@ -213,7 +213,7 @@ class Collector final : public Observer {
     return parts;
   }
 
-  // Gathers the inputs that those ranks saw.
+  // Gathers the inputs in the windows of these ranks.
   void gather_inputs(std::size_t site, std::int64_t there) {
     std::vector<OwnedRows> windows;
     for (int rank = 0; rank < there; ++rank) {
@@ -223,7 +223,7 @@ class Collector final : public Observer {
     gather_owned(context_.ranks, windows, "inputs of " + context_.block + "." + sites_[site].name);
   }
 
-  // Gathers X^T X, one tile of each rank at a time.
+  // Gathers X^T X, of which each rank has computed some tiles.
   void join_hessian(InputStatistics& statistics) {
     const std::int64_t columns = statistics.columns;
     std::vector<std::vector<TileCorners>> of_ranks;
@@ -252,17 +252,17 @@ class Collector final : public Observer {
   const std::vector<LinearSite>& sites_;
   const Pass& pass_;
   StatisticsWanted wanted_;
-  std::int64_t window_ = 0, tokens_ = 0;              // the current window, and tokens per window
-  std::map<std::size_t, InputStatistics> of_window_;  // of this rank's window, with several ranks
+  std::int64_t window_ = 0, tokens_ = 0;              // current window, tokens per window
+  std::map<std::size_t, InputStatistics> of_window_;  // with several ranks: of this rank's window
   std::map<std::size_t, std::vector<float>> seen_;    // [ranks][tokens][K] in each rank's window
-  std::map<std::size_t, std::vector<float>> routed_;  // an expert's rows in this rank's window
+  std::map<std::size_t, std::vector<float>> routed_;  // expert rows of this rank's window
   std::map<std::size_t, InputStatistics> halves_;     // absmax and square_sum of the first half
   PassResult result_;
 };
 
 }  // namespace
 
-// Each rank runs every N-th window, the same ones in all passes: it keeps their hidden states.
+// Each rank runs every N-th window, the same in all passes, because it has their hidden states.
 PassResult run_pass(const PassContext& context, const Pass& pass) {
   Collector collector(context, pass);
   HiddenStates& hidden = context.hidden;

@@ -15,7 +15,7 @@
 
 namespace leq {
 
-inline constexpr int kSampleTokens = 512;  // rows of an input kept by calibration
+inline constexpr int kSampleTokens = 512;  // number of input rows that calibration keeps
 
 // The part of a sublayer that a pass runs.
 enum class Extent : std::uint8_t {
@@ -27,14 +27,14 @@ enum class Extent : std::uint8_t {
 struct Pass {
   Extent mixer = Extent::whole;
   Extent mlp = Extent::whole;
-  std::vector<std::size_t> sites = {};  // sites of the layer whose inputs are gathered
+  std::vector<std::size_t> sites = {};  // sites whose inputs are gathered
   StatisticsWanted wanted = {};
-  bool keep = true;  // replace hidden states by the outputs of the sublayers that run whole
+  bool keep = true;  // store the outputs of complete sublayers as the hidden states
 };
 
 struct PassResult {
   std::map<std::size_t, InputStatistics> statistics;  // by site
-  // Difference between the first and the second half of the windows, largest over the sites.
+  // Largest difference of all sites between the first and the second half of the windows.
   HalvesDifference halves;
 };
 
@@ -43,9 +43,9 @@ struct PassContext {
   HiddenStates& hidden;
   Backend& backend;
   ThreadPool& pool;
-  std::string block;                        // "layers.3", for errors
-  std::function<void()> on_window = [] {};  // after each window; may throw to end the pass
-  // The ranks that divide the windows: all make the same passes, and all receive all statistics.
+  std::string block;                        // "layers.3", for error messages
+  std::function<void()> on_window = [] {};  // called after each window; may throw to end the pass
+  // The ranks that divide the windows. All run the same passes, and all receive all statistics.
   Communicator& ranks = one_rank();
 };
 

@@ -16,7 +16,7 @@ ModelConfig one_block(ModelConfig config, std::int64_t layer) {
   config.mtp.reset();
   config.vocab = 1;
   config.tied = true;
-  if (config.learned_positions) config.context = 1;  // one row of the learned positions
+  if (config.learned_positions) config.context = 1;  // only a placeholder row
   return config;
 }
 
@@ -30,7 +30,7 @@ KvShape cache_shape(const ModelConfig& config, std::int64_t length) {
           1};
 }
 
-// State of one sequence, without checkpoints.
+// Fixed states for a single sequence without checkpoints.
 std::unique_ptr<FixedStates> block_states(DeviceMemory& memory, const ModelConfig& config) {
   RunLimits limits;
   limits.kept_states = 0;
@@ -72,7 +72,7 @@ Weights BlockRun::bind(const BlockTensors& block, Backend& backend) {
   std::map<std::string, Shape> shapes;
   for (const TensorSpec& spec : layer_tensors(config_, 0)) shapes[spec.name] = spec.shape;
   for (const auto& [part, matrix] : block.parts) {
-    const auto known = shapes.find(part);  // absent: a smoothing vector, a mean of keys
+    const auto known = shapes.find(part);  // absent: inv_smooth or key_mean
     const std::string name = layer_tensor(0, part);
     const Shape shape = known != shapes.end() ? known->second : Shape{matrix.columns};
     tensors_[name] = stored(name, shape, matrix.values);
@@ -94,7 +94,7 @@ bool BlockRun::run(Sublayer which, std::span<float> hidden, Observer* observer) 
 std::uint64_t BlockRun::bytes(const ModelConfig& config, std::int64_t layer, const Layout& layout,
                               std::int64_t length) {
   const ModelConfig one = one_block(config, layer);
-  // Only the sizes of the weights' linears matter here; all of them take f32 rows.
+  // Placeholder weights, because only their sizes matter here; all linears read f32 rows.
   std::map<std::string, StoredTensor, std::less<>> tensors;
   std::vector<float> zeros;
   for (const TensorSpec& spec : tensor_list(one)) {

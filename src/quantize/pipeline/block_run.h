@@ -1,5 +1,5 @@
-// Runs one block of a model on stored hidden states, with f32 weights from BlockTensors: the
-// engine's own forward pass on a model of one block.
+// Runs one block of a model on stored hidden states, with the f32 weights of BlockTensors. It uses
+// the engine's own forward pass on a model with one block.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ namespace leq {
 
 class BlockRun {
  public:
-  // For sequences of at most `length` tokens. `block` and `backend` must outlive the run; values of
-  // the block's tensors may change between calls, their sizes may not. Throws Error naming a tensor
-  // of the block that is missing or has a wrong shape.
+  // For sequences of at most `length` tokens. `block` and `backend` must outlive the run. Between
+  // calls the values of the block's tensors may change, but not their sizes. Throws Error naming a
+  // tensor of the block that is missing or has a wrong shape.
   BlockRun(const ModelConfig& config, std::int64_t layer, const BlockTensors& block,
            Backend& backend, std::int64_t length);
   BlockRun(const BlockRun&) = delete;
   BlockRun& operator=(const BlockRun&) = delete;
 
-  // Runs one sublayer on the hidden states [T][W] of a sequence, in place. False where the observer
-  // stopped it; the states are then unchanged.
+  // Runs one sublayer in place on the hidden states [T][W] of a sequence. Returns false if the
+  // observer stopped it; the states are then unchanged.
   bool run(Sublayer which, std::span<float> hidden, Observer* observer);
 
   const ModelConfig& config() const { return config_; }
-  const std::vector<LinearSite>& sites() const { return sites_; }  // of the layer
+  const std::vector<LinearSite>& sites() const { return sites_; }  // sites of the layer
   std::int64_t tokens_of(std::size_t numbers) const {
     return static_cast<std::int64_t>(numbers) / config_.width;
   }
@@ -43,12 +43,12 @@ class BlockRun {
   Weights bind(const BlockTensors& block, Backend& backend);
 
   std::map<std::string, StoredTensor, std::less<>> tensors_;
-  std::vector<float> zeros_;  // placeholder for the tensors outside the block
-  ModelConfig config_;        // one block, one token
+  std::vector<float> zeros_;  // placeholder for tensors outside the block
+  ModelConfig config_;        // one block; one position
   std::vector<LinearSite> sites_;
   Weights weights_;
   KvCache cache_;
-  std::unique_ptr<FixedStates> states_;  // null where the block has none
+  std::unique_ptr<FixedStates> states_;  // null if the block has none
   Transformer transformer_;
 };
 

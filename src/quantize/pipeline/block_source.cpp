@@ -11,7 +11,7 @@
 namespace leq {
 namespace {
 
-// Rotates the hidden states of windows [T][W] as the engine does after the embedding.
+// Rotates the hidden states [T][W] of windows as the engine does after the embedding.
 class StreamRotation {
  public:
   StreamRotation(const ModelConfig& config, std::int64_t tokens, Backend& backend)

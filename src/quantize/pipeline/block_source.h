@@ -1,5 +1,5 @@
-// The unquantized blocks of a checkpoint, with optional rewrites, and the hidden states that enter
-// the first block.
+// The unquantized blocks of a checkpoint, with optional rewrites, and the hidden states that are
+// the input of the first block.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@
 
 namespace leq {
 
-// Rewrites of whole blocks that preserve the model's function, in this order.
+// Rewrites of whole blocks that preserve the model's function, applied in this order.
 struct BlockRewrites {
-  bool fold_attention_biases = false;               // quantize/rewrites/fold.h
-  std::optional<std::uint64_t> rotation_seed = {};  // quantize/rewrites/rotate.h
+  bool fold_attention_biases = false;               // see quantize/rewrites/fold.h
+  std::optional<std::uint64_t> rotation_seed = {};  // see quantize/rewrites/rotate.h
 
   bool any() const { return fold_attention_biases || rotation_seed.has_value(); }
 };
-// Throws Error where the model has no attention biases to fold, or as rotated() does.
+// Throws Error if the model has no attention biases to fold, and as rotated() does.
 ModelConfig rewritten_config(const ModelConfig& config, const BlockRewrites& rewrites);
 
-// A zero matrix of a tensor's shape.
+// A matrix of zeros with the shape of a tensor.
 Matrix matrix_of(const Shape& shape);
 
 class BlockSource {
@@ -38,9 +38,9 @@ class BlockSource {
   BlockSource(const ModelConfig& config, std::span<const TensorInput> tensors,
               const BlockRewrites& rewrites);
 
-  const ModelConfig& config() const { return config_; }  // of the blocks after the rewrites
+  const ModelConfig& config() const { return config_; }  // after the rewrites
   BlockTensors load(std::int64_t layer) const;
-  // Writes the embeddings of the first hidden.windows() windows, from the unquantized tables.
+  // Computes the embeddings of the first hidden.windows() windows from the unquantized tables.
   void embed(const CalibrationData& data, HiddenStates& hidden, Backend& backend) const;
 
  private:

@@ -12,13 +12,13 @@
 
 namespace leq {
 
-// nullptr for parts that a fold has added.
+// Returns nullptr for parts that a fold has added.
 const TensorSpec* BlockWork::find_part(const std::string& part) const {
   const auto found = std::ranges::find(specs_, part, &TensorSpec::name);
   return found != specs_.end() ? &*found : nullptr;
 }
 
-// The plan of a linear.
+// The plan of a linear of this block.
 TensorPlan BlockWork::plan_of(const std::string& part) const {
   TensorPlan plan = context_.options.plan(layer_tensor(layer_, part), find_part(part)->role);
   const std::size_t site = site_of(sites_, part);
@@ -130,11 +130,11 @@ void BlockWork::keep(const std::string& part, QuantizedTensor chosen,
     std::vector<float>& values = block_.at(bias).values;
     for (std::size_t n = 0; n < gain.size(); ++n) values[n] += gain[n];
   }
-  // In place: a run of this block reads these values through pointers.
+  // Changes the values in place, because a run of this block has pointers to them.
   if (context_.sequential) unpack_all(result.weight.view(), weight.values, context_.pool);
 }
 
-// Computed from the unquantized k. A norm of keys is not linear: such models have no mean.
+// Mean of the unquantized k. Undefined with norms of keys, because a norm is not linear.
 void BlockWork::note_key_mean(const InputStatistics& inputs) {
   const AttentionConfig* attention = context_.config.layer(layer_).attention();
   if (attention == nullptr || attention->qk_norm) return;
@@ -166,7 +166,7 @@ std::vector<BlockTensor> BlockWork::finish() {
       add_vector(spec.name);
     }
   }
-  for (const auto& [part, matrix] : block_.parts) {  // beside the list: inv_smooth, key_mean
+  for (const auto& [part, matrix] : block_.parts) {  // not in the list: inv_smooth, key_mean
     if (find_part(part) == nullptr) add_vector(part);
   }
   return tensors;

@@ -1,5 +1,5 @@
-// Processes one block from f32 to its stored tensors: folds it, checks its inputs and quantizes it
-// part by part, in the order that the run (quantize_blocks.cpp) chooses.
+// Converts one block from f32 to its stored tensors. Folds it, checks its inputs and quantizes it
+// part by part, in the order of the run (quantize_blocks.cpp).
 #pragma once
 
 #include <cstdint>
@@ -22,22 +22,22 @@ namespace leq {
 
 using Statistics = std::map<std::size_t, InputStatistics>;  // by site
 
-// Context shared by the blocks of a run; all references must outlive them.
+// Data that the blocks of a run share; all referenced objects must outlive them.
 struct BlockContext {
-  const ModelConfig& config;  // of the blocks as written
+  const ModelConfig& config;  // of the written model's blocks
   const BlockOptions& options;
   ThreadPool& pool;
   Communicator& ranks;
-  bool sequential = false;  // quantized weights replace the f32 weights at once
+  bool sequential = false;  // quantized weights replace f32 weights immediately
 };
 
-// Experts with fewer tokens are quantized without input statistics.
+// Experts with fewer calibration tokens than this are quantized without input statistics.
 inline constexpr std::int64_t kFewestExpertTokens = 32;
 
 // Number of calibration tokens of the experts in a layer, or in all layers.
 struct ExpertTokens {
   std::int64_t experts = 0;
-  std::int64_t fewest = 0;  // smallest count of an expert
+  std::int64_t fewest = 0;  // least number of tokens of any expert
   std::string site;         // site of that expert
   std::int64_t rare = 0;    // experts with fewer than kFewestExpertTokens
 };
@@ -52,25 +52,25 @@ class BlockWork {
         block_(std::move(tensors)) {}
 
   std::int64_t layer() const { return layer_; }
-  // The tensors in their current state, at stable addresses.
+  // The tensors in their current state; their addresses do not change.
   const BlockTensors& tensors() const { return block_; }
   const std::vector<LinearSite>& sites() const { return sites_; }
 
-  // Scales input channels by options.fold and divides their statistics accordingly.
+  // Scales input channels with options.fold and divides the statistics by the same scales.
   void fold(Statistics& statistics);
-  // Called before the linears of these sites are quantized: marks inputs that need a scale for each
-  // token (act tensor), and experts with too few tokens.
+  // Called before the linears of these sites are quantized. Marks the inputs that need a scale for
+  // each token (act tensor), and the experts with too few tokens.
   void judge_inputs(std::size_t site, const InputStatistics& inputs);
   const ExpertTokens& expert_tokens() const { return experts_; }
   // Number of weights of a linear.
   std::int64_t size_of(const std::string& part) const;
   // Whether ranks can divide the rows of a linear.
   bool divides_rows(const std::string& part) const;
-  // Chooses the codes of a linear: by all ranks together where they divide its rows.
+  // Chooses the codes of a linear, by all ranks together if they can divide its rows.
   QuantizedTensor quantize(const std::string& part, const InputStatistics& inputs) const;
-  // Stores codes chosen on this or another rank: corrects the linear's bias, replaces its weights.
+  // Stores codes chosen on any rank: corrects the linear's bias and replaces its weights.
   void keep(const std::string& part, QuantizedTensor chosen, const InputStatistics& inputs);
-  // Returns all tensors of the block, once each linear is quantized.
+  // Returns all tensors of the block, after each linear was quantized.
   std::vector<BlockTensor> finish();
 
  private:
@@ -88,7 +88,7 @@ class BlockWork {
   BlockTensors block_;
   std::map<std::string, QuantizedTensor> done_;
   std::map<std::size_t, std::string> folds_;  // by site: checksums of the scales
-  std::set<std::string> by_token_;            // block names of inputs that need a scale per token
+  std::set<std::string> by_token_;            // names of blocks whose inputs need a scale per token
   std::set<std::size_t> rare_;                // sites of experts with too few tokens
   ExpertTokens experts_;
 };

@@ -15,9 +15,9 @@
 namespace leq {
 namespace {
 
-// Bytes for each element of X^T X that a method solves with: the factor's triangle in double and
-// data derived from it; or that losses are computed with. And for each weight of the current
-// linear: f32 copies, codes, planes, and buffers for computing the losses.
+// Bytes per element of X^T X: for methods that solve with it (triangle of the factor in double, and
+// derived data), and for computing losses. Below, bytes per weight of the current linear: f32
+// copies, codes, planes, and buffers for the losses.
 constexpr std::uint64_t kBytesPerSolved = 4 + 8;
 constexpr std::uint64_t kBytesPerWeighed = sizeof(float);
 constexpr std::uint64_t kBytesPerWeight = 4 * sizeof(float);
@@ -31,7 +31,7 @@ std::uint64_t statistics_bytes(std::int64_t columns, std::int64_t samples, bool 
          (hessian ? k * k * sizeof(double) : 0);
 }
 
-// The first layer of each kind: layers that differ only in their attention window need the same.
+// The first layer of each kind. Layers that differ only in their window need the same memory.
 std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
   std::vector<LayerConfig> kinds;
   std::vector<std::int64_t> layers;
@@ -47,7 +47,7 @@ std::vector<std::int64_t> layers_of_each_kind(const ModelConfig& config) {
 
 CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
                              const CalibrationShape& shape, const Layout& layout) {
-  std::uint64_t numbers = 0, largest = 0;  // total over the layer's tensors, and largest linear
+  std::uint64_t numbers = 0, largest = 0;  // numbers in the layer's tensors, in the largest linear
   for (const TensorSpec& spec : layer_tensors(config, layer)) {
     std::uint64_t of_tensor = 1;
     for (const std::int64_t size : spec.shape) of_tensor *= static_cast<std::uint64_t>(size);
@@ -55,7 +55,7 @@ CalibrationMemory plan_layer(const ModelConfig& config, std::int64_t layer,
     if (is_block_linear(spec.role)) largest = std::max(largest, of_tensor);
   }
   std::int64_t widest = 0;
-  std::uint64_t all = 0, one = 0;  // total over the sites, and the largest stage
+  std::uint64_t all = 0, one = 0;  // total of all sites, and the largest stage
   const std::vector<LinearSite> sites = linear_sites(config, layer);
   for (const std::vector<std::size_t>& stage : stages_of(sites)) {
     std::uint64_t of_stage = 0;

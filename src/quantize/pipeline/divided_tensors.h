@@ -15,13 +15,13 @@ namespace leq {
 
 class DividedTensors {
  public:
-  // One size per tensor; tensors are assigned so that each rank's sum of sizes is nearly equal.
+  // `sizes`: one per tensor. Assigns tensors so that the ranks' sums of sizes are nearly equal.
   DividedTensors(Communicator& ranks, std::span<const std::int64_t> sizes);
 
   bool is_own(std::size_t tensor) const { return owners_[tensor] == ranks_.rank(); }
-  // Adds a tensor of this rank, in order.
+  // Adds the next tensor that this rank has quantized.
   void add(QuantizedTensor tensor);
-  // Called after all ranks have added theirs: gathers all tensors on the receivers.
+  // To be called after all ranks have added their tensors: gathers all tensors on the receivers.
   void exchange(Receivers to, std::string_view site);
   // Returns the next of all tensors, in order.
   QuantizedTensor take_next();

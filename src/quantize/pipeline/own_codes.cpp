@@ -6,15 +6,15 @@
 namespace leq {
 namespace {
 
-constexpr std::int64_t kRowsOfTask = 4 * kPanelRows;  // whole panels
+constexpr std::int64_t kRowsOfTask = 4 * kPanelRows;  // a multiple of panels
 
 void append_plane(std::vector<std::byte>& to, std::vector<std::byte>& from) {
   to.insert(to.end(), from.begin(), from.end());
   from = {};
 }
 
-// Planes of parts with whole panels are concatenated; the second plane of codes follows all of the
-// first.
+// Concatenates the planes of parts that consist of whole panels. In the result, the second plane of
+// codes follows the complete first one.
 PackedWeight join_panels(std::vector<PackedWeight>& parts, std::int64_t rows) {
   std::vector<std::byte> high;
   for (PackedWeight& part : parts) {
@@ -47,7 +47,7 @@ std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const Tens
   const std::int64_t columns = tensor.shape[1];
   std::vector<PackedWeight> parts(static_cast<std::size_t>((rows + kRowsOfTask - 1) / kRowsOfTask));
   std::atomic<bool> exact = true;
-  // One buffer per thread: an allocation of a task's size would be mapped anew, page by page.
+  // One buffer per thread, because allocating one per task would map its pages again each time.
   std::vector<ChosenCodes> codes_of(static_cast<std::size_t>(pool.threads()));
   pool.run(std::ssize(parts), [&](std::int64_t task, int worker) {
     if (!exact) return;

@@ -1,4 +1,4 @@
-// Carries over the codes of a checkpoint into a .leq file.
+// Copies the codes of a quantized checkpoint into a .leq file without requantizing.
 #pragma once
 
 #include <optional>
@@ -9,9 +9,9 @@
 
 namespace leq {
 
-// The tensor in the plan's scheme with the codes and scales of its checkpoint, method "source" and
-// no error: dequantizing gives the checkpoint's numbers. nullopt where the plan names a method, or
-// the scheme cannot store every code exactly.
+// The tensor in the plan's scheme, with the codes and scales of its checkpoint, method "source" and
+// no error: dequantizing gives the checkpoint's values. Returns nullopt if the plan names a method,
+// or if the scheme cannot store every code exactly.
 std::optional<QuantizedTensor> carry_codes(const TensorInput& tensor, const TensorPlan& plan,
                                            ThreadPool& pool);
 

@@ -107,7 +107,7 @@ PartialRun::~PartialRun() {
     if (folder().empty()) return;
     if (!holds_work()) work_.clear();
     tell_kept();
-  } catch (const std::exception&) {  // it stays, as after any run that is cut off
+  } catch (const std::exception&) {  // the folder stays, as after an interruption
   }
 }
 

@@ -15,52 +15,52 @@
 
 namespace leq {
 
-// A tensor of a block, ready for the file.
+// A tensor of a block in the form in which files store it.
 struct BlockTensor {
   std::string name;  // "layers.3.q"
   Shape shape;
   QuantizedTensor quantized;
 };
 
-// Handling of an interrupted run.
+// What to do with an interrupted run.
 enum class UnfinishedRun : std::uint8_t {
   resume,   // continue it
   replace,  // delete its blocks
-  refuse,   // throw Error: several ranks cannot resume
+  refuse,   // throw Error, because several ranks cannot resume
 };
 
 class PartialRun {
  public:
   using Say = std::function<void(const std::string& line)>;
 
-  // Resumes the run in `folder`, if there is one; or, by `earlier`, deletes its blocks, which is
-  // reported to `say`, or throws Error. `identity` contains everything that the blocks depend on.
-  // Throws Error where the run in the folder has finished blocks and another identity, or is still
-  // running.
+  // Resumes the run in `folder` if there is one. Depending on `earlier`, deletes its blocks
+  // instead, which is reported to `say`, or throws Error. `identity` contains everything that the
+  // blocks depend on. Throws Error if the folder has finished blocks of another identity, or if its
+  // run is still active.
   PartialRun(std::filesystem::path folder, const std::string& identity, UnfinishedRun earlier,
              const Say& say);
   ~PartialRun();  // removes the folder if it has no finished block
   PartialRun(PartialRun&&) noexcept = default;
   PartialRun& operator=(PartialRun&&) noexcept = default;
 
-  // The identity of the run that was interrupted in `folder`; nullopt if there is none.
+  // The identity of the interrupted run in `folder`; nullopt if there is none.
   static std::optional<std::string> identity_of(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return work_.path(); }
-  // Blocks [0, finished()) are stored.
+  // Blocks 0 ... finished() - 1 are stored.
   std::int64_t finished() const { return finished_; }
   void save(const std::vector<BlockTensor>& block);  // as block number finished()
   // Reads a finished block and verifies its checksums.
   std::vector<BlockTensor> load(std::int64_t layer) const;
-  // Called when an error ends the run: reports where finished blocks are kept, if there are any.
+  // Called when an error ends the run: reports the folder of finished blocks, if there are any.
   void tell_kept();
-  // Deletes all finished blocks, at the end; the folder is removed with this object.
+  // Called at the end: deletes all finished blocks. The destructor removes the folder.
   void remove();
 
  private:
   std::filesystem::path file_of(std::int64_t layer) const;
 
-  bool holds_work() const;  // any file apart from the identity
+  bool holds_work() const;  // whether there are files other than the identity
 
   WorkFolder work_;
   Say say_;

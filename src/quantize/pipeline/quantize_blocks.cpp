@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kChecksumRows = 16;
 
-// The combined requirements of the plans of all block linears.
+// Union of what the plans of all block linears require.
 struct Demands {
   Needs needs = Needs::nothing;
   bool teacher_inputs = false;
@@ -97,17 +97,17 @@ class Pipeline {
   const BlockOptions& options_;
   Workers workers_;
   Needs needs_ = Needs::nothing;
-  std::string weights_;  // checksum
+  std::string weights_;  // checksum of the checkpoint's weights
   bool loaded_ = false;
   bool sequential_ = false;
-  StatisticsWanted once_;  // to gather from the unquantized block
+  StatisticsWanted once_;  // statistics to gather from the unquantized block
   std::unique_ptr<StatisticsReader> reader_;
   std::unique_ptr<StatisticsWriter> writer_;
   std::unique_ptr<HiddenStates> hidden_;
-  std::int64_t linears_ = 0, linears_by_token_ = 0;  // planned with act tensor
+  std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
-  ExpertTokens experts_;               // over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // units of progress
+  ExpertTokens experts_;               // summed over all blocks
+  std::int64_t done_ = 0, total_ = 0;  // in units of progress
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -226,7 +226,7 @@ void Pipeline::save(std::int64_t layer, const Statistics& statistics) {
   for (const auto& [site, of_input] : statistics) writer_->add(layer, site, of_input);
 }
 
-// Skips a block that an interrupted run has finished: advances the hidden states through it.
+// Skips a block that an interrupted run has finished: only advances the hidden states through it.
 void Pipeline::pass_finished_block(std::int64_t layer, const PartialRun& partial) {
   if (loaded_) return;
   const BlockTensors block = sequential_ ? load_finished(partial.load(layer), layer) : load(layer);
@@ -248,15 +248,15 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-// Ranks divide the rows of a linear, or the linears where the method does not allow that; every
-// rank receives all of them.
+// Ranks divide the rows of each linear or, if the method does not allow that, the linears. Every
+// rank receives all linears.
 void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;
     const InputStatistics& inputs;
   };
   const std::int64_t units = std::max<std::int64_t>(1, std::ssize(options_.data.windows) / 4);
-  std::vector<Part> whole;  // linears that one rank quantizes alone
+  std::vector<Part> whole;  // linears that a single rank quantizes
   std::vector<std::int64_t> sizes;
   for (const auto& [site, inputs] : statistics) work.judge_inputs(site, inputs);
   for (const auto& [site, inputs] : statistics) {
@@ -292,7 +292,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
     Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
     if (run.sites()[sites.front()].sublayer == Sublayer::mlp) {
-      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // skipped once it is quantized
+      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // skipped after it was quantized
       stage.mlp = Extent::inputs;
       stage.keep = !past_mixer;
       past_mixer = true;
@@ -329,7 +329,7 @@ void Pipeline::note_experts(const BlockWork& work) {
   experts_.rare += seen.rare;
 }
 
-// `partial` is the leader's; null on the other ranks, which cannot resume.
+// `partial` is set on the leader and null on other ranks, because several ranks cannot resume.
 void Pipeline::quantize_all(PartialRun* partial) {
   for (std::int64_t layer = 0; layer < config_.layer_count(); ++layer) {
     if (partial != nullptr && layer < partial->finished()) {
@@ -343,8 +343,8 @@ void Pipeline::quantize_all(PartialRun* partial) {
   }
 }
 
-// In the folder of finished blocks on the leader, in the temporary directory on other ranks; the
-// file is unlinked at once.
+// The file is in the folder of finished blocks on the leader and in the temporary directory on
+// other ranks. It is unlinked at once.
 std::filesystem::path Pipeline::hidden_file(const PartialRun* partial) const {
   if (partial != nullptr) return partial->folder() / "hidden";
   return std::filesystem::temp_directory_path() / ("leq-hidden-" + std::to_string(::getpid()) +
@@ -371,7 +371,7 @@ UnfinishedRun unfinished_run(const BlockOptions& options) {
 
 std::optional<PartialRun> Pipeline::run() {
   open_statistics();
-  const CalibrationMemory memory = plan_memory();  // throws before anything is written
+  const CalibrationMemory memory = plan_memory();  // may throw; nothing is written yet
   if (!options_.ranks->leads()) {
     run_with(nullptr, memory);
     return std::nullopt;

@@ -1,5 +1,5 @@
-// Quantizes the blocks of a model with calibrated input statistics. One block's f32 weights, its
-// statistics and the hidden states of the windows are in memory, nothing else.
+// Quantizes the blocks of a model with calibrated input statistics. Memory holds only one block's
+// f32 weights, its statistics and the hidden states of the windows.
 //
 //   statistics once   (smoothquant, awq, rtn, zeroquant+, ...): one forward pass of the
 //                     unquantized block gathers statistics of the inputs of all its linears
@@ -30,62 +30,62 @@
 
 namespace leq {
 
-// Options beside types and methods.
+// Options other than types and methods.
 struct RunOptions {
-  std::optional<FoldMethod> fold = {};                 // of a checkpoint: replaces its method's own
-  BlockRewrites rewrites = {};                         // of each block, first of all
-  std::vector<std::filesystem::path> load_stats = {};  // instead of a forward pass
+  std::optional<FoldMethod> fold = {};                 // of a checkpoint; replaces its method's own
+  BlockRewrites rewrites = {};                         // applied to each block first
+  std::vector<std::filesystem::path> load_stats = {};  // files to read instead of a forward pass
   std::filesystem::path save_stats = {};
-  bool true_sequential = true;  // with methods that want X^T X; never with saved or loaded
-                                // Mean keys are stored wherever there are
-                                // statistics; this gathers statistics
-                                // where nothing else needs them.
+  bool true_sequential = true;  // for methods that use X^T X, except with statistics files
+                                // measure_keys: the mean of keys is stored if there are
+                                // statistics; this gathers statistics also if nothing else needs
+                                // them.
   bool measure_keys = false;
-  // b += (W - Wq) mean(x) where there is a bias; methods with adds_biases add missing ones.
+  // b += (W - Wq) mean(x) for linears with a bias; methods with adds_biases add missing biases.
   bool correct_bias = true;
-  // act tensor: linears get a scale for each token where a fixed scale causes more than this many
-  // times its output error; 0 = never.
+  // For act tensor: a linear gets a scale for each token if a fixed scale causes more than this
+  // many times the output error of scales per token; 0 = never.
   double max_static_error = 0;
-  std::uint64_t max_ram = 0;  // bytes; 0 = no limit
+  std::uint64_t max_ram = 0;  // limit in bytes; 0 = no limit
   int threads = 0;            // 0 = one for each usable core
   // Resumes an interrupted run with the same model, text and settings; false: deletes its finished
   // blocks.
   bool resume = true;
-  // The ranks that divide the work: all make the same call with the same checkpoint and options;
+  // The ranks that divide the work. All make the same call with the same checkpoint and options;
   // only the leader writes files and reports.
   Communicator* ranks = &one_rank();
-  // Polled often; true ends the run with an Error.
+  // Polled often; ends the run with an Error when it returns true.
   std::function<bool()> stop = [] { return false; };
-  // Reports for users; settings in them are marked, see spelled() in base/error.h.
+  // Receives messages for the user, in which settings are marked; see spelled() in base/error.h.
   std::function<void(const std::string& line)> say = [](const auto&) {};
 };
 
 struct BlockOptions : RunOptions {
   TensorPlanner plan = {};
   CalibrationData data = {};
-  std::filesystem::path partial = {};  // folder of finished blocks
+  std::filesystem::path partial = {};  // folder of finished blocks, if there is one
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
 };
 
-// The configuration of the written model: rewritten, and with added biases.
+// The configuration of the written model, after rewrites and with added biases.
 ModelConfig written_config(const ModelConfig& config, const BlockOptions& options);
 
-// Whether a linear is calibrated on inputs computed by the quantized linears before it.
+// Whether linears are calibrated on inputs that the quantized linears before them compute.
 bool runs_sequentially(const ModelConfig& config, const BlockOptions& options);
 
-// Whether the blocks are rewritten or need statistics; if not, write_tensors quantizes them.
+// Whether blocks are rewritten or need statistics; otherwise write_tensors quantizes them.
 bool wants_blocks(const ModelConfig& config, const BlockOptions& options);
 
 struct BlocksResult {
-  std::optional<PartialRun> partial;  // on the leader only
+  std::optional<PartialRun> partial;  // set on the leader only
   Json calibration;                   // [{"text", "text_sha256", "samples", "length", "seed"}, ...]
 };
 
-// Checksum of a few rows of the first and the last block: distinguishes checkpoints of one shape.
+// Checksum of a few rows of the first and the last block, to distinguish checkpoints of one shape.
 std::string weights_checksum(const ModelConfig& config, std::span<const TensorInput> tensors);
 
-// Quantizes all blocks of `config`, whose tensors are among `tensors`, into the returned partial
-// run. Throws Error, and keeps the finished blocks for resuming. Several ranks cannot resume.
+// Quantizes all blocks of `config`, whose tensors are among `tensors`. Returns them as a partial
+// run. Throws Error and keeps the finished blocks for resuming; several ranks cannot resume.
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
 

@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Adds tensors to the file and accumulates the totals.
+// Adds tensors to the file and accumulates totals for the result.
 class Adder {
  public:
   explicit Adder(LeqWriter* writer) : writer_(writer) {}
@@ -42,8 +42,8 @@ class Adder {
   LeqWriter* writer_;  // null on ranks that do not write
 };
 
-// Number of tensors to quantize together from `first` on: as many as ranks divide at a time, up to
-// the next finished block.
+// Number of tensors from `first` on that are quantized together: as many as ranks divide at a time,
+// but none beyond the start of a finished block.
 std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t first,
                            const WriteOptions& options) {
   const std::size_t most =
@@ -88,7 +88,7 @@ QuantizeResult write_tensors(LeqWriter* writer, std::span<const TensorInput> ten
     if (count > 0) continue;
     if (options.blocks != nullptr &&
         tensors[first].name.starts_with(layer_tensor(next_block, ""))) {
-      // All tensors of a block, including those added by folds, are written at its first tensor.
+      // At the first tensor of a finished block, writes all its tensors, also those added by folds.
       for (const BlockTensor& stored : options.blocks->load(next_block)) {
         adder.add(stored.name, stored.shape, stored.quantized);
       }

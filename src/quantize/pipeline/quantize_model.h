@@ -1,4 +1,4 @@
-// Writes the tensors of a model into a .leq file: those outside the blocks, and blocks without
+// Writes the tensors of a model into a .leq file. Tensors outside the blocks, and blocks without
 // calibration, are read, quantized and written one by one.
 #pragma once
 
@@ -16,8 +16,8 @@ namespace leq {
 
 struct WriteOptions {
   TensorPlanner plan;
-  bool finished = false;               // blocks are quantized already, and not here
-  const PartialRun* blocks = nullptr;  // the finished blocks, on the leader
+  bool finished = false;               // blocks were quantized before and are in `blocks`
+  const PartialRun* blocks = nullptr;  // the finished blocks; set on the leader
   int threads = 0;                     // 0 = one for each usable core
   Communicator* ranks = &one_rank();   // ranks that divide the tensors
 };
@@ -26,13 +26,13 @@ struct QuantizeResult {
   std::uint64_t tensor_bytes = 0;
   double worst_error = 0;  // relative squared error of weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same of outputs on the calibration text, if any
+  double worst_loss = 0;  // relative squared error of outputs on calibration text, if any
   std::string worst_loss_tensor;
 };
 
-// Holds at most one tensor (of finished blocks: one block) in memory; with N ranks, 4 N tensors on
-// the leader, which alone has a writer. `progress(done, total)` counts tensors. Throws Error naming
-// a value that is not finite.
+// Holds at most one tensor in memory, or one block if it is finished already. With N ranks the
+// leader, which has the only writer, holds 4 N tensors. `progress(done, total)` counts tensors.
+// Throws Error naming a value that is not finite.
 QuantizeResult write_tensors(LeqWriter* writer, std::span<const TensorInput> tensors,
                              const WriteOptions& options,
                              const std::function<void(std::int64_t, std::int64_t)>& progress);

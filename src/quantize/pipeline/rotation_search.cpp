@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Sufficient for mean squares; each seed costs a forward pass over this many windows.
+// Enough for mean squares; each seed costs a forward pass over this many windows.
 constexpr std::int64_t kWindows = 8;
 
 class SeedLoss {

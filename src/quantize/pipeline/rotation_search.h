@@ -1,5 +1,5 @@
-// The quality of a random rotation varies: tries the signs of several seeds and keeps those with
-// the least loss of the rounded weights.
+// Searches for a good random rotation, because their quality varies: tries the signs of several
+// seeds and keeps those with the least loss of the rounded weights.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace leq {
 
 struct RotationSearch {
   std::uint64_t first_seed = 0;
-  int seeds = 8;                // first_seed, first_seed + 1, ...
-  BlockRewrites rewrites;       // applied beside the rotation
-  TensorPlanner plan;           // the types that weights are rounded to
+  int seeds = 8;                // number of seeds: first_seed, first_seed + 1, ...
+  BlockRewrites rewrites;       // rewrites other than the rotation
+  TensorPlanner plan;           // types that weights are rounded to
   const CalibrationData& data;  // only its first windows are used
   int threads = 0;
-  std::function<bool()> stop = [] { return false; };  // true ends the search with an Error
+  std::function<bool()> stop = [] { return false; };  // ends the search with an Error if true
 };
 struct RotationChoice {
   std::uint64_t seed = 0;
@@ -27,10 +27,10 @@ struct RotationChoice {
   double worst_loss = 0;  // largest among the seeds tried
 };
 
-// Loss of a seed: the mean over all integer block linears of sum h_k (W - Wq)_nk^2 / sum h_k
-// W_nk^2, Wq the nearest codes of the rotated weight's plain ranges and h_k the mean square of its
-// input k after the unquantized rotated blocks. Of equal seeds the first. Throws Error where no
-// block linear has an integer type.
+// The loss of a seed is the mean over all integer linears of blocks of sum h_k (W - Wq)_nk^2 / sum
+// h_k W_nk^2. Wq are the nearest codes in plain ranges of the rotated weight, h_k is the mean
+// square of input k in the unquantized rotated model. On ties the first seed is chosen. Throws
+// Error if no linear of a block has an integer type.
 RotationChoice search_rotation(const ModelConfig& config, std::span<const TensorInput> tensors,
                                const RotationSearch& search);
 

@@ -35,7 +35,7 @@ std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::pa
   const std::optional<std::string> identity = PartialRun::identity_of(folder);
   if (!identity) return std::nullopt;
   const std::string where = folder.string();
-  // A search keeps one identity per candidate; all have the same text.
+  // The identity of a search contains one per candidate; all have the same text.
   const Json kept = parse_json(*identity, where);
   const Json& run = kept.is_array() && !kept.empty() ? kept[0] : kept;
   if (!run.is_object() || !run.contains("texts") || !run["texts"].is_array()) return std::nullopt;

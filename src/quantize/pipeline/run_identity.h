@@ -1,4 +1,4 @@
-// The identity of an interrupted run, so that only the same run resumes it.
+// The identity of an interrupted run, which ensures that only the same run resumes it.
 #pragma once
 
 #include <filesystem>
@@ -11,13 +11,13 @@
 namespace leq {
 
 // Everything that the bytes of the blocks depend on. `config` is that of the written model,
-// `weights` the checksum of the checkpoint's, `texts` describes the inputs: as calibration_json, or
-// of the same form.
+// `weights` the checksum of the checkpoint's weights; `texts` describes the calibration text as
+// calibration_json does.
 std::string run_identity(const ModelConfig& config, const std::string& weights,
                          const BlockOptions& options, const Json& texts);
 
-// Number of calibration windows of the run that was interrupted in `folder` (OUTPUT.partial,
-// OUTPUT.search); nullopt where there is none.
+// Number of calibration windows of the interrupted run in `folder` (OUTPUT.partial, OUTPUT.search);
+// nullopt if there is none.
 std::optional<std::int64_t> windows_of_interrupted_run(const std::filesystem::path& folder);
 
 }  // namespace leq

@@ -36,15 +36,15 @@ struct RecordHeader {
   std::uint64_t layer, site;  // index in linear_sites
   std::uint64_t columns, tokens, samples;
   std::uint64_t hessian;  // 0 or 1
-  std::uint64_t bytes;    // size after the header
-  std::uint64_t xxh3;     // of the header with xxh3 = 0 and those bytes
+  std::uint64_t bytes;    // bytes after the header
+  std::uint64_t xxh3;     // of the header with xxh3 = 0 and of the bytes
 };
 
 std::uint64_t hash(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
-// Hash of a record: its header with a checksum of 0, then the bytes after it.
+// Computes the hash of a record: its header with a checksum of 0, then the bytes that follow.
 class RecordHash {
  public:
   explicit RecordHash(RecordHeader header) : state_(XXH3_createState(), XXH3_freeState) {
@@ -93,7 +93,7 @@ StatisticsIdentity identity_from(std::span<const std::byte> bytes, const std::st
   return identity;
 }
 
-// Throws Error unless the values have the properties that other code relies on.
+// Throws Error unless the values have the properties on which other code relies.
 void check_values(const InputStatistics& statistics, const std::string& where) {
   const auto finite = [&](auto values) {
     for (const auto value : values) {
@@ -161,7 +161,7 @@ void StatisticsWriter::finish() {
 struct StatisticsReader::File {
   explicit File(const std::filesystem::path& path) : map(path) {}
 
-  // Reads the tables of the file; throws Error where it is no statistics file.
+  // Reads the tables of the file; throws Error if it is not a statistics file.
   StatisticsIdentity open();
   InputStatistics read(std::int64_t layer, std::size_t site) const;
 

@@ -1,5 +1,5 @@
-// Statistics of a model's linear inputs in a file of their own, to be used again or joined with
-// those of another text.
+// A file of the statistics of a model's linear inputs, which can be used again or merged with those
+// of another text.
 //
 //   preamble 64 bytes: magic, version, checksum of the identity, its size, number of records
 //   identity: JSON with the model's configuration and a checksum of its weights, and the text
@@ -24,7 +24,7 @@
 
 namespace leq {
 
-// The model and the data that statistics belong to.
+// Identifies the model and the data from which statistics were gathered.
 struct StatisticsIdentity {
   ModelConfig config;
   std::string weights;  // checksum of some of the model's weights
@@ -36,10 +36,10 @@ struct StatisticsIdentity {
   bool hessian = false;
 };
 
-// {"text", "text_sha256", "samples", "length", "seed"}: the description of a calibration in a file.
+// Describes a calibration as in a file: {"text", "text_sha256", "samples", "length", "seed"}.
 Json calibration_json(const StatisticsIdentity& identity);
 
-// Writes record by record; the file gets its name only once it is complete.
+// Writes record by record. The file gets its final name once it is complete.
 class StatisticsWriter {
  public:
   StatisticsWriter(const std::filesystem::path& path, const StatisticsIdentity& identity);
@@ -52,11 +52,11 @@ class StatisticsWriter {
   std::uint64_t records_ = 0;
 };
 
-// One or more files, read on demand and merged; their order does not matter.
+// Reads one or more files on demand and merges them; their order does not matter.
 class StatisticsReader {
  public:
-  // Throws Error naming the file: damaged, cut off, of another model than `config` with weights
-  // `weights`, without X^T X where `hessian` is set, or with the same windows as another file.
+  // Throws Error naming the file if it is damaged or truncated, of another model than `config` with
+  // weights `weights`, without X^T X although `hessian` is set, or with windows of another file.
   StatisticsReader(std::span<const std::filesystem::path> paths, const ModelConfig& config,
                    const std::string& weights, bool hessian);
   ~StatisticsReader();

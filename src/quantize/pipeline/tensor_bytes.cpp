@@ -54,7 +54,7 @@ Value known(const std::optional<Value>& value, std::string_view what) {
   return *value;
 }
 
-// Checks plane sizes: readers would access memory past the end of a smaller plane.
+// Checks plane sizes, because readers would access memory past the end of a smaller plane.
 void check_planes(const PackedWeight& weight) {
   constexpr std::int64_t kMost = std::int64_t{1} << 30;
   require(weight.rows > 0 && weight.rows < kMost && weight.columns > 0 && weight.columns < kMost,

@@ -1,4 +1,4 @@
-// Serialization of a quantized tensor, for sending it to the rank that writes the file.
+// Serialization of a quantized tensor, which is sent to the rank that writes the file.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 namespace leq {
 
 std::vector<std::byte> tensor_bytes(const QuantizedTensor& tensor);
-// Throws Error where the bytes are not a valid tensor.
+// Throws Error if the bytes are not a valid tensor.
 QuantizedTensor tensor_of_bytes(std::span<const std::byte> bytes);
 
 // Appends one tensor, preceded by its size.
 void append_tensor(std::vector<std::byte>& to, const QuantizedTensor& tensor);
-// All appended tensors, in order. Throws Error as above.
+// Returns all appended tensors, in order. Throws Error as tensor_of_bytes does.
 std::vector<QuantizedTensor> tensors_of_bytes(std::span<const std::byte> bytes);
 
 }  // namespace leq

@@ -33,7 +33,7 @@ float scale_of(const Histogram& histogram, float absmax) {
   return best / 127.0f;
 }
 
-// Rounds to int8 with one scale and dequantizes; codes as in docs/numerics.md.
+// Rounds to int8 with one scale and dequantizes. Codes are computed as in docs/numerics.md.
 void round_group(std::span<float> x, float absmax) {
   if (absmax < kSmallestAbsmax) {
     std::fill(x.begin(), x.end(), 0.0f);
@@ -45,7 +45,7 @@ void round_group(std::span<float> x, float absmax) {
   }
 }
 
-// The sum over outputs and tokens of weight_t (a - b)^2, both [N][T].
+// Sum over outputs and tokens of weight_t (a - b)^2; a and b are [N][T].
 double weighted_error(std::span<const float> a, std::span<const float> b,
                       std::span<const double> weights) {
   double total = 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSmallestScale = 1e-4;
 
-// The mean over rows of |W_nj| / (largest of its group), then over tied channels, [S].
+// Mean over rows of |W_nj| / (largest of its group), then over channels with a common scale: [S].
 std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
   const std::int64_t group = scheme.scaling == Scaling::group ? scheme.group : site.columns;
   std::vector<double> of_columns(static_cast<std::size_t>(site.columns));
@@ -46,7 +46,7 @@ std::vector<double> weight_sizes(const Site& site, const QuantScheme& scheme) {
   return sizes;
 }
 
-// The mean |x| over tokens and tied channels, [S].
+// Mean |x| over tokens, then over channels with a common scale: [S].
 std::vector<double> input_sizes(const Site& site) {
   const InputStatistics& statistics = *site.statistics;
   require(std::ssize(statistics.abs_sum) == site.columns && statistics.tokens > 0, site.name,
@@ -62,7 +62,7 @@ std::vector<double> input_sizes(const Site& site) {
   return sizes;
 }
 
-// Scales for one exponent; `weights` is empty for the form without weights.
+// Scales for one exponent. `weights` is empty if the formula without weights is used.
 std::vector<float> awq_scales(std::span<const double> inputs, std::span<const double> weights,
                               double exponent) {
   std::vector<double> scales;
@@ -81,12 +81,12 @@ std::vector<float> awq_scales(std::span<const double> inputs, std::span<const do
   return rounded;
 }
 
-// The ranks that divide the rows of a site's weights; one rank where rows share a scale.
+// The ranks that divide the rows of a site's weights; a single rank if rows share a scale.
 Communicator& dividers(const Site& site, const QuantScheme& scheme) {
   return scheme.scaling == Scaling::tensor ? one_rank() : *site.ranks;
 }
 
-// At most `count` of a weight's rows, evenly spaced; returns this rank's share of them.
+// At most `count` of a weight's rows, evenly spaced. Returns those of them that this rank handles.
 std::vector<float> some_rows(const SiteWeight& weight, std::int64_t columns, std::int64_t count,
                              const Communicator& ranks) {
   const std::int64_t taken = std::min(count, weight.rows);
@@ -103,7 +103,7 @@ double sum(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-// W - Q(W diag(s)) diag(1 / s), [N][K]: the weight error once the inputs are divided by s.
+// Weight error W - Q(W diag(s)) diag(1 / s) [N][K] if the inputs are divided by s.
 std::vector<float> difference(std::span<const float> wanted, std::vector<float> rounded,
                               std::span<const float> scale) {
   for (std::size_t i = 0; i < rounded.size(); ++i) {
@@ -112,8 +112,8 @@ std::vector<float> difference(std::span<const float> wanted, std::vector<float> 
   return rounded;
 }
 
-// The values that method rtn stores for a weight whose columns were multiplied by `scale` [K],
-// [N][K]: superblock scales are fitted to the mean squares of the inputs, here divided by `scale`.
+// Values [N][K] that method rtn stores for a weight whose columns were multiplied by `scale` [K].
+// Superblock scales are fitted with the mean squares of the inputs, which are divided by `scale`.
 std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& scheme,
                                  const Site& site, std::span<const float> scale) {
   InputStatistics statistics;
@@ -134,17 +134,17 @@ std::vector<float> fitted_weight(const SiteWeight& scaled, const QuantScheme& sc
   return dequantize(choose_super_rtn(input).codes, scaled.rows, site.columns, scheme);
 }
 
-// Super-block scales are fitted only for few candidates: that takes tens of times a plain range.
+// Superblock scales are fitted for few candidates only, as it takes tens of times a plain range.
 enum class Rounding : std::uint8_t { plain_ranges, as_stored };
 
-// The consumers' rows that a search uses, and the squared error of their outputs.
+// The rows of the consumers that a search uses, and the squared error of their outputs.
 struct Trial {
   const Site& site;
   const AwqOptions& options;
   const OutputWeights& outputs;
   Rounding rounding;
   Communicator& ranks;
-  std::vector<std::size_t> consumers;       // indices of those that are used
+  std::vector<std::size_t> consumers;       // indices of the consumers that are used
   std::vector<std::vector<float>> weights;  // [consumers][some N][K], this rank's rows
 
   Trial(const Site& of, const AwqOptions& with, const OutputWeights& of_outputs, Rounding how,
@@ -189,7 +189,7 @@ struct Trial {
     return total;
   }
 
-  // Sum over all ranks' rows, in row order.
+  // Sum over the rows of all ranks, in row order.
   double output_error(std::span<const float> off) const {
     return sum(join_lists(ranks, outputs.errors(off), site.name));
   }

@@ -14,8 +14,8 @@ namespace {
 constexpr int kClipSteps = 10;
 constexpr float kClipStep = 0.05f;
 
-// The second moments of the inputs of each group, [G][g][g]; only a diagonal where H is absent or
-// a group is a whole row.
+// Second moments of the inputs in each group, [G][g][g]. Only the diagonal if H is unknown or a
+// group is a whole row.
 struct GroupMoments {
   std::int64_t columns = 0;
   std::int64_t group = 0;
@@ -43,7 +43,7 @@ struct GroupMoments {
     }
   }
 
-  // d H d^T for weight errors d of one group, which starts at column `first`.
+  // d H d^T for the weight errors d of one group that starts at column `first`.
   double error(std::span<const double> d, std::int64_t first) const {
     double total = 0;
     if (blocks.empty()) {
@@ -116,7 +116,7 @@ void clip_row(std::span<float> row, const GroupMoments& moments, const GroupRoun
   }
 }
 
-// Output error of each row when `stored` is rounded in place of `wanted`, [N].
+// Output error of each row [N] if `stored`, after rounding, replaces `wanted`.
 std::vector<double> row_errors(const SiteWeight& wanted, std::span<const float> stored,
                                std::span<const float> scale, const QuantScheme& scheme,
                                const OutputWeights& outputs, Communicator& ranks) {

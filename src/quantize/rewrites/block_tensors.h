@@ -1,5 +1,5 @@
-// The f32 tensors of one block, or those outside
-// the blocks, between folds and methods.
+// The f32 tensors of one block, or those outside the blocks, which folds and methods work
+// on.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Matrix {
   std::vector<float> values;  // [N][K]
 };
 
-// Keys: the part's name within its block, "attention_norm", "q", "q.bias", "down.inv_smooth".
+// Tensors by their names within the block: "attention_norm", "q", "q.bias", "down.inv_smooth".
 struct BlockTensors {
   std::map<std::string, Matrix, std::less<>> parts;
 

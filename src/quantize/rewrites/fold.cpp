@@ -17,7 +17,7 @@ std::vector<std::int32_t> identity(std::int64_t count) {
   return scale_of;
 }
 
-// Column k of the attention's output is channel k % d of the kv head that its query head reads.
+// Column k of the attention's output gets the scale of channel k % d of its KV head.
 void share_scales_of_kv_heads(const ModelConfig& config, SmoothingSite& site) {
   const std::int64_t d = config.head_dim;
   const std::int64_t queries_per_kv = config.heads / config.kv_heads;
@@ -52,7 +52,7 @@ void scale_columns(Matrix& weight, const SmoothingSite& site, std::span<const fl
   }
 }
 
-// Divides row r by scale[r]; a vector is treated as rows of one number.
+// Divides row r by scale[r]; each number of a vector is treated as a row.
 void divide_rows(Matrix& weight, std::span<const float> scale, const std::string& part) {
   ensure(weight.values.size() % scale.size() == 0, "fold: ", part, " holds ", weight.values.size(),
          " numbers, expected rows for ", scale.size(), " scales");
@@ -62,7 +62,7 @@ void divide_rows(Matrix& weight, std::span<const float> scale, const std::string
   }
 }
 
-// The factors that the engine multiplies the input of `consumer` with: 1 / s, times existing ones.
+// Multiplies the factors that the engine applies to the input of `consumer` by 1 / s.
 void divide_at_run_time(BlockTensors& block, const std::string& consumer, const SmoothingSite& site,
                         std::span<const float> scale) {
   const std::string part = consumer + ".inv_smooth";
@@ -133,7 +133,7 @@ ModelConfig with_linear_biases(ModelConfig config) {
 }
 
 void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::int64_t layer) {
-  // A gate multiplies the bias, which then depends on the token: not foldable.
+  // Not foldable with a gate: the gate multiplies the bias, so that it depends on the token.
   if (!block.has("v.bias") || block.has("attention_gate")) return;
   const Matrix& o = block.at("o");
   Matrix& v_bias = block.at("v.bias");
@@ -153,7 +153,7 @@ void fold_attention_biases(BlockTensors& block, const ModelConfig& config, std::
     o_bias.values[n] = static_cast<float>(sum);
   }
   std::ranges::fill(v_bias.values, 0.0f);
-  // Without rotary positions a bias of k adds the same number to all scores of a query.
+  // Without rotary positions, a bias of k adds the same number to all scores of a query.
   const AttentionConfig& attention = *config.layer(layer).attention();
   if (!attention.rotary && !attention.qk_norm) {
     std::ranges::fill(block.at("k.bias").values, 0.0f);

@@ -10,10 +10,10 @@
 namespace leq {
 namespace {
 
-// Sufficient for comparing exponents; the best is compared with no scaling over all rows.
+// Enough for comparing exponents; the best one is compared with no scaling over all rows.
 constexpr std::int64_t kFewRows = 128;
 
-// Folds help only weights that are rounded. The plan of the first consumer stands for all.
+// The first consumer's plan, which stands for all; nullopt if it rounds nothing (no integer type).
 std::optional<TensorPlan> integer_plan(const FoldInput& input) {
   const TensorPlan plan = input.plan(input.site.consumers.front());
   if (!plan.scheme.is_integer()) return std::nullopt;

@@ -23,8 +23,8 @@ struct Doubles {
   double* row(std::size_t r) { return values.data() + r * columns; }
 };
 
-// Q = diag(factors) H, repeated along the diagonal
-// for larger sizes; factors are +-1 / sqrt(block).
+// Q = diag(factors) H, repeated along the diagonal for larger sizes; factors are +-1 /
+// sqrt(block).
 struct Rotator {
   std::vector<double> factors;
   std::size_t block = 0;
@@ -39,8 +39,8 @@ Rotator rotator(std::uint64_t seed, RotationSpace space, std::int64_t size) {
   return by;
 }
 
-// x <- H x in each block of `block` pieces of `length` numbers: sums and differences of pieces at
-// distances 1, 2, 4, ...
+// x <- H x in each block of `block` pieces of `length` numbers, by sums and differences of pieces
+// at distances 1, 2, 4, ...
 void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
   for (std::size_t distance = 1; distance < block; distance *= 2) {
     const std::size_t run = distance * length;
@@ -56,7 +56,7 @@ void hadamard(std::span<double> x, std::size_t length, std::size_t block) {
   }
 }
 
-// W <- W Q: rotates every row like the rows of the stream.
+// W <- W Q: rotates every row, as the residual stream is rotated.
 void rotate_columns(Doubles& w, const Rotator& by) {
   const std::size_t period = by.factors.size();
   for (std::size_t first = 0; first < w.values.size(); first += period) {
@@ -74,7 +74,7 @@ void rotate_rows(Doubles& w, const Rotator& by) {
   hadamard(w.values, w.columns, by.block);
 }
 
-// Subtracts each column's mean over the outputs: the linear's output rows then have mean 0.
+// Subtracts each column's mean over the rows, so that the linear's output vectors have mean 0.
 void centre_rows(Doubles& w) {
   std::vector<double> mean(w.columns);
   for (std::size_t i = 0; i < w.values.size(); ++i) mean[i % w.columns] += w.values[i];
@@ -108,7 +108,7 @@ class BlockRotation {
  private:
   struct Linear {
     Doubles weight;
-    Doubles bias;  // one column; empty where the linear has none
+    Doubles bias;  // one column; empty if the linear has none
   };
 
   Linear take(const std::string& part) const {
@@ -122,7 +122,7 @@ class BlockRotation {
       const Matrix& bias = block_.at(part + ".bias");
       linear.bias = {rows, 1, {bias.values.begin(), bias.values.end()}};
     } else if (config_.norm == NormKind::layer) {
-      linear.bias = {rows, 1, std::vector<double>(rows)};  // for folding a beta into it
+      linear.bias = {rows, 1, std::vector<double>(rows)};  // zeros, to fold beta into
     }
     return linear;
   }
@@ -140,10 +140,10 @@ class BlockRotation {
                                     narrowed(linear.bias)};
   }
 
-  // An output gate multiplies the values of a head one by one, so they cannot be rotated.
+  // With an output gate, which multiplies the values of a head one by one, heads cannot be rotated.
   bool turns_heads() const { return !block_.has("attention_gate"); }
 
-  // A linear after a norm: absorbs the norm's gain and beta, then reads the rotated stream.
+  // Rewrites a linear after a norm: folds in the norm's gain and beta; it reads the rotated stream.
   void reading(const std::string& part, const std::string& norm) {
     Linear linear = take(part);
     const std::vector<float>& gain = block_.at(norm).values;
@@ -166,7 +166,7 @@ class BlockRotation {
     put(part, linear);
   }
 
-  // A linear whose outputs are added to the stream.
+  // Rewrites a linear whose outputs are added to the stream.
   void writing(const std::string& part) {
     Linear linear = take(part);
     if (part == "o" && turns_heads()) rotate_columns(linear.weight, heads_);

@@ -1,5 +1,5 @@
-// One smoothing site with the weights that read its input: the unit of the scale searches of
-// SmoothQuant and AWQ.
+// One smoothing site with the weights that read its input, on which the scale searches of
+// SmoothQuant and AWQ work.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ struct SiteWeight {
 };
 
 struct Site {
-  std::string_view name;  // for errors
+  std::string_view name;  // for error messages
   std::vector<SiteWeight> consumers;
   std::int64_t columns = 0;                     // K of all consumers
-  std::span<const std::int32_t> scale_of;       // [K], see SmoothingSite
-  std::int64_t scales = 0;                      // S
+  std::span<const std::int32_t> scale_of;       // [K] index of a channel's scale (SmoothingSite)
+  std::int64_t scales = 0;                      // S, number of scales
   const InputStatistics* statistics = nullptr;  // of the shared input
-  ThreadPool* pool = nullptr;                   // results are the same for any number of threads
-  Communicator* ranks = &one_rank();            // ranks that may divide the work on the same site
+  ThreadPool* pool = nullptr;                   // results do not depend on the number of threads
+  Communicator* ranks = &one_rank();            // may divide the work on the same site
 };
 
-// Refers to the block's tensors: both must outlive it. Throws Error where shapes do not match.
+// Keeps pointers to `block` and the statistics. Throws Error if shapes do not match.
 Site make_site(const SmoothingSite& site, const BlockTensors& block,
                const InputStatistics& statistics, ThreadPool* pool,
                Communicator& ranks = one_rank());
@@ -42,20 +42,20 @@ Site make_site(const SmoothingSite& site, const BlockTensors& block,
 // Indices of the consumers that a search measures: all, or an even selection of many (experts).
 std::vector<std::size_t> searched_consumers(const Site& site);
 
-// Expands scale [S] to one for each input channel, [K].
+// Expands scale [S] to one number for each input channel: [K].
 std::vector<float> scales_of_columns(const Site& site, std::span<const float> scale);
 
 // W diag(scale) in f32, [N][K].
 std::vector<float> scaled_columns(std::span<const float> weight, std::span<const float> scale);
 
-// The values of a weight after rounding to an integer scheme with its plain ranges (methods absmax
-// and zeropoint), [N][K]. Several ranks each have some of the rows, possibly none; where rows share
-// a scale one rank must have all.
+// Values [N][K] of a weight after rounding to an integer scheme with plain ranges (methods absmax
+// and zeropoint). Each of several ranks has some of the rows, possibly none; if rows share a scale,
+// one rank must have all rows.
 std::vector<float> rounded_weight(const SiteWeight& weight, std::int64_t columns,
                                   const QuantScheme& scheme, ThreadPool* pool,
                                   Communicator& ranks = one_rank());
 
-// The outputs W X^T of w [N][K] for x [T][K], in f32: [N][T]. Ranks divide the rows, and all
+// Outputs W X^T [N][T] of w [N][K] for x [T][K], in f32. Ranks divide the rows, and all ranks
 // receive all outputs.
 std::vector<float> outputs(std::span<const float> x, std::span<const float> w, std::int64_t columns,
                            ThreadPool* pool, Communicator& ranks = one_rank());

@@ -12,7 +12,7 @@ namespace {
 constexpr double kSmallestPeak = 1e-5;
 constexpr double kLargestScale = 1e5;
 
-// The largest |W_nj| over consumers, rows and tied channels, [S].
+// Largest |W_nj| over consumers, rows and channels that share a scale: [S].
 std::vector<double> weight_peaks(const Site& site) {
   std::vector<float> of_column(static_cast<std::size_t>(site.columns));
   for (const SiteWeight& consumer : site.consumers) {
@@ -65,15 +65,15 @@ std::vector<float> scales_at(const Peaks& peaks, double alpha) {
   return scales;
 }
 
-// The rows that the search compares: kSearchRows evenly spaced rows of a larger weight. Rows have
-// independent errors unless one scale serves the tensor.
+// The rows that the search compares: kSearchRows evenly spaced rows of a larger weight. This works
+// because rows have independent errors unless one scale serves the whole tensor.
 struct SearchedWeight {
   std::string_view name;
-  std::vector<float> picked;      // empty: all rows
+  std::vector<float> picked;      // copies of the chosen rows; empty: all rows
   std::span<const float> values;  // [R][K]
   std::int64_t rows = 0;          // R
-  double weight = 1;              // N / R, the number of rows that each represents
-  std::vector<float> outputs;     // of the unrounded weights, [R][T]
+  double weight = 1;              // N / R, the number of rows that each row represents
+  std::vector<float> outputs;     // [R][T] outputs of the unrounded weights
 };
 
 SearchedWeight searched_rows(const Site& site, const SiteWeight& consumer, bool all) {
@@ -101,11 +101,11 @@ struct Searched {
 
 Searched searched_weights(const Site& site, const SmoothingOptions& options) {
   require(site.statistics->sample_tokens() > 0 && site.statistics->columns == site.columns,
-          site.name, ": the search for scales needs sampled tokens of ", site.columns,
-          " columns; calibrate with some");
+          site.name, ": the search for scales needs sampled inputs of ", site.columns,
+          " columns in the statistics; calibrate again with samples of them");
   Searched result;
   const std::vector<std::size_t> picked = searched_consumers(site);
-  result.weights.reserve(picked.size());  // no reallocation: views must remain valid
+  result.weights.reserve(picked.size());  // no reallocation, so that views remain valid
   for (const std::size_t at : picked) {
     const SiteWeight& consumer = site.consumers[at];
     result.weights.push_back(

@@ -26,7 +26,7 @@ constexpr std::array<StrategyRow, 5> kStrategies = {{
     {"learned", SearchStrategy::learned, search_learned},
 }};
 
-constexpr int kFewestEvaluations = 5;  // the uniform points and one plan
+constexpr int kFewestEvaluations = 5;  // uniform points and one other assignment
 
 void check(const SearchProblem& problem, const SearchOptions& options) {
   ensure(!problem.units.empty(), "search: the model has no unit to choose bits for");
@@ -49,7 +49,7 @@ void check(const SearchProblem& problem, const SearchOptions& options) {
           Setting{"target_size"}, " or ", Setting{"target_bpw"});
 }
 
-// KL of a uniform model of `bytes` bytes, interpolated; see run_search.
+// KL of a uniform model of `bytes` bytes, by interpolation; see run_search.
 double uniform_kl_at(std::span<const SearchPoint> uniform, std::uint64_t bytes) {
   std::vector<SearchPoint> sorted(uniform.begin(), uniform.end());
   std::ranges::sort(sorted, {}, &SearchPoint::bytes);
@@ -79,7 +79,7 @@ bool is_uniform(const Assignment& assignment) {
   return std::ranges::count(assignment, assignment.front()) == std::ssize(assignment);
 }
 
-// Chooses between the best point of the search and the uniform points.
+// Chooses between the best point of the search and the best uniform point.
 void accept(const SearchProblem& problem, SearchResult& result) {
   const SearchPoint& found = result.found;
   const SearchPoint& uniform =

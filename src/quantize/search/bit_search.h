@@ -1,5 +1,5 @@
-// Assigns bit widths to the units of a model: strategies that minimize KL divergence plus a price
-// of size, or KL under a size limit, by measuring whole assignments. Independent of the model:
+// Assigns bit widths to the units of a model. Strategies minimize KL divergence plus a price of
+// size, or KL under a size limit, by measuring complete assignments. Independent of the model:
 // units are names, sizes and features, and a measurement is a callback.
 #pragma once
 
@@ -21,88 +21,88 @@ inline constexpr int kEightBits = 3;  // index of 8 in kSearchBits
 // An index into kSearchBits for each unit.
 using Assignment = std::vector<std::uint8_t>;
 
-// Linears that share a bit width. Unknown features stay 0.
+// Linears that get the same bit width. Features that are unknown are 0.
 struct SearchUnit {
   std::string name;        // "layers.3.qkv"
-  std::string kind;        // the grid strategy ties units of one kind: "qkv", "o"
-  std::int64_t layer = 0;  // block, from 0
+  std::string kind;        // the grid strategy gives units of one kind one width: "qkv", "o"
+  std::int64_t layer = 0;  // index of the block
   std::int64_t params = 0;
   std::array<std::uint64_t, kChoices> bytes{};  // stored size at each choice, ascending
   std::array<double, kChoices> proxy{};         // a data-driven loss at each choice
   std::array<double, kChoices> diagonal_proxy{};
-  double entropy = 0;  // of the 8-bit codes, bits
+  double entropy = 0;  // of the 8-bit codes, in bits
   double kurtosis = 0;
   double outlier_ratio = 0;  // share of |w| > 4 sigma
 };
 
 struct SearchProblem {
-  std::string identity;  // of model, candidates and text: a log of another identity is refused
+  std::string identity;  // of model, candidates and text; must equal that of a resumed log
   std::vector<SearchUnit> units;
-  // KL of an assignment against the base model, nats. Deterministic.
+  // KL in nats of an assignment relative to the unquantized model. Must be deterministic.
   std::function<double(const Assignment&)> evaluate;
-  // Optional. D_l(b): the KL that one unit at a choice adds while all others are at their most
-  // accurate; for a measurement cheaper than evaluate(all 8 but one).
+  // Optional. D_l(b): the KL that one unit with a choice adds while all others have their most
+  // accurate one, if this can be measured at less cost than by `evaluate`.
   std::function<double(std::size_t unit, int choice)> partial = {};
 };
 
 enum class SearchStrategy : std::uint8_t { grid, entropy, greedy, sens, learned };
-// Throws Error listing the names.
+// Throws Error listing the names if there is no strategy of this name.
 SearchStrategy parse_search_strategy(std::string_view name);
 
 struct SearchOptions {
   SearchStrategy strategy = SearchStrategy::sens;
-  // J(b) = KL + lambda * 8 bytes(b) / (16 params): a price in nats on the share of the 16-bit size.
+  // J(b) = KL + lambda * 8 bytes(b) / (16 params): lambda prices the 16-bit size in nats.
   double lambda = 0.05;
-  // With a limit J is KL alone, and assignments that exceed it are not measured.
+  // With a limit, J is KL alone, and assignments above the limit are not measured.
   std::optional<std::uint64_t> target_bytes = {};
-  int evaluations = 96;  // measurements of KL, those read from a log included; at least 5
+  int evaluations = 96;  // number of KL measurements, including those from a log; at least 5
   std::uint64_t seed = 0;
-  std::filesystem::path log = {};  // JSON; read where it exists, written after each measurement
+  std::filesystem::path log = {};  // JSON; read if it exists, written after each measurement
   std::function<void(int done, double best)> progress = {};
 };
 
-// Bytes of the units at a number of bits per weight.
+// Bytes of the units at a given number of bits per weight.
 std::uint64_t bytes_of_bpw(const SearchProblem& problem, double bits_per_weight);
 std::uint64_t bytes_of(const SearchProblem& problem, const Assignment& assignment);
 double bpw_of(const SearchProblem& problem, const Assignment& assignment);
-std::string bits_text(const Assignment& assignment);  // "4,3,8": bits unit after unit
+std::string bits_text(const Assignment& assignment);  // "4,3,8": bits of each unit
 
 // One measured assignment.
 struct SearchPoint {
   Assignment assignment;
   double kl = 0;
   std::uint64_t bytes = 0;
-  double objective = 0;       // J; infinite where the size exceeds the limit
-  double best_objective = 0;  // over this and all earlier points
+  double objective = 0;       // J; infinite if the size exceeds the limit
+  double best_objective = 0;  // least J of this and all earlier points
 };
 
 struct SearchResult {
-  SearchPoint chosen;  // the point to write
-  SearchPoint found;   // the best measured point, uniform or not
+  SearchPoint chosen;  // the result to write
+  SearchPoint found;   // the best measured point, also if uniform
   bool accepted = false;
-  // KL of a uniform model of found's size, see run_search; `found` is accepted only below it.
+  // KL of a uniform model of found's size, see run_search. `found` is accepted only if it has less.
   double uniform_kl = 0;
-  std::string verdict;                               // one sentence
-  std::array<SearchPoint, kChoices> uniform;         // all at 2, 3, 4, 8 bits
-  std::vector<SearchPoint> pareto;                   // measured, none larger and worse than another
-  std::vector<SearchPoint> trace;                    // in the order of measuring
-  std::vector<std::array<double, kChoices>> losses;  // D_l(b) as last estimated, 0 at 8 bits
+  std::string verdict;                               // one sentence for the user
+  std::array<SearchPoint, kChoices> uniform;         // all units at 2, 3, 4, 8 bits
+  std::vector<SearchPoint> pareto;                   // measured points that no smaller one beats
+  std::vector<SearchPoint> trace;                    // in the order of measurements
+  std::vector<std::array<double, kChoices>> losses;  // last estimate of D_l(b), 0 at 8 bits
   int evaluations = 0;
 };
 
-// Throws Error where `log` is not empty and cannot be written, or exists and is no search log.
+// Throws Error if `log` is set and cannot be written, or exists and is not a search log.
 void check_search_log(const std::filesystem::path& log);
 
 // Measures the uniform points, then searches. The same problem, options and seed give the same
-// answer, also when resumed from a log.
+// answer, also if resumed from a log.
 //
-// A plan is accepted if its measured KL is below that of a uniform model of equal size. Uniform
-// models have few sizes, so "of equal size" means: the linear interpolation, over bytes, between
-// the uniform points next to the plan's size (the average result of choosing units blindly between
-// those two bit widths, where losses are additive), or a smaller uniform point that lies below that
-// line. Otherwise `chosen` is the uniform point with the smallest objective.
-// Throws Error where the limit is below all units at 2 bits, the budget below 5, or the log is of
-// another problem or damaged.
+// A plan is accepted if its measured KL is below that of a uniform model of equal size. As uniform
+// models have few sizes, their KL at the plan's size is interpolated linearly, over bytes, between
+// the two nearest uniform points (the average result of choosing units blindly between those two
+// bit widths, if losses are additive). A smaller uniform point with less KL than this replaces it.
+// If the plan is not accepted, `chosen` is the uniform point with the smallest objective. Throws
+// Error if the limit is below all units at 2 bits, the budget below 5, or the log damaged or of
+// another problem.
 SearchResult run_search(const SearchProblem& problem, const SearchOptions& options);
 
 }  // namespace leq

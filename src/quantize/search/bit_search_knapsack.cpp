@@ -9,16 +9,16 @@ namespace {
 
 constexpr std::size_t kFront = 4096;
 
-// An assignment of the first units.
+// An assignment of choices to the first units.
 struct Partial {
   std::uint64_t bytes = 0;
   double loss = 0;
-  std::uint32_t before = 0;  // index in the previous unit's front
+  std::uint32_t before = 0;  // index in the front of the previous unit
   std::uint8_t choice = 0;
 };
 using Front = std::vector<Partial>;
 
-// Keeps the assignments with less loss than all smaller ones, sorted by size.
+// Keeps the assignments that have less loss than all smaller ones, sorted by size.
 Front pareto(Front all) {
   std::ranges::sort(all, [](const Partial& a, const Partial& b) {
     return a.bytes != b.bytes ? a.bytes < b.bytes : a.loss < b.loss;
@@ -30,7 +30,7 @@ Front pareto(Front all) {
   return front;
 }
 
-// Keeps the last and best assignment of each interval of sizes, and the smallest of all.
+// Keeps the last (and best) assignment of each interval of sizes, and the smallest one of all.
 Front thin(const Front& front) {
   if (front.size() <= kFront) return front;
   const std::uint64_t lowest = front.front().bytes;
@@ -62,7 +62,7 @@ Front extend(const Front& front, const SearchUnit& unit, const std::array<double
 
 Assignment solve_knapsack(std::span<const SearchUnit> units, const LossTable& losses, double price,
                           std::uint64_t limit) {
-  // The least bytes of the remaining units, so that every assignment in a front can be completed.
+  // Least bytes of the remaining units, so that every assignment in a front can be completed.
   std::vector<std::uint64_t> rest(units.size() + 1, 0);
   for (std::size_t l = units.size(); l-- > 0;) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();

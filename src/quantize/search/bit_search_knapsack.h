@@ -1,5 +1,5 @@
-// The best assignment where losses are additive: exact for small problems, with sizes rounded to a
-// fine grid for large ones.
+// Finds the best assignment if losses are additive. Exact for small problems; for large ones, sizes
+// are rounded to a fine grid.
 #pragma once
 
 #include <array>
@@ -11,12 +11,12 @@
 
 namespace leq {
 
-// Loss of each unit at each choice; infinite = forbidden.
+// Loss of each unit at each choice; an infinite loss forbids the choice.
 using LossTable = std::vector<std::array<double, kChoices>>;
 
 // Minimizes sum loss + price * sum bytes under sum bytes <= limit, by merging one unit after
-// another into the Pareto front of (bytes, loss); fronts of more than 4096 points keep the best of
-// each 1/4096 of the size. An empty assignment where nothing fits.
+// another into the Pareto front of (bytes, loss). A front of more than 4096 points is reduced to
+// the best point in each 1/4096 of the size. Returns an empty assignment if nothing fits.
 Assignment solve_knapsack(std::span<const SearchUnit> units, const LossTable& losses, double price,
                           std::uint64_t limit);
 

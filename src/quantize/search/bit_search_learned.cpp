@@ -1,11 +1,11 @@
 // The learned policy: a bandit that corrects predicted losses by measurements of whole assignments.
 //
-// log KL(b) = log P(b) + theta . phi(b), with P the additive prediction from the uniform points and
-// proxies. phi holds for each (unit l, bits below 8) the share D_l(b_l) / P(b) of the prediction,
-// so that theta is to first order the log of the factor by which to correct D_l(b_l); and six
-// features of the units summed with the same shares. Ridge regression with prior mean 0; each round
-// measures the best assignment of the knapsack with losses D exp(theta - beta sigma), the lower
-// confidence bound of each loss.
+// log KL(b) = log P(b) + theta . phi(b), where P is the additive prediction from uniform points and
+// proxies. phi has an entry for each (unit l, bits below 8): the share D_l(b_l) / P(b), so that
+// theta is to first order the log of the factor that corrects D_l(b_l); and six features of the
+// units, summed with these shares. theta comes from ridge regression with prior mean 0. Each round
+// measures the best assignment by losses D exp(theta - beta sigma), the lower confidence bound of
+// each loss.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -20,13 +20,13 @@ namespace {
 constexpr std::size_t kShared = 6;
 constexpr double kRidge = 1.0;
 constexpr double kBeta = 1.0;
-constexpr double kWarmUpNoise = 0.7;  // standard deviation, of log losses
+constexpr double kWarmUpNoise = 0.7;  // standard deviation of noise on log losses
 constexpr int kWarmUp = 32;
 constexpr int kStaleRounds = 5;
-constexpr double kSmallGain = 0.005;  // share of J
+constexpr double kSmallGain = 0.005;  // relative to J
 constexpr int kTries = 16;            // attempts to find an unmeasured assignment
 
-// (Phi^T Phi + mu I)^-1 and Phi^T y, by rank-1 updates (Sherman and Morrison).
+// Keeps (Phi^T Phi + mu I)^-1 and Phi^T y, updated by rank 1 (Sherman and Morrison).
 class Ridge {
  public:
   explicit Ridge(std::size_t size) : size_(size), inverse_(size * size, 0.0), sum_(size, 0.0) {
@@ -65,8 +65,8 @@ class Ridge {
   std::vector<double> sum_;      // [d]
 };
 
-// Six numbers for each unit and choice, each column scaled to mean 0 and variance 1 (0 if
-// constant).
+// Six numbers for each unit and choice. Each of the six is scaled over all units to mean 0 and
+// variance 1 (or to 0 if it is constant).
 std::vector<std::array<double, kShared>> shared_features(const SearchProblem& problem) {
   std::int64_t last = 1;
   for (const SearchUnit& unit : problem.units) last = std::max(last, unit.layer);
@@ -107,7 +107,7 @@ class Policy {
                std::log(std::max(point.kl, 1e-12) / predicted));
   }
 
-  // Estimated losses, lowered by beta standard deviations and perturbed by noise (0 = none).
+  // Estimated losses, lowered by beta standard deviations, with random noise (0 = none).
   LossTable losses(double beta, double noise) {
     const std::vector<double> theta = ridge_.theta();
     LossTable result = prior_;
@@ -132,7 +132,7 @@ class Policy {
                             bytes_of(meter_.problem(), assignment));
   }
 
-  // An assignment that is not measured yet; empty where noise gives none.
+  // An assignment that is not measured yet; empty if even noise leads to none.
   Assignment fresh(double beta, double noise) {
     for (int attempt = 0; attempt < kTries; ++attempt) {
       Assignment candidate = best(losses(beta, attempt == 0 ? noise : noise + 0.1 * attempt));
@@ -170,7 +170,7 @@ class Policy {
   Ridge ridge_;
   Random random_;
   double floor_ = 0;          // KL of all units at 8 bits
-  double noise_scale_ = 0.3;  // of a unit's log loss without measurements
+  double noise_scale_ = 0.3;  // std. deviation of a log loss before measurements
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ double kl_of(const Json& entry, const std::string& source) {
   return kl;
 }
 
-// Opens the log and passes it to `use`; an error in either tells the user how to continue.
+// Opens the log and passes it to `use`. If either fails, the error tells the user how to continue.
 void use_log(const std::filesystem::path& path,
              const std::function<void(const Json& log, const std::string& source)>& use) {
   const std::string source = path.string();
@@ -164,7 +164,7 @@ void SearchMeter::read_log(const Json& log, const std::string& source) {
   }
 }
 
-// Writes all known measurements, first those of this run, in order.
+// Writes all known measurements: first those of this run, in order, then the others.
 void SearchMeter::write_log() const {
   Json log = {{"version", kLogVersion}, {"identity", problem_.identity}};
   Json units = Json::array(), measured = Json::array(), alone = Json::array();

@@ -1,4 +1,4 @@
-// Measures each assignment once, within a budget, and keeps the log from which an interrupted
+// Measures each assignment only once, within a budget, and writes the log from which an interrupted
 // search resumes.
 #pragma once
 
@@ -17,12 +17,12 @@ namespace leq {
 
 class SearchMeter {
  public:
-  // Reads the log if it exists. Throws Error where it is of another problem or damaged.
+  // Reads the log if it exists. Throws Error if the log is damaged or of another problem.
   SearchMeter(const SearchProblem& problem, const SearchOptions& options);
 
-  // nullopt where the budget is spent and the assignment was not measured before.
+  // Returns nullopt if the budget is spent and the assignment was not measured before.
   std::optional<SearchPoint> measure(const Assignment& assignment);
-  // KL that unit l at a choice adds to all units at 8 bits; nullopt likewise.
+  // KL that unit l with a choice adds to all units at 8 bits; nullopt if the budget is spent.
   std::optional<double> measure_alone(std::size_t unit, int choice);
 
   bool measured(const Assignment& assignment) const { return seen_.contains(assignment); }
@@ -30,14 +30,14 @@ class SearchMeter {
   int used() const { return used_; }
   double objective(double kl, std::uint64_t bytes) const;
   bool fits(const Assignment& assignment) const;
-  // Objective per byte (0 with a limit) and the limit (the largest number without one).
+  // Objective per byte (0 if there is a size limit), and the limit (the largest number if none).
   double price() const;
   std::uint64_t limit() const;
 
   const SearchProblem& problem() const { return problem_; }
   const SearchOptions& options() const { return options_; }
   const std::vector<SearchPoint>& trace() const { return trace_; }
-  // The measured point with the smallest objective; of equal ones the first.
+  // The measured point with the smallest objective, the first one on ties.
   const SearchPoint& best() const { return trace_[best_]; }
 
  private:
@@ -49,9 +49,9 @@ class SearchMeter {
   const SearchProblem& problem_;
   const SearchOptions& options_;
   std::int64_t params_ = 0;
-  std::map<Assignment, double> known_;  // from the log or measured
+  std::map<Assignment, double> known_;  // KL from the log or measured
   std::map<std::pair<std::size_t, int>, double> known_alone_;
-  std::map<Assignment, std::size_t> seen_;  // index in trace_, for this run's points
+  std::map<Assignment, std::size_t> seen_;  // index in trace_ of this run's points
   std::map<std::pair<std::size_t, int>, double> seen_alone_;
   std::vector<SearchPoint> trace_;
   std::size_t best_ = 0;

@@ -17,7 +17,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kTolerance = 1e-4;  // relative decrease of J that counts as an improvement
 constexpr int kSweeps = 3;
 constexpr std::size_t kGridKept = 32;
-constexpr std::size_t kEndBlocks = 2;  // blocks at each end that grid may raise by one level
+constexpr std::size_t kEndBlocks = 2;  // blocks at each end that `grid` may raise by one level
 
 std::size_t index(int value) { return static_cast<std::size_t>(value); }
 
@@ -25,7 +25,7 @@ Assignment uniform(const SearchMeter& meter, int choice) {
   return Assignment(meter.problem().units.size(), static_cast<std::uint8_t>(choice));
 }
 
-// Every search measures the uniform points first.
+// KL of a uniform assignment, which every search measures first.
 double uniform_kl(SearchMeter& meter, int choice) {
   const auto point = meter.measure(uniform(meter, choice));
   return point ? point->kl : 0.0;
@@ -43,8 +43,8 @@ double predicted_objective(SearchMeter& meter, const LossTable& losses,
                          bytes_of(meter.problem(), assignment));
 }
 
-// Moves one other unit by one level: with the least loss per byte saved, or the largest gain per
-// byte spent. False where no move helps.
+// Moves one unit other than `fixed` by one level: the one with the least loss per byte saved, or
+// with the largest gain per byte spent. Returns false if no move helps.
 bool shift_one(SearchMeter& meter, const LossTable& losses, std::size_t fixed, int direction,
                Assignment& assignment) {
   double best_rate = kInfinity;
@@ -70,8 +70,8 @@ bool shift_one(SearchMeter& meter, const LossTable& losses, std::size_t fixed, i
   return true;
 }
 
-// `assignment` with one unit at another choice. Under a limit other units are lowered until it
-// fits, then raised to use the bytes left, by predicted losses. Empty where that is impossible.
+// Returns `assignment` with one unit at another choice. Under a limit, lowers other units until it
+// fits, then raises units to use the bytes left, by predicted losses. Empty if this is impossible.
 Assignment moved(SearchMeter& meter, const LossTable& losses, Assignment assignment,
                  std::size_t unit, int choice) {
   assignment[unit] = static_cast<std::uint8_t>(choice);
@@ -83,7 +83,7 @@ Assignment moved(SearchMeter& meter, const LossTable& losses, Assignment assignm
   return assignment;
 }
 
-// Measures a candidate and makes it current if it is better. False where the budget is spent.
+// Measures a candidate; if it is better, makes it current. Returns false if the budget is spent.
 bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& current,
               bool& improved) {
   if (candidate.empty()) return true;
@@ -96,14 +96,14 @@ bool try_step(SearchMeter& meter, const Assignment& candidate, SearchPoint& curr
   return true;
 }
 
-// The measured point at which a descent starts.
+// The point at which a descent starts: `assignment`, or the best point if that is better.
 SearchPoint start_at(SearchMeter& meter, const Assignment& assignment) {
   const auto point = assignment.empty() ? std::nullopt : meter.measure(assignment);
   return point && point->objective <= meter.best().objective ? *point : meter.best();
 }
 
-// Tries single moves from the current point, the most promising first, until none improves it (a
-// coordinate-wise local optimum) or the budget is spent.
+// Tries single moves from the current point in the order of predicted objectives, until no move
+// improves it (a coordinate-wise local optimum) or the budget is spent.
 void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
   for (bool improved = true; improved;) {
     improved = false;
@@ -126,18 +126,18 @@ void repair(SearchMeter& meter, const LossTable& losses, SearchPoint current) {
   }
 }
 
-// The assignment of least loss within the limit, or of least J without one, for additive losses.
+// The assignment with the least loss under the limit or, without limit, with the least J.
 Assignment best_by(SearchMeter& meter, const LossTable& losses) {
   return solve_knapsack(meter.problem().units, losses, meter.price(), meter.limit());
 }
 
-// Measures D_l(b) while the budget lasts, 3 bits of all units first; the other losses are estimates
-// from the uniform points and the proxies, scaled by the unit's measurement.
+// Measures D_l(b) while the budget lasts, first at 3 bits of every unit. The other losses are
+// estimated from the uniform points and the proxies, scaled by the measurement of the unit.
 LossTable measure_losses(SearchMeter& meter) {
   const LossTable guess = losses_from_uniform(meter);
   LossTable losses = guess;
   std::vector<double> scale(losses.size(), 0.0);
-  // A tenth of the budget is reserved for measuring whole assignments.
+  // Reserves a tenth of the budget for measuring complete assignments.
   const int kept = std::max(2, meter.options().evaluations / 10);
   for (const int choice : {1, 0, 2}) {
     for (std::size_t l = 0; l < losses.size(); ++l) {
@@ -215,7 +215,7 @@ LossTable search_entropy(SearchMeter& meter) {
   const auto& units = meter.problem().units;
   LossTable losses = losses_from_uniform(meter);
   const std::int64_t last = last_layer(meter.problem());
-  // b = argmin |b - (E - c)|: bits change where E - c crosses the middle between two widths.
+  // b = argmin |b - (E - c)|, so that bits change where E - c is the middle between two widths.
   constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
   std::set<double> offsets;
   for (const SearchUnit& unit : units) {
@@ -226,7 +226,7 @@ LossTable search_entropy(SearchMeter& meter) {
   for (const double offset : offsets) {
     Assignment assignment;
     for (const SearchUnit& unit : units) {
-      // Ties choose fewer bits, so that one step of c lowers its unit by one level.
+      // On ties fewer bits are chosen, so that each offset c in the set lowers one unit's width.
       const auto above = std::ranges::count_if(
           kMiddles, [&](double middle) { return unit.entropy - middle > offset; });
       const bool end = unit.layer == 0 || unit.layer == last;
@@ -234,7 +234,7 @@ LossTable search_entropy(SearchMeter& meter) {
           static_cast<std::uint8_t>(end ? std::max<std::int64_t>(above, 2) : above));
     }
     if (!meter.fits(assignment)) continue;
-    // With a limit the first that fits, which is the largest; otherwise the best prediction.
+    // With a limit, takes the first assignment that fits (the largest); otherwise the best one.
     const double objective = predicted_objective(meter, losses, assignment);
     if (objective < best_objective) {
       best_objective = objective;

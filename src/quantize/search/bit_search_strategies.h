@@ -1,4 +1,4 @@
-// The strategies of the bit search. Each measures until its budget is spent or it has finished; the
+// The strategies of the bit search. Each measures until it has finished or its budget is spent. The
 // result is the best point that the meter measured.
 #pragma once
 
@@ -7,15 +7,15 @@
 
 namespace leq {
 
-// Additive losses that match the measured KL of the uniform points: the KL of all units at a
-// choice, minus that at 8 bits, divided among units in proportion to their proxies (or to their
-// sizes without proxies). 0 at 8 bits. The uniform points must have been measured.
+// Additive losses that match the measured KL of the uniform points. The KL of all units at a
+// choice, minus that at 8 bits, is divided among units in proportion to their proxies (without
+// proxies: to their sizes). 0 at 8 bits. The uniform points must have been measured.
 LossTable losses_from_uniform(SearchMeter& meter);
 
-// KL predicted by the table: that of all units at 8 bits plus the losses.
+// KL predicted by the table: the KL of all units at 8 bits plus the losses.
 double predicted_kl(const LossTable& losses, double kl_at_eight, const Assignment& assignment);
 
-// Each returns its last estimate of the losses.
+// Each strategy returns its last estimate of the losses.
 LossTable search_grid(SearchMeter& meter);
 LossTable search_entropy(SearchMeter& meter);
 LossTable search_greedy(SearchMeter& meter);

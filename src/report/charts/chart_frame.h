@@ -14,21 +14,21 @@ struct PlotArea {
   double left = 0, top = 0, right = 0, bottom = 0;
 };
 
-// Low and high of what is to be shown, for a scale.
+// The lowest and highest value to be shown, from which a scale is made.
 struct ValueRange {
   double low = 0, high = 0;
   bool any = false;
   void add(double value, bool logarithmic);
-  // With a margin of a share of the range on both sides.
+  // A scale of the range, extended on both sides by the fraction `margin`.
   ChartScale scale(bool logarithmic, double margin) const;
 };
 
-// Grid, ticks and the axes' names. `x_ticks`: empty for round numbers.
+// Draws grid, ticks and axis names. `x_ticks`: if empty, round numbers are chosen.
 void draw_frame(Svg& svg, const PlotArea& area, const ChartScale& x, const ChartScale& y,
                 const std::string& x_label, const std::string& y_label,
                 std::vector<double> x_ticks = {});
 
-// Entries in rows from (left, top) on, none beyond `right`; returns the height taken.
+// Entries in rows starting at (left, top), not extending beyond `right`; returns the height used.
 struct LegendEntry {
   std::string name;
   int colour = 0;
@@ -38,7 +38,7 @@ double draw_legend(Svg& svg, double left, double top, double right,
                    const std::vector<LegendEntry>& entries);
 double legend_height(double left, double right, const std::vector<LegendEntry>& entries);
 
-// The width of a text in the charts' font, about.
+// The approximate width of a text in the charts' font.
 double text_width(std::string_view text, double size = 13);
 
 }  // namespace leq

@@ -1,4 +1,4 @@
-// The charts of a report, each from plain numbers to an SVG drawing.
+// The charts of a report; each one converts plain numbers to an SVG drawing.
 #pragma once
 
 #include <optional>
@@ -16,11 +16,11 @@ struct ChartAxis {
 
 struct ChartPoint {
   double x = 0, y = 0;
-  std::optional<double> low = {}, high = {};  // an interval of y
+  std::optional<double> low = {}, high = {};  // the interval of y
 };
 
-// Points with names beside them; `frontier`: a staircase through those that no other beats in
-// being small in both.
+// Labelled points; `frontier`: draws a staircase through the points for which no other point is
+// smaller in both coordinates.
 struct NamedPoint {
   std::string name;
   ChartPoint at;
@@ -50,7 +50,7 @@ struct LineChart {
 };
 Svg line_chart(const LineChart& chart);
 
-// Clouds of small points, in panels of one scale.
+// Clouds of small points, in panels that share one scale.
 struct CloudChart {
   std::string title;
   ChartAxis x, y;
@@ -59,7 +59,7 @@ struct CloudChart {
 };
 Svg cloud_chart(const CloudChart& chart);
 
-// A bar for each row, of parts one after another.
+// One bar per row, stacked from several parts.
 struct BarRow {
   std::string name;
   std::vector<double> parts;
@@ -67,14 +67,14 @@ struct BarRow {
 struct BarChart {
   std::string title;
   std::string unit;
-  std::vector<std::string> parts;  // their names
+  std::vector<std::string> parts;  // names of the parts
   std::vector<BarRow> rows;
-  bool centred = false;  // around a middle line: a spindle
+  bool centred = false;  // centred on a middle line (spindle chart)
   double width = 460;
 };
 Svg bar_chart(const BarChart& chart);
 
-// A value with an interval for each row, and a line to compare with.
+// A value with an interval for each row, and a reference line.
 struct IntervalRow {
   std::string name;
   double value = 0, low = 0, high = 0;
@@ -89,13 +89,13 @@ struct IntervalChart {
 };
 Svg interval_chart(const IntervalChart& chart);
 
-// Cells [rows][columns], dark where large; absent ones stay empty.
+// Cells [rows][columns], darker for larger values; absent cells stay empty.
 struct HeatChart {
   std::string title;
   std::vector<std::string> rows, columns;
   std::vector<std::vector<std::optional<double>>> cells;
   bool logarithmic = true;
-  bool numbers = true;  // written into the cells
+  bool numbers = true;  // print the values in the cells
   std::string column_label;
   double cell_width = 58, cell_height = 24;
 };

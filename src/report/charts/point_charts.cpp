@@ -36,7 +36,7 @@ void draw_interval(Svg& svg, const ChartPoint& at, const PlotArea& area, const C
   for (const double end : {*at.low, *at.high}) svg.line(px - 3, py(end), px + 3, py(end), style);
 }
 
-// Through the points that no other point is below and left of.
+// Connects the points for which no other point is both lower and further left.
 void draw_frontier(Svg& svg, const ScatterChart& chart, const PlotArea& area, const ChartScale& x,
                    const ChartScale& y) {
   std::vector<ChartPoint> points;
@@ -55,7 +55,7 @@ void draw_frontier(Svg& svg, const ScatterChart& chart, const PlotArea& area, co
   if (!d.empty()) svg.path(d, "mark");
 }
 
-// Places for names that do not lie on each other or on points: tried around each point.
+// Positions for labels that overlap neither each other nor points: tries several per point.
 class NamePlaces {
  public:
   NamePlaces(const PlotArea& area, std::vector<std::pair<double, double>> points)
@@ -130,7 +130,7 @@ std::string path_through(const std::vector<ChartPoint>& points, const PlotArea& 
   return d;
 }
 
-// Few places of a logarithmic axis, 1, 4, 16 ..., are its ticks; else none.
+// If a logarithmic axis has only a few values (1, 4, 16 ...), these are its ticks; otherwise none.
 std::vector<double> own_ticks(const LineChart& chart) {
   constexpr std::size_t kMost = 9;
   std::set<double> places;

@@ -1,4 +1,4 @@
-// Charts with a line for each row: bars, intervals, heat maps.
+// Charts with one line per row: bars, intervals, heat maps.
 #include <algorithm>
 #include <cmath>
 
@@ -49,7 +49,7 @@ double heat_share(double value, double low, double high, bool logarithmic) {
   return value <= low ? 0 : std::log(value / low) / std::log(high / low);
 }
 
-// Two digits: a cell is narrow.
+// Formats with two digits, because cells are narrow.
 std::string cell_number(double value) {
   const double size = std::abs(value);
   if (size == 0 || (size >= 0.1 && size < 1000)) return short_number(std::round(value * 100) / 100);
@@ -86,7 +86,7 @@ void draw_heat_cell(Svg& svg, const HeatChart& chart, const HeatRange& range, do
            step >= 4 ? "small heat-dark" : "small heat-light", Anchor::middle);
 }
 
-// What the colours of a map without numbers stand for.
+// Draws the colour scale of a heat map without numbers.
 void draw_heat_legend(Svg& svg, const HeatRange& range, double left, double y) {
   constexpr double kBox = 14;
   svg.text(left, y + 9, short_number(range.low), "small muted");

@@ -1,4 +1,4 @@
-// Axes of charts: numbers to places, and round numbers to label.
+// Axes of charts: convert values to positions, and choose round numbers as labels.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@ namespace leq {
 
 class ChartScale {
  public:
-  // Covers [low, high], widened to something; `logarithmic` needs low > 0.
+  // Covers [low, high], widened if it is empty; `logarithmic` requires low > 0.
   ChartScale(double low, double high, bool logarithmic);
-  // Where a value stands: places `from` to `to` are the ends.
+  // The position of a value on an axis that extends from position `from` to `to`.
   double place(double value, double from, double to) const;
-  // About `wanted` round numbers within the range.
+  // About `wanted` round numbers in the range.
   std::vector<double> ticks(int wanted) const;
   bool logarithmic() const { return logarithmic_; }
   double low() const { return low_; }
@@ -23,7 +23,7 @@ class ChartScale {
   bool logarithmic_;
 };
 
-// A number as a chart has room for: "0.05", "1.2k", "3e-05".
+// A number in a short form for charts: "0.05", "1.2k", "3e-05".
 std::string short_number(double value);
 
 }  // namespace leq

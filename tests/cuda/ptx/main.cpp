@@ -1,6 +1,6 @@
-// ptx_conformance: every instruction wrapped by cuda/intrinsics/ptx.h and its like on this
-// machine's first GPU against its meaning in C++, bit for bit. The first thing to run on a GPU;
-// needs nothing but the CUDA runtime.
+// ptx_conformance: compares each instruction wrapped by cuda/intrinsics/ptx.h and similar headers
+// on this machine's first GPU with its definition in C++, bit for bit. The first program to run on
+// a GPU; it needs only the CUDA runtime.
 #include <cstdio>
 
 #include "cuda/rt/rt.h"
@@ -9,7 +9,7 @@
 namespace leq {
 namespace {
 
-// Words that differ over all seeds of a case; the first is printed.
+// The number of differing words over all seeds of a case; the first difference is printed.
 std::size_t differences(const PtxCase& gpu, const PtxCase& host) {
   std::size_t count = 0;
   for (unsigned seed = 1; seed <= gpu.seeds; ++seed) {

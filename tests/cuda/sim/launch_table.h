@@ -1,4 +1,4 @@
-// Launches so far of the kernels whose names begin so, all instantiations together.
+// The launches so far of kernels whose names begin with a prefix, summed over instantiations.
 #pragma once
 
 #include <cstdint>

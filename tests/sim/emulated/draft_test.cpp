@@ -1,4 +1,4 @@
-// Two models on one emulated device: a draft model changes no reply there either.
+// Two models on one emulated device: there, too, a draft model does not change replies.
 #include <gtest/gtest.h>
 
 #include <cstddef>

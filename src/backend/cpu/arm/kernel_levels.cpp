@@ -1,4 +1,4 @@
-// The levels of aarch64. Its baseline has NEON, and the compiler uses it in the portable kernels.
+// The levels of aarch64. The baseline includes NEON, which the compiler uses in portable kernels.
 #include "backend/cpu/kernel_levels.h"
 
 #include <array>

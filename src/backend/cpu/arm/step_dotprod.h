@@ -1,4 +1,4 @@
-// Four sums from sixteen codes with sdot. For files that are built with dotprod.
+// Four sums over sixteen codes with sdot. Only for files that are compiled for dotprod.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,5 +1,5 @@
-// Four sums from sixteen codes with the baseline's instructions. Two products of an int8 code and
-// an activation in [-127, 127] are at most 2 * 128 * 127 = 32,512: they fit into 16 bits together.
+// Four sums over sixteen codes with baseline instructions. Two products of an int8 code and an
+// activation in [-127, 127] add up to at most 2 * 128 * 127 = 32,512, which fits into 16 bits.
 #pragma once
 
 #include <arm_neon.h>

@@ -18,12 +18,12 @@
 namespace leq::cpu {
 namespace {
 
-// Decrements a counter of pending tasks; true for the last one.
+// Decrements a counter of pending tasks; returns true for the last of these tasks.
 bool last_of(std::int32_t& counter) {
   return std::atomic_ref(counter).fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
 
-// One call of attention().
+// The state of one call of attention().
 class Attention {
  public:
   Attention(const AttentionContext& context, const Rows& qkv, const BatchView& batch,
@@ -57,14 +57,14 @@ class Attention {
   }
 
  private:
-  // One span of a unit; `slot` is its index among the unit's spans of this wave.
+  // One span of a unit. `slot` is the span's index among the spans of the unit in this wave.
   struct SpanTask {
     std::int64_t unit = 0;
     std::int64_t span = 0;
     std::int64_t slot = 0;
   };
 
-  // A few kv heads of one block of rows.
+  // The work unit: a few neighbouring kv heads of one block of rows.
   struct Unit {
     std::int64_t block = 0;
     int kv_head = 0;
@@ -84,14 +84,14 @@ class Attention {
         head += heads;
       }
     }
-    // Threads take neighbouring tasks, so that a head's keys and values stay in their caches. The
-    // last rows see the most positions, so their tasks run first.
+    // Threads take neighbouring tasks, so a head's keys and values remain in their caches. The last
+    // rows see the most positions, so that their tasks take longest and run first.
     std::sort(units_.begin(), units_.end(), [](const Unit& a, const Unit& b) {
       return a.kv_head != b.kv_head ? a.kv_head < b.kv_head : a.block > b.block;
     });
   }
 
-  // The number of kv heads from `head` on, at most `most`, with equally many query heads.
+  // The number of kv heads from `head` on, at most `most`, that have equally many query heads.
   int alike(int head, int most) const {
     const int readers = query_heads(shape_, head).count;
     int count = 1;
@@ -129,7 +129,7 @@ class Attention {
     if (!prepare_queries(head, scratch)) bad_.report(head.block.first_row);
   }
 
-  // Runs all spans of a unit in order.
+  // Runs all spans of a unit in ascending order.
   void whole(std::int64_t unit, int worker) {
     const HeadBlock head = head_of(unit);
     const WorkerScratch scratch = scratch_of(worker);
@@ -143,8 +143,8 @@ class Attention {
     finish(head, unit, scratch.records);
   }
 
-  // Runs spans of all units in parallel, at most wave_spans of a unit in each wave. The task that
-  // ends a unit's last pending span merges the records in ascending order.
+  // Runs the spans of all units in parallel, in waves of at most wave_spans spans per unit. The
+  // task that finishes the last pending span of a unit merges its records in ascending order.
   void run_waves() {
     for (std::int64_t unit = 0; unit < units(); ++unit) {
       const HeadBlock head = head_of(unit);
@@ -173,7 +173,7 @@ class Attention {
     return tasks;
   }
 
-  // Runs the first of `tasks`; the second is probably this thread's next one and is prefetched.
+  // Runs the first of `tasks` and prefetches for the second, which this thread will probably run.
   void one_span(std::span<const SpanTask> tasks, std::int64_t wave, int worker) {
     const SpanTask& task = tasks.front();
     const SpanTask& then = tasks.size() > 1 ? tasks[1] : task;
@@ -191,7 +191,7 @@ class Attention {
     if (last == head.last_span()) finish(head, task.unit, totals_of(head));
   }
 
-  // The number of queries before those of this unit.
+  // The number of queries that precede the unit's queries in the shared scratch.
   std::int64_t first_query(const HeadBlock& head) const {
     return head.block.first_row * shape_.heads + head.block.rows * head.readers.first;
   }
@@ -203,7 +203,7 @@ class Attention {
     return shared_.partials + records * plan_.record_floats;
   }
 
-  // counters: [blocks][output groups] of pending kv heads, then [units] of pending spans.
+  // counters: [blocks][output groups] pending kv heads, then [units] pending spans.
   std::int32_t* pending_spans(std::int64_t unit) const {
     return shared_.counters + plan_.tokens * plan_.output_groups + unit;
   }
@@ -211,8 +211,8 @@ class Attention {
     return shared_.counters + block * plan_.output_groups;
   }
 
-  // A group of columns is quantized when the last kv head that writes to it is finished; a row with
-  // one scale when all heads are; rows with a common scale at the end of run().
+  // Whether finish() quantizes: a group of columns when the last kv head that writes to it is
+  // finished, or a row with one scale when all heads are. run() quantizes rows with a common scale.
   bool quantizes_here() const {
     const QuantizedUnit unit = quantized_unit(out_.format);
     return unit == QuantizedUnit::columns_128 || unit == QuantizedUnit::row;
@@ -221,7 +221,7 @@ class Attention {
     return quantized_unit(out_.format) == QuantizedUnit::columns_128 ? 128 : width();
   }
 
-  // Columns of the output that belong to the queries of kv heads [first, last).
+  // The output columns of the queries of kv heads [first, last).
   Slice columns_of(int first, int last) const {
     const QueryHeads begin = query_heads(shape_, first), end = query_heads(shape_, last - 1);
     return {std::int64_t{begin.first} * shape_.head_dim,
@@ -279,7 +279,7 @@ class Attention {
   const KvLayer& kv_;
   const Rows& qkv_;
   const RowsFor& target_;
-  const Rows& out_;  // of target_
+  const Rows& out_;  // target_.rows
   AttentionPlan plan_;
   std::vector<RowBlock> blocks_;
   std::vector<Unit> units_;

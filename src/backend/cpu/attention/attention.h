@@ -1,6 +1,6 @@
 // Attention over a paged cache on the CPU: rotation and appending, then softmax(q k^T) v by spans
-// of 512 positions (docs/numerics.md). Work is cut into (block of rows) x (a few kv heads), and,
-// where rows are few, also into spans.
+// of 512 positions (docs/numerics.md). Work is divided into (block of rows) x (a few kv heads) and,
+// for few rows, also into spans.
 #pragma once
 
 #include <cstddef>
@@ -22,15 +22,15 @@ struct AttentionContext {
   const AttentionKernels& kernels;
   const PackedKernels& packed;
   std::span<std::byte> scratch;  // attention_scratch_bytes, 64-byte aligned
-  Fetch fetch = Fetch::twice;    // of best_fetch(), for sequential reads
+  Fetch fetch = Fetch::twice;    // best_fetch(), for sequential reads
 };
 
-// Scratch for batches of at most `tokens` rows at positions below `context`; grows with both.
+// Bytes of scratch for batches of at most `tokens` rows at positions below `context`.
 std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context);
 
-// Operations::quantize, rope_append and attention. Throw Error for a row that is not finite, a
-// position beyond the table or the pages, and scratch reserved for less.
+// Operations::quantize_kv_blocks, rope_append and attention. They throw Error for a row that is not
+// finite, for positions beyond the table or the pages, and if the scratch is too small.
 void quantize_kv_blocks(const AttentionContext& context, const BatchView& batch,
                         const AttentionShape& shape, std::span<const KvLayer> layers);
 void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& batch,

@@ -1,5 +1,5 @@
-// All attention kernel tables, one for each kernel file. Other code calls
-// attention_kernels(isa).
+// The attention kernel tables, one for each kernel file. Code other than attention_kernels(isa)
+// does not use them.
 #pragma once
 
 #include "backend/cpu/attention/attention_kernels.h"

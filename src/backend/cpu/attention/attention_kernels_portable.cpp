@@ -1,4 +1,4 @@
-// The portable attention kernels, built for the baseline of the processor family.
+// The portable attention kernels, compiled for the baseline of the processor family.
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "base/float_math.h"
 

@@ -12,7 +12,7 @@ namespace {
 const KvScheme& keys_of(const SpanWork& work) { return kv_scheme(work.head.kv.key_type); }
 const KvScheme& values_of(const SpanWork& work) { return kv_scheme(work.head.kv.value_type); }
 
-constexpr int kHalf = 32;  // positions of a page that have separate queries: a block of keys
+constexpr int kHalf = 32;  // a page's positions that have separate queries: a block of keys
 static_assert(std::ranges::all_of(kKvSchemes, [](const KvScheme& s) {
   return !s.blocked() || s.block == kHalf;
 }));
@@ -21,7 +21,7 @@ int group_width(const KvScheme& scheme, int dims) {
   return scheme.group == 0 ? dims : scheme.group;
 }
 
-// The first query of a tile for which the positions before `end` are closed; rows ascend.
+// The first query of a tile for which all positions before `end` are closed; rows ascend.
 int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   int query = queries.first;
   while (query < queries.last && work.head.kv.residual.closed_for(work.position_of(query)) < end) {
@@ -30,13 +30,13 @@ int first_closed(const SpanWork& work, Tile queries, std::int64_t end) {
   return query;
 }
 
-// Columns of a page that hold sinks.
+// The columns of a page that are sinks.
 Columns sinks_in(const SpanWork& work, int page) {
   return {0, static_cast<int>(std::clamp<std::int64_t>(
                  work.head.kv.residual.sinks - work.page_position(page), 0, kPageTokens))};
 }
 
-// Scores against the f16 keys of the 16-key blocks that hold `columns`, written to rows of 64.
+// Scores against the f16 keys of the 16-key blocks that contain `columns`, written to row(r) [64].
 template <class Row>
 void score_copies(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                   Row row) {
@@ -64,7 +64,7 @@ void score_sinks(const SpanWork& work, int page, int kv_head, Tile queries, Colu
   }
 }
 
-// Scores against key codes in `columns`, whole blocks, for queries that see them closed.
+// Scores against key codes in `columns` (whole blocks), for queries for which these are closed.
 void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                   Ahead& ahead) {
   const HeadBlock& head = work.head;
@@ -93,7 +93,7 @@ void score_closed(const SpanWork& work, int page, int kv_head, Tile queries, Col
   head.packed.scores[packed_index(scheme.bits)](tile);
 }
 
-// Keys with scales by channel: codes for queries that see a block as closed, else f16 copies.
+// For keys with scales by channel: codes where the query sees a closed block, otherwise f16 copies.
 void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const int block = keys_of(work).block;
   const Columns any = in_page(work.any(queries), page);
@@ -120,7 +120,7 @@ void score_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   }
 }
 
-// Keys with scales by token: codes for all queries.
+// For keys with scales by token: all queries read codes.
 void score_tokens(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const HeadBlock& head = work.head;
   const HeadPage keys = work.keys(page, kv_head);
@@ -144,7 +144,7 @@ void score_tokens(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   }
 }
 
-// Blocks [first, last) of the span's keys that a query sees and reads as codes.
+// The blocks [first, last) of a span's keys that are visible to a query and read as codes.
 Columns closed_blocks(const SpanWork& work, int query) {
   const int block = keys_of(work).block;
   const Columns columns = work.of_query(query);
@@ -155,7 +155,7 @@ Columns closed_blocks(const SpanWork& work, int query) {
   return {columns.first / block, (last + block - 1) / block};
 }
 
-// Computes z, the initial score value, of each of these blocks, for neighbouring queries of a head.
+// Computes z, the initial value of a score, for each of these blocks and some queries of a head.
 void start_blocks(const SpanWork& work, int kv_head, Tile queries, Columns blocks) {
   if (blocks.empty()) return;
   const int block = keys_of(work).block, dims = work.head.shape.head_dim;
@@ -176,7 +176,7 @@ void start_blocks(const SpanWork& work, int kv_head, Tile queries, Columns block
   work.head.packed.chains(tile);
 }
 
-// Neighbouring queries of a kv head that see the same blocks share a call.
+// Neighbouring queries of a kv head that see the same closed blocks share a call.
 void start_queries(const SpanWork& work) {
   const int of_head = work.head.head_queries();
   for (int first = 0; first < work.head.queries();) {
@@ -198,12 +198,12 @@ float query_sum(const SpanWork& work, int query) {
   return work.head.kernels.lane_total(lanes);
 }
 
-// A query's sums of minima, [groups][16], in scratch [queries][groups][16].
+// A query's sums of minima [groups][16], in the scratch [queries][groups][16].
 float* lanes_of(const SpanWork& work, int query, int groups) {
   return work.scratch.lanes + std::int64_t{query} * groups * kLaneCount;
 }
 
-// Adds the products of value codes at `columns`, for queries that see all of them.
+// Adds weights times value codes at `columns`, for queries that see all of these columns.
 void add_codes(const SpanWork& work, int page, int kv_head, Tile queries, Columns columns,
                Ahead& ahead) {
   const HeadBlock& head = work.head;
@@ -253,7 +253,7 @@ void add_copies(const SpanWork& work, int page, int kv_head, Tile queries, Colum
   work.head.kernels.kv[static_cast<std::size_t>(KvType::f16)].values(tile);
 }
 
-// Adds the values in ascending columns for each query: sinks, closed blocks, open blocks.
+// Adds values in ascending order of columns for each query: sinks, closed blocks, open blocks.
 void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahead& ahead) {
   const Columns sinks = sinks_in(work, page);
   const auto copies = [&](Tile some, Columns limit) {
@@ -263,7 +263,7 @@ void value_blocks(const SpanWork& work, int page, int kv_head, Tile queries, Ahe
   };
   copies(queries, sinks);
   const int block = work.head.kv.residual.block;
-  // Neighbouring blocks that are closed for the same queries are handled together.
+  // Neighbouring blocks that are closed for the same queries share a call.
   for (int first = 0; first < kPageTokens;) {
     const auto closed_at = [&](int at) {
       return first_closed(work, queries, work.page_position(page) + at + block);

@@ -1,16 +1,16 @@
-// Pages of packed codes in a span (attention_span.h): codes are read where a block is closed for a
-// query, f16 copies elsewhere; the position alone decides (KvResidual).
+// Pages of packed codes in a span (attention_span.h). Codes are read where a block is closed for a
+// query, otherwise f16 copies; only positions decide which (KvResidual).
 #pragma once
 
 #include "backend/cpu/attention/attention_work.h"
 
 namespace leq::cpu {
 
-// Called before the span's pages: sets the initial score values and clears the sums of minima.
+// Called before the span's pages: computes the initial values of scores and clears sums of minima.
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
 void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
-// At the span's end: adds to each o_c the sum z of minima of its group.
+// Called at the end of a span: adds to each o_c the sum z of the minima of its group.
 void add_packed_minima(const SpanWork& work);
 
 // Multiplies a head's q, k, v or output by the symmetric Hadamard matrix of rotated schemes.

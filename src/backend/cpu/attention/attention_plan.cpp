@@ -9,27 +9,27 @@
 namespace leq::cpu {
 namespace {
 
-// Enough queries that a page of keys is loaded once for many products, few enough that their scores
-// stay in the second-level cache.
+// So many queries that a page of keys is loaded once for many products, but so few that their
+// scores remain in the L2 cache.
 constexpr std::int64_t kBlockQueries = 96;
 constexpr std::int64_t kTasksPerThread = 4;
-// Reading small pieces far apart is slow: read-only loops reach 32 GB/s with pieces of 16 KB and 36
-// GB/s with 48 KB, of 44 GB/s at most; a Zen 4 reads 12 heads of f16 as 96 KB 1.3 times as fast as
-// in pieces of 64 and 32 KB.
+// Reading small pieces that are far apart is slow. Of at most 44 GB/s, read-only loops reach 32
+// GB/s with pieces of 16 KB and 36 GB/s with 48 KB. A Zen 4 reads 12 heads of f16 as 96 KB 1.3
+// times as fast as in pieces of 64 and 32 KB.
 constexpr std::int64_t kPieceBytes = 128 * 1024;
 constexpr std::int64_t kMostHeads = 16;  // most kv heads that are read together
-constexpr std::int64_t kFewHeads = 4;    // heads of < 128 columns whose parts are long enough
+constexpr std::int64_t kFewHeads = 4;    // heads of < 128 columns that form a long enough piece
 constexpr std::int64_t kWaveSpans = 32;
 
-// Batches of fewer rows x kv heads than this are also cut by spans. Heads of fewer than 128 columns
-// are read together and so need more units; parts of 128 columns are long enough alone.
+// Batches of fewer rows x kv heads than this are divided by spans too. Heads of fewer than 128
+// columns are read together, so that more units are needed; a part of 128 columns is long enough.
 std::int64_t fewest_units(int threads, const AttentionShape& shape) {
   return kTasksPerThread * threads * (shape.head_dim < 128 ? kFewHeads : 1);
 }
 
 std::size_t lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Allocates consecutive parts of a byte range; without one it only counts their bytes.
+// Allocates consecutive parts of a byte range; if `next` is null it only counts bytes.
 struct Cutter {
   std::byte* next = nullptr;
   std::size_t used = 0;
@@ -43,7 +43,7 @@ struct Cutter {
   }
 };
 
-// The most groups of value channels in any scheme.
+// The largest number of value groups in any scheme.
 std::int64_t most_groups(const AttentionShape& shape) {
   int most = 1;
   for (const KvScheme& scheme : kKvSchemes)
@@ -148,7 +148,7 @@ WorkerScratch worker_scratch(const AttentionPlan& plan, const AttentionShape& sh
 std::size_t attention_scratch_bytes(int threads, std::int64_t tokens, const AttentionShape& shape,
                                     std::int64_t context) {
   if (shape.kv_heads == 0) return 0;
-  // The largest batch that is cut by spans may need more scratch than the largest batch of all.
+  // The largest batch that is divided by spans may need more scratch than a larger batch does.
   const std::int64_t few = (fewest_units(threads, shape) - 1) / shape.kv_heads;
   const std::size_t bytes = plan_attention(threads, tokens, shape, context).bytes();
   if (few < 1 || few >= tokens) return bytes;

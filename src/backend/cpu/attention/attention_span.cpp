@@ -14,10 +14,10 @@
 namespace leq::cpu {
 namespace {
 
-// With this many queries, a page of f16 numbers or codes is widened to f32 once for all of them.
+// From so many queries on, a page of f16 numbers or codes is widened to f32 once for all of them.
 constexpr int kWideQueries = 13;
 
-// The columns of a span that row `row` of the block sees. Both ends grow with the row.
+// The columns of a span that row `row` of the block sees. Both ends increase with the row.
 Columns visible(const HeadBlock& head, std::int64_t row, std::int64_t span) {
   const std::int64_t position = head.block.first_position + row;
   const std::int64_t base = span * kSpanTokens;
@@ -48,11 +48,11 @@ const KvKernels& kernels_of(const HeadBlock& head, KvType type) {
   return head.kernels.kv[static_cast<std::size_t>(type)];
 }
 
-// Widens a page's numbers where that saves time; returns the numbers to use and sets their type.
+// Widens a page's numbers if that saves time. Returns the numbers to use and sets their type.
 const void* widened(const SpanWork& work, KvType& type, const HeadPage& page, bool keys) {
   const auto widen = kernels_of(work.head, type).widen;
   if (work.head.head_queries() < kWideQueries || widen == nullptr) return page.numbers;
-  if (keys && kv_coded(type)) return page.numbers;  // multiplied as they are
+  if (keys && kv_coded(type)) return page.numbers;  // codes are multiplied directly
   widen(page.numbers, std::int64_t{kPageTokens} * work.head.shape.head_dim, work.scratch.wide);
   type = kExactKv;
   return work.scratch.wide;
@@ -62,9 +62,9 @@ KvType type_of(const HeadBlock& head, KvPart side) {
   return side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
 }
 
-// Whether reads are left to the hardware prefetcher: float numbers of one query, read in long
-// pieces. Codes, and several queries, take as long to multiply as to read, so that it falls behind;
-// short pieces make it restart too often.
+// Whether reads are left to the hardware prefetcher: float numbers of one query in long pieces.
+// Codes, and several queries, take as long to multiply as to read, so that the prefetcher falls
+// behind; with short pieces it restarts too often.
 bool left_alone(const HeadBlock& head, KvPart side) {
   constexpr std::size_t kLongPiece = 96 * 1024;
   const KvType type = type_of(head, side);
@@ -75,8 +75,8 @@ bool left_alone(const HeadBlock& head, KvPart side) {
          static_cast<std::size_t>(head.heads) * head_bytes(side, type, dims) >= kLongPiece;
 }
 
-// Whether values are prefetched into the first-level cache as well. On Zen 5 this slows f16 values
-// of one query to 0.8 of the speed, and makes those of several queries faster.
+// Whether values are also prefetched into the L1 cache. On Zen 5 this reduces the speed of one
+// query with f16 values to 0.8 of it, but it makes several queries faster.
 bool fetched_near(const HeadBlock& head) {
   if (head.fetch == Fetch::once) return head.head_queries() > 1;
   return !left_alone(head, KvPart::values);
@@ -88,10 +88,10 @@ Ahead lines_of(const HeadBlock& head, KvPart side, const HeadPage& part) {
   return {part.numbers, static_cast<std::int64_t>(bytes / 64)};
 }
 
-// Memory needs at least 4 KB in flight; prefetching more than 8 KB ahead measured no faster.
+// Memory needs at least 4 KB in flight; prefetching more than 8 KB ahead was measured as no faster.
 int parts_ahead(std::size_t part_bytes) { return part_bytes <= 4096 ? 2 : 1; }
 
-// One kv head's part of a page.
+// The part of a page that belongs to one kv head.
 struct PagePart {
   int page = 0;
   int kv_head = 0;
@@ -104,7 +104,7 @@ PagePart part_after(const HeadBlock& head, PagePart part, int count) {
   return part;
 }
 
-// Keys of the next span, `pages` pages after its first one.
+// The next span's keys, `pages` pages after the span's first page.
 Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
   if (work.next.head == nullptr) return {};
   const HeadBlock& head = *work.next.head;
@@ -114,8 +114,8 @@ Ahead next_keys(const SpanWork& work, int pages, int kv_head) {
   return lines_of(head, KvPart::keys, next.keys(page, std::min(kv_head, head.heads - 1)));
 }
 
-// A span reads its keys page by page, for each page the parts of all kv heads, then its values in
-// the same order; then the next span begins.
+// A span reads its keys page by page, in each page the parts of all kv heads. Then it reads its
+// values in the same order, and the next span begins.
 Ahead values_ahead(const SpanWork& work, int page, int kv_head) {
   const HeadBlock& head = work.head;
   const std::size_t bytes = value_head_bytes(head.kv.value_type, head.shape.head_dim);
@@ -137,8 +137,8 @@ Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
   return lines_of(head, KvPart::values, work.values(value_page, next.kv_head));
 }
 
-// Scales and minima are stored apart from the numbers, those of neighbouring heads side by side:
-// prefetches those of all keys and values of the span at once.
+// Scales and minima are stored apart from the numbers, contiguously for neighbouring heads.
+// Prefetches those of all keys and values of the span at once.
 void prefetch_scales(const SpanWork& work) {
   const HeadBlock& head = work.head;
   for (const KvPart side : {KvPart::keys, KvPart::values}) {
@@ -154,7 +154,7 @@ void prefetch_scales(const SpanWork& work) {
   }
 }
 
-// The caller owns the tile: clearing a new one for each page took a tenth of the products' time.
+// The caller provides the tile, because clearing one per page took a tenth of the products' time.
 void score_page(const SpanWork& work, int page, int kv_head, ScoreTile& tile) {
   const HeadBlock& head = work.head;
   if (kv_packed(head.kv.key_type)) {
@@ -202,7 +202,7 @@ void normalize_query(const SpanWork& work, int query) {
   record_total(head, record) = sum.total;
 }
 
-// For int8 values: converts probabilities to weights p * s, and accumulates the sums of p * m.
+// For int8 values: converts probabilities to weights p * s and accumulates the sums of p * m.
 void weigh_page(const SpanWork& work, int page, int kv_head, WeighTile& tile) {
   const HeadBlock& head = work.head;
   const HeadPage values = work.values(page, kv_head);
@@ -256,7 +256,7 @@ void value_page(const SpanWork& work, int page, int kv_head, ValueTile& tile) {
   }
 }
 
-// At the span's end: adds z, the sum of p * m, to each o_c
+// At the end of a span: adds z, the sum of p * m, to each o_c.
 void add_minima(const SpanWork& work, int query) {
   const HeadBlock& head = work.head;
   if (work.of_query(query).empty()) return;
@@ -319,7 +319,7 @@ void run_span(const HeadBlock& head, std::int64_t span, const NextSpan& next,
     for (int h = 0; h < head.heads; ++h) score_page(work, page, h, scores);
   }
   for (int query = 0; query < head.queries(); ++query) normalize_query(work, query);
-  // Weights are computed page by page, so that memory reads overlap with them.
+  // int8 values are weighed page by page, so that memory reads overlap with the weighing.
   const bool weighed = kv_coded(head.kv.value_type) && !kv_packed(head.kv.value_type);
   if (weighed) std::fill_n(scratch.lanes, std::int64_t{head.queries()} * kLaneCount, 0.0f);
   WeighTile weights;

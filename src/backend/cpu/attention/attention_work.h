@@ -1,4 +1,4 @@
-// Helpers shared by the steps of one span: the columns that each query sees, and data addresses.
+// Shared by the steps of a span: the columns that each query sees, and the addresses of data.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace leq::cpu {
 
-// Columns of a span or page, [first, last).
+// Columns [first, last) of a span or a page.
 struct Columns {
   int first = 0;
   int last = 0;
@@ -18,14 +18,14 @@ struct Columns {
   bool operator==(const Columns&) const = default;
 };
 
-// The part of a span's columns in one of its pages, as columns of that page.
+// The columns of a span that are in one of its pages, numbered within that page.
 inline Columns in_page(Columns columns, int page) {
   const int base = page * kPageTokens;
   return {std::clamp(columns.first - base, 0, kPageTokens),
           std::clamp(columns.last - base, 0, kPageTokens)};
 }
 
-// Removes and returns one of `parts` equal parts of the lines left to prefetch.
+// Removes and returns one of `parts` equal parts of the lines that are left to prefetch.
 inline Ahead take_part(Ahead& left, int parts) {
   if (left.count == 0) return {};
   const Ahead part = {left.lines, left.count / parts};
@@ -33,13 +33,13 @@ inline Ahead take_part(Ahead& left, int parts) {
   return part;
 }
 
-// Queries [first, last) that share loads.
+// Queries [first, last), which share loads.
 struct Tile {
   int first = 0;
   int last = 0;
 };
 
-// The queries of one kv head are cut evenly into tiles.
+// The queries of one kv head are divided evenly into tiles.
 inline int tile_count(const HeadBlock& head) {
   return (head.head_queries() + kQueryTile - 1) / kQueryTile;
 }
@@ -47,21 +47,21 @@ inline int tile_count(const HeadBlock& head) {
 inline Tile tile_at(const HeadBlock& head, int kv_head, int tile) {
   const int queries = head.head_queries(), tiles = tile_count(head);
   const int first = kv_head * queries;
-  if (tiles == 1) return {first, first + queries};  // the usual case, without divisions
+  if (tiles == 1) return {first, first + queries};  // the usual case avoids divisions
   return {first + tile * queries / tiles, first + (tile + 1) * queries / tiles};
 }
 
-// The state of one span: its pages and their addresses.
+// The state of one span: its pages and the addresses of their data.
 struct SpanWork {
   const HeadBlock& head;
   const WorkerScratch& scratch;
   std::int64_t span;
   float* records;
   const NextSpan& next;
-  int first_page = 0, last_page = 0;  // pages of the span that some row sees
+  int first_page = 0, last_page = 0;  // range of the span's pages that are visible to some row
 
   Columns of_query(int query) const { return {scratch.firsts[query], scratch.lasts[query]}; }
-  // Columns that at least one query of a tile sees, and columns that all of its queries see.
+  // Columns that at least one query of a tile sees (any), and columns that all of them see (all).
   Columns any(Tile tile) const {
     return {scratch.firsts[tile.first], scratch.lasts[tile.last - 1]};
   }
@@ -72,7 +72,7 @@ struct SpanWork {
     const std::int64_t first = span * (kSpanTokens / kPageTokens);
     return head.block.pages[static_cast<std::size_t>(first + page)];
   }
-  // Data of kv head `kv_head`, counted among the block's heads.
+  // The data of a kv head; `kv_head` is an index among the block's kv heads.
   HeadPage keys(int page, int kv_head) const {
     return key_head(head.kv, page_index(page), head.shape.kv_heads, head.shape.head_dim,
                     head.kv_head + kv_head);
@@ -85,7 +85,7 @@ struct SpanWork {
     return copied_head(head.kv, part, page_index(page), head.shape.kv_heads, head.shape.head_dim,
                        head.kv_head + kv_head);
   }
-  // Positions of a query's row, and of the first column of a page.
+  // The position of a query's row, and the position of a page's first column.
   std::int64_t position_of(int query) const {
     return head.block.first_position + query % head.head_queries() / head.readers.count;
   }
@@ -98,8 +98,8 @@ struct SpanWork {
   float* record(int query) const { return records + query * head.plan.record_floats; }
 };
 
-// Calls run(some queries, their columns) for the columns in `limit` of a page that a tile sees: for
-// all queries where they see the same ones, else one by one. A query's columns ascend.
+// Calls run(some queries, their columns) for columns of a page, within `limit`, that a tile sees:
+// once if all queries see the same columns, otherwise query by query. A query's columns ascend.
 template <class Run>
 void each_view(const SpanWork& work, int page, Tile queries, Columns limit, Run run_some) {
   const auto clipped = [&](Columns columns) {

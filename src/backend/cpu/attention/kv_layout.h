@@ -1,11 +1,11 @@
-// Layout of one kv head's keys and values inside a page of the CPU (docs/kv-cache.md):
-//   keys [H_kv][4][d][16], int8 [H_kv][4][ceil4(d)/4][16][4]; values [H_kv][64][d];
-//   int8 pages end with f16 scales [H_kv][64] and f16 minima [H_kv][64].
-// Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i holds
+// Layout of one kv head's keys and values in a page on the CPU (docs/kv-cache.md):
+// keys [H_kv][4][d][16], int8 [H_kv][4][ceil4(d)/4][16][4]; values [H_kv][64][d];
+// int8 pages end with f16 scales [H_kv][64] and f16 minima [H_kv][64].
+// Packed codes of b bits: keys [H_kv][64 / P][d][16 bytes] with P = 128 / b, where byte i has
 // keys i, i + 16, ... of the P, lowest bits first; values [H_kv][64][ceil16(d) / 16][2 b bytes],
 // where 2-bit channel i of the 16 has bits 2 i and 2 i + 1, and 4-bit channel i is digit i / 2 of
-// 32-bit word i % 2: one shift for each lane puts channel i there. Pages end with f16 scales and
-// minima likewise: along channels [H_kv][64 / block][d], along tokens [H_kv][groups][64].
+// 32-bit word i % 2, so that one shift per lane extracts channel i. f16 scales and minima are at
+// the end: along channels [H_kv][64 / block][d], along tokens [H_kv][groups][64].
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace leq::cpu {
 // One kv head's part of a page. Only codes have scales and minima.
 struct HeadPage {
   std::byte* numbers = nullptr;
-  std::uint16_t* scales = nullptr;  // [64]; packed: as above
+  std::uint16_t* scales = nullptr;  // [64]; packed: see above
   std::uint16_t* minima = nullptr;
 
   std::uint16_t* scale(std::int64_t slot) const {
@@ -33,18 +33,18 @@ inline std::size_t number_bytes(KvType type) {
   return static_cast<std::size_t>(kv_scheme(type).bits) / 8;
 }
 
-// The position of a packed code: its byte, and its shift within the byte.
+// The position of a packed code: its byte, and its shift within that byte.
 struct CodePlace {
   std::int64_t byte = 0;
   int shift = 0;
 };
 
-// Bytes of one position's packed values.
+// Bytes of the packed values of one position.
 inline std::int64_t value_row_bytes(int bits, int head_dim) {
   return std::int64_t{(head_dim + 15) / 16} * 2 * bits;
 }
 
-// Positions of dimension c of the key at `slot` of a page, and of the value there.
+// The place of dimension c of the key (or of the value) at `slot` of a page.
 inline CodePlace key_code_place(int bits, int head_dim, int slot, int c) {
   const int in_unit = slot % (128 / bits);
   const std::int64_t row = std::int64_t{slot / (128 / bits)} * head_dim + c;
@@ -78,12 +78,12 @@ inline std::size_t head_bytes(KvPart part, KvType type, int head_dim) {
   return part == KvPart::keys ? key_head_bytes(type, head_dim) : value_head_bytes(type, head_dim);
 }
 
-// The number of scales of one head in a page, which is also its number of minima.
+// The number of scales of one head in a page; there are as many minima.
 inline std::size_t end_count(KvPart part, KvType type, int head_dim) {
   return kv_scale_count(kv_scheme(type), part, head_dim, kPageTokens);
 }
 
-// Bytes of a whole page, with the scales and minima of all heads.
+// Bytes of a whole page, including the scales and minima of all heads.
 inline std::size_t page_bytes(KvPart part, KvType type, int kv_heads, int head_dim) {
   const std::size_t ends = 2 * end_count(part, type, head_dim) * sizeof(std::uint16_t);
   return static_cast<std::size_t>(kv_heads) * (head_bytes(part, type, head_dim) + ends);
@@ -115,7 +115,7 @@ inline HeadPage value_head(const KvLayer& kv, std::int32_t page, int kv_heads, i
                    kv.value_type, kv_heads, head_dim, head);
 }
 
-// One kv head's part of the f16 copy of a page that has one.
+// One kv head's part of the f16 copy of a page; the page must have a copy.
 inline HeadPage copied_head(const KvLayer& kv, KvPart part, std::int32_t page, int kv_heads,
                             int head_dim, int head) {
   std::byte* const copies = part == KvPart::keys ? kv.key_copies : kv.value_copies;

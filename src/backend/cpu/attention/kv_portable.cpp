@@ -15,7 +15,7 @@ HeadPage page_of(const KvHead& head, std::byte* page) {
   return head_page(page, head.part, head.type, head.kv_heads, head.head_dim, head.head);
 }
 
-// Bytes of the head's scales in its page; its minima take as many.
+// Bytes of the head's scales in its page; the minima have the same size.
 std::size_t end_bytes(const KvHead& head) {
   return end_count(head.part, head.type, head.head_dim) * sizeof(std::uint16_t);
 }
@@ -31,7 +31,7 @@ void require_sizes(const KvHead& head, std::size_t page, std::size_t bytes) {
   ensure(page == whole, "KV cache: a page holds ", whole, " bytes, ", page, " given");
 }
 
-// Offset of dimension c of position j, in numbers from the head's start.
+// Offset of dimension c of position j, in numbers from the start of the head.
 std::size_t place(const KvHead& head, int j, int c) {
   const int d = head.head_dim, block = j / kKeyBlock, lane = j % kKeyBlock;
   int at = j * d + c;
@@ -44,7 +44,7 @@ std::size_t place(const KvHead& head, int j, int c) {
   return static_cast<std::size_t>(at);
 }
 
-// copy(number in the page, number in portable order), both in bytes from their start.
+// Calls copy(offset in the page, offset in portable order), in bytes from the start of each.
 template <class Copy>
 void each_number(const KvHead& head, Copy copy) {
   const std::size_t size = number_bytes(head.type);
@@ -56,8 +56,8 @@ void each_number(const KvHead& head, Copy copy) {
   }
 }
 
-// Packed codes: copy(position in the page, position in portable order, where a token's codes are
-// contiguous from the lowest bit on).
+// For packed codes: copy(place in the page, place in portable order). In portable order a token's
+// codes are contiguous, from the lowest bit on.
 template <class Copy>
 void each_code(const KvHead& head, Copy copy) {
   const int bits = kv_scheme(head.type).bits, d = head.head_dim;
@@ -78,8 +78,8 @@ void move_code(int bits, const std::byte* from, CodePlace source, std::byte* to,
   to[target.byte] = static_cast<std::byte>(rest | code << target.shift);
 }
 
-// Scales or minima: copy(index in the page, index in portable order). Scales by token are stored
-// token by token in portable order.
+// For scales or minima: copy(index in the page, index in portable order). In portable order scales
+// by token are stored token by token.
 template <class Copy>
 void each_end(const KvHead& head, Copy copy) {
   const auto count = static_cast<std::int64_t>(end_count(head.part, head.type, head.head_dim));

@@ -10,10 +10,10 @@ const KvKernels& kernels_of(const AttentionKernels& kernels, KvType type) {
   return kernels.kv[static_cast<std::size_t>(type)];
 }
 
-// The type in which new keys or values are first stored.
+// The type in which new keys or values are stored first.
 KvType written_type(KvType type) { return kv_scheme(type).blocked() ? KvType::f16 : type; }
 
-// Dimensions of a float key are stored 16 numbers apart.
+// Neighbouring dimensions of a float key are stored 16 numbers apart.
 template <class Number>
 void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbers) {
   auto* at =
@@ -21,7 +21,7 @@ void spread_key(const Number* key, int dims, std::int64_t slot, std::byte* numbe
   for (int c = 0; c < dims; ++c) at[c * kKeyBlock] = key[c];
 }
 
-// Quads of dimensions are stored 64 bytes apart.
+// Neighbouring quads of dimensions are stored 64 bytes apart.
 void spread_key_codes(const std::uint8_t* codes, int dims, std::int64_t slot, std::byte* numbers) {
   const int quads = (dims + 3) / 4;
   auto* at = reinterpret_cast<std::uint8_t*>(numbers) + slot / kKeyBlock * quads * 64 +
@@ -35,7 +35,7 @@ void put_code(int bits, std::byte* numbers, CodePlace place, std::uint8_t code) 
   numbers[place.byte] = static_cast<std::byte>(rest | static_cast<unsigned>(code) << place.shift);
 }
 
-// A value's codes, group by group of its channels.
+// Encodes a value, group by group of its channels.
 void encode_value(const PackedKernels& kernels, const KvScheme& scheme, const float* value,
                   int dims, std::int64_t slot, const HeadPage& page) {
   const int width = scheme.group == 0 ? dims : scheme.group;
@@ -83,7 +83,7 @@ void store_value(const StoreKernels& kernels, KvType type, const float* value, i
   kernels_of(kernels.attention, as).store(value, dims, at, page.scale(slot), page.minimum(slot));
 }
 
-// Encodes each channel of a block, and stores the codes in the layout of 16 interleaved keys.
+// Encodes each channel of a block and stores its codes in the layout of 16 interleaved keys.
 void quantize_keys(const StoreKernels& kernels, const KvBlockWork& work, const HeadPage& copy,
                    const HeadPage& page, float* wide) {
   const KvScheme& scheme = kv_scheme(work.type);

@@ -1,5 +1,5 @@
 // Stores keys and values in the CPU's pages: by token, or as f16 copies whose blocks are quantized
-// once they are closed.
+// after they have been closed.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ struct StoreKernels {
 };
 
 // Store one position of one kv head in `slot` of its page. For schemes that quantize whole blocks,
-// `page` is that of the f16 copies. `wide` is scratch of d floats.
+// `page` is the page of f16 copies. `wide` is scratch of d floats.
 void store_key(const StoreKernels& kernels, KvType type, const float* key, int dims,
                std::int64_t slot, const HeadPage& page, float* wide);
 void store_value(const StoreKernels& kernels, KvType type, const float* value, int dims,
                  std::int64_t slot, const HeadPage& page);
 
-// Quantizes slots [first, last) of a page, in whole blocks, from its f16 copies. The first `sinks`
-// slots are left out of the keys' scales. `wide` is scratch of 64 d floats.
+// Quantizes slots [first, last) of a page, which are whole blocks, from the page's f16 copies. The
+// scales of keys do not include the first `sinks` slots. `wide` is scratch of 64 d floats.
 struct KvBlockWork {
   KvType type = KvType::simq4;
   int dims = 0;

@@ -1,4 +1,4 @@
-// The portable kernels of packed codes, built for the baseline of the processor family.
+// The portable kernels of packed codes, compiled for the baseline of the processor family.
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "backend/cpu/attention/packed_kernels.h"
 #include "base/float_math.h"

@@ -1,4 +1,4 @@
-// Prepares q, k and v for attention: norms of heads, rotation and q's factor, and stores keys and
+// Prepares q, k and v for attention: norms of heads, rotation and q's factor. Stores keys and
 // values in the cache's pages.
 #include <algorithm>
 #include <cmath>
@@ -19,17 +19,17 @@
 namespace leq::cpu {
 namespace {
 
-// Chunks are whole blocks of 16 keys of a page, so that threads do not share cache lines.
+// A chunk is a whole block of 16 keys of a page, so that threads do not share cache lines.
 constexpr std::int64_t kChunkRows = 16;
-// Below this many numbers, waking other threads costs more time than it saves.
+// Below this number of values, waking other threads takes more time than it saves.
 constexpr std::int64_t kSerialNumbers = 16384;
 
-// The rotation and query factor that all heads of a position share.
+// The rotation and query factor of a position, which all heads share.
 struct HeadRope {
   const AttentionContext& context;
   const AttentionShape& shape;
   const float* cosines =
-      nullptr;  // [rotary dims / 2]; null where the model has no rotary embedding
+      nullptr;  // [rotary dims / 2]; null if the model does not have rotary embedding
   const float* sines = nullptr;
   float query_factor = 1;
 
@@ -40,7 +40,7 @@ struct HeadRope {
   }
 };
 
-// The factor by which q is multiplied at `position`.
+// The factor of q at `position`.
 float query_factor(const RopeTable& rope, const AttentionShape& shape, std::int64_t position) {
   if (!shape.tempered) {
     return static_cast<float>(1.0 / std::sqrt(static_cast<double>(shape.head_dim)));
@@ -61,7 +61,7 @@ void fill_rope(ThreadPool& pool, RopeTable& rope, std::int64_t end) {
   rope.filled = end;
 }
 
-// The query heads, key and value of one kv head in one row.
+// The query heads, the key and the value of one kv head in one row.
 struct HeadRow {
   float* query = nullptr;  // [queries][d]
   int queries = 0;
@@ -82,7 +82,7 @@ bool finite(const RowKernels& rows, const HeadRow& head, int dims) {
          std::isfinite(rows.absmax(head.key, dims)) && std::isfinite(rows.absmax(head.value, dims));
 }
 
-// The page that keys or values are written to: for schemes that quantize whole blocks, the copy.
+// The page to which keys or values are written; for schemes with whole blocks, its f16 copy.
 HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
                       const AttentionShape& shape, int kv_head) {
   const KvType type = part == KvPart::keys ? kv.key_type : kv.value_type;
@@ -93,7 +93,7 @@ HeadPage written_page(const KvLayer& kv, KvPart part, std::int32_t page,
                               : value_head(kv, page, shape.kv_heads, shape.head_dim, kv_head);
 }
 
-// Prepares and stores one kv head of one row.
+// Prepares and stores the queries, the key and the value of one kv head in one row.
 void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
                  std::int32_t page_index, std::int64_t slot, int kv_head, float* wide) {
   const AttentionShape& shape = rope.shape;
@@ -121,10 +121,10 @@ void append_head(const HeadRope& rope, const HeadRow& head, const KvLayer& kv,
               written_page(kv, KvPart::values, page_index, shape, kv_head));
 }
 
-// Slots [first, last) of a page, whose blocks are closed and get quantized.
+// Slots [first, last) of a page whose blocks have been closed and are now quantized.
 struct ClosedPage {
   std::int32_t page = 0;
-  std::int64_t position = 0;  // of slot 0
+  std::int64_t position = 0;  // position of slot 0
   int first = 0, last = 0;
   int sinks = 0;
 
@@ -133,7 +133,7 @@ struct ClosedPage {
 
 enum class Whole : std::uint8_t { before_the_batch, by_the_batch };
 
-// Lists each page once, though runs may share it; pages without copies are quantized already.
+// Each page is listed once, even if runs share it. Pages without copies are already quantized.
 std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, Whole whole) {
   std::vector<ClosedPage> pages;
   for (const SequenceRun& run : batch.runs) {
@@ -164,7 +164,7 @@ std::vector<ClosedPage> closed_pages(const BatchView& batch, const KvLayer& kv, 
   return merged;
 }
 
-// Writes the final codes of one kv head of one layer, for keys and values.
+// Writes the final codes of keys and values of one kv head in one layer.
 void quantize_head(const AttentionContext& context, const ClosedPage& closed,
                    const AttentionShape& shape, const KvLayer& kv, int kv_head, float* wide) {
   const StoreKernels kernels = {context.kernels, context.packed};
@@ -222,7 +222,7 @@ void rope_append(const AttentionContext& context, Rows& qkv, const BatchView& ba
   const int dims = shape.head_dim;
   const AttentionPlan plan = plan_attention(context.pool.threads(), batch.tokens, shape, end);
   require_scratch(plan, context.scratch);
-  // Packed codes of different keys of a page share bytes, so one task handles the whole page.
+  // Packed codes of different keys of a page share bytes, so that one task processes a whole page.
   const bool packed = kv_packed(kv.key_type);
   const auto chunks = cut_runs(batch, packed ? kPageTokens : kChunkRows, BlockEnds::aligned);
   FirstBadRow bad;

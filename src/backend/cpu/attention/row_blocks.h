@@ -1,4 +1,4 @@
-// Cuts the runs of a batch into blocks of rows, the unit of work of rotation and attention.
+// Divides the runs of a batch into blocks of rows, the work unit of rotation and attention.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace leq::cpu {
 
 // Neighbouring rows of one run.
 struct RowBlock {
-  std::int64_t first_row = 0;  // in the batch
+  std::int64_t first_row = 0;  // index in the batch
   std::int64_t rows = 0;
   std::int64_t first_position = 0;
   std::span<const std::int32_t> pages;
@@ -20,7 +20,7 @@ struct RowBlock {
   std::int64_t end_position() const { return first_position + rows; }
 };
 
-// Blocks of at most `most` rows. Where `aligned`, they end at positions that `most` divides.
+// Blocks have at most `most` rows. With `aligned` they end at positions that `most` divides.
 enum class BlockEnds : std::uint8_t { anywhere, aligned };
 
 inline std::vector<RowBlock> cut_runs(const BatchView& batch, std::int64_t most, BlockEnds ends) {

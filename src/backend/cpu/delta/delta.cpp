@@ -21,7 +21,7 @@ namespace {
 constexpr float kL2Eps = 1e-6f;
 constexpr float kLinearSoftplus = 20.0f;  // softplus(x) = x above this
 constexpr std::int64_t kMostTaps = 16;
-// Below this many numbers, waking other threads costs more time than it saves.
+// Below this number of values, waking other threads takes more time than it saves.
 constexpr std::int64_t kSerialNumbers = 16384;
 constexpr std::int64_t kRowsPerTask = 4;
 
@@ -38,7 +38,7 @@ std::int64_t widest_head(const DeltaShape& shape) {
   return std::max(shape.key_dim, shape.value_dim);
 }
 
-// Tokens of a head that are prepared together, so that their rows stay in the L1 and L2 caches.
+// Tokens of a head that are prepared together, so that their rows remain in the L1 and L2 caches.
 constexpr std::int64_t kBlockTokens = 32;
 
 // One thread's part of the scratch.
@@ -56,7 +56,7 @@ std::size_t worker_bytes(const DeltaShape& shape) {
   return round_up(static_cast<std::size_t>(numbers) * sizeof(float), std::size_t{64});
 }
 
-// A layer's part of a state; null stands for zeros.
+// A layer's part of the state before a run; null pointers stand for zeros.
 struct StateBefore {
   const float* recurrent = nullptr;  // [H_v] blocks of columns
   const float* inputs = nullptr;     // [taps - 1][channels]
@@ -96,11 +96,12 @@ class DeltaNet {
     chain_runs();
   }
 
-  // A task is a key head with its value heads; afterwards whole rows are written for the consumer.
+  // A task is a key head with its value heads. After all tasks, whole rows are written.
   void run() {
     if (shape_.key_heads == 0) return;
     const std::int64_t heads = shape_.key_heads;
-    each(std::ssize(chains_) * heads, [this, heads](std::int64_t task, int worker) {
+    const std::int64_t state_values = batch_.tokens * recurrent_numbers(shape_);
+    each(std::ssize(chains_) * heads, state_values, [this, heads](std::int64_t task, int worker) {
       const auto head = static_cast<int>(task % heads);
       for (const SequenceRun& run : chains_[static_cast<std::size_t>(task / heads)]) {
         one_head(run, head, scratch_of(worker));
@@ -111,13 +112,13 @@ class DeltaNet {
   }
 
  private:
-  // The factor that makes an RMS norm of l2(x): x / sqrt(mean + eps / d) / sqrt(d), and once more 1
-  // / sqrt(d) for queries.
+  // With this gain an RMS norm computes l2(x) = x / sqrt(mean + eps / d) / sqrt(d); queries have
+  // two roots, for a further factor 1 / sqrt(d).
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
   }
 
-  // Groups the runs of one sequence, which run in order because they write the same state.
+  // Groups the runs of a sequence: they run one after another, because they write the same state.
   void chain_runs() {
     for (const SequenceRun& run : batch_.runs) {
       const auto same = std::ranges::find_if(chains_, [&](const std::vector<SequenceRun>& one) {
@@ -131,9 +132,10 @@ class DeltaNet {
     }
   }
 
+  // Runs tasks that read so many values in all.
   template <class Body>
-  void each(std::int64_t tasks, Body&& body) {
-    if (batch_.tokens * mixed_.width > kSerialNumbers) return context_.pool.run(tasks, body);
+  void each(std::int64_t tasks, std::int64_t values, Body&& body) {
+    if (values > kSerialNumbers) return context_.pool.run(tasks, body);
     for (std::int64_t task = 0; task < tasks; ++task) body(task, 0);
   }
 
@@ -150,14 +152,14 @@ class DeltaNet {
 
   float* row(std::int64_t row) const { return mixed_.values + row * mixed_.value_stride; }
 
-  // First convolution channels of a head's queries, keys and values.
+  // The first convolution channels of a head's queries, keys and values.
   std::int64_t query_at(int head) const { return std::int64_t{head} * shape_.key_dim; }
   std::int64_t key_at(int head) const { return shape_.keys() + query_at(head); }
   std::int64_t value_at(int head) const {
     return 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim;
   }
 
-  // Convolution weights of one of this rank's channels; they are stored for all heads.
+  // Convolution weights of one of this rank's channels; the array has those of all ranks' heads.
   const float* taps_of(std::int64_t channel) const {
     const std::int64_t first = std::int64_t{shape_.first_key_head} * shape_.key_dim;
     if (channel < shape_.keys()) return shape_.conv + first + channel;
@@ -199,7 +201,7 @@ class DeltaNet {
     std::int64_t row(std::int64_t i) const { return run.first_row + first + i; }
   };
 
-  // The convolution's input at token `token` of a run, or before the run; nullptr for zeros.
+  // The convolution's input at token `token` of a run (negative: before it); nullptr for zeros.
   const float* input_at(const SequenceRun& run, const StateBefore& from, std::int64_t channel,
                         std::int64_t token) const {
     if (token >= 0) return row(run.first_row + token) + channel;
@@ -207,8 +209,8 @@ class DeltaNet {
     return from.inputs + (shape_.taps - 1 + token) * shape_.channels() + channel;
   }
 
-  // Convolves `count` channels of the block's tokens, with SiLU. Numbers that are not finite are
-  // reported, because they would stay in a state forever.
+  // Convolves `count` channels of the block's tokens, with SiLU. Values that are not finite are
+  // reported, because they would never leave the state.
   void convolve(const Block& block, const StateBefore& from, std::int64_t channel,
                 std::int64_t count, float* out) {
     std::array<const float*, kMostTaps> inputs = {};
@@ -264,7 +266,7 @@ class DeltaNet {
              wide(shape_.value_dim)}};
   }
 
-  // Runs the recurrence over a block; scratch.value holds v, then o.
+  // Runs the recurrence over a block; scratch.value holds v before and o after.
   void recur(const Block& block, const StateBefore& from, const StateAfter& to, int head,
              const DeltaScratch& scratch) const {
     const std::int64_t first = std::int64_t{head} * shape_.key_dim * shape_.value_dim;
@@ -287,6 +289,9 @@ class DeltaNet {
       const std::int64_t at = first + std::int64_t{column} * shape_.key_dim;
       part.to = to.recurrent + at;
       part.from = from.recurrent == nullptr ? part.to : from.recurrent + at;
+      const std::int64_t end = at + std::int64_t{part.columns} * shape_.key_dim;
+      const bool more = from.recurrent != nullptr && end < recurrent_numbers(shape_);
+      part.next_state = more ? from.recurrent + end : nullptr;
       if (from.recurrent == nullptr) {
         std::fill_n(part.to, std::int64_t{part.columns} * shape_.key_dim, 0.0f);
       }
@@ -294,7 +299,7 @@ class DeltaNet {
     }
   }
 
-  // Writes rms_norm(o) * silu(z) in place of z.
+  // Replaces z by rms_norm(o) * silu(z).
   void finish(const Block& block, int head, const DeltaScratch& scratch) {
     const std::int64_t dims = shape_.value_dim;
     for (std::int64_t i = 0; i < block.tokens; ++i) {
@@ -306,8 +311,8 @@ class DeltaNet {
     }
   }
 
-  // Stores the last inputs of the convolution for the next step. In ascending order: for a short
-  // run some of them move to lower addresses in place.
+  // Stores the last inputs of the convolution for the next step. The order is ascending, because in
+  // a short run some inputs are moved to lower addresses in place.
   void keep_inputs(const SequenceRun& run, const StateBefore& from, const StateAfter& to,
                    std::int64_t channel, std::int64_t count) const {
     const std::int64_t before = shape_.taps - 1;
@@ -322,13 +327,13 @@ class DeltaNet {
     }
   }
 
-  // Writes the rows that replaced z, and the codes that their consumer reads.
+  // Writes the rows that replaced z to `out`, with the codes that their consumer reads.
   void write_rows() {
     Rows& out = out_.rows;
     const QuantizedUnit unit = quantized_unit(out.format);
     FirstBadRow bad;
     const std::int64_t tasks = (batch_.tokens + kRowsPerTask - 1) / kRowsPerTask;
-    each(tasks, [&](std::int64_t task, int) {
+    each(tasks, batch_.tokens * mixed_.width, [&](std::int64_t task, int) {
       const std::int64_t last = std::min((task + 1) * kRowsPerTask, batch_.tokens);
       for (std::int64_t t = task * kRowsPerTask; t < last; ++t) {
         float* x = row(t) + shape_.channels();
@@ -352,7 +357,7 @@ class DeltaNet {
   const DeltaShape& shape_;
   const RowsFor& out_;
   DeltaShape all_;                            // the shape of all ranks' heads
-  int group_;                                 // value heads of each key head
+  int group_;                                 // value heads per key head
   std::vector<float> query_gain_, key_gain_;  // [d_k]
   std::vector<float> zeros_ = std::vector<float>(static_cast<std::size_t>(widest_head(shape_)));
   std::vector<std::vector<SequenceRun>> chains_;

@@ -1,6 +1,6 @@
-// Gated DeltaNet on the CPU: the recurrence runs token by token, whatever a step holds, so that no
-// bit depends on how a text is split into steps. A head's state is read in blocks of 32 columns
-// that stay in the L1 and L2 caches, each over all tokens of a run.
+// Gated DeltaNet on the CPU. The recurrence always runs token by token, so that no bit depends on
+// how a text is divided into steps. A head's state is processed in blocks of 32 columns, which
+// remain in the L1 and L2 caches for all tokens of a run.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ struct DeltaContext {
 
 std::size_t delta_scratch_bytes(int threads, const DeltaShape& shape);
 
-// Operations::delta_net. Throws Error for a row that is not finite, and where the reserved scratch
-// is too small.
+// Operations::delta_net. Throws Error for a row that is not finite, and if the reserved scratch is
+// too small.
 void delta_net(const DeltaContext& context, Rows& mixed, const Rows& gates, const BatchView& batch,
                const DeltaShape& shape, const RowsFor& out);
 

@@ -1,5 +1,5 @@
-// All tables of Gated DeltaNet kernels, one for each kernel file. Other code calls
-// delta_kernels(isa).
+// The tables of Gated DeltaNet kernels, one for each kernel file. Code other than
+// delta_kernels(isa) does not use them.
 #pragma once
 
 #include "backend/cpu/delta/delta_kernels.h"

@@ -1,4 +1,4 @@
-// The portable kernels of Gated DeltaNet, built for the baseline of the processor family.
+// The portable kernels of Gated DeltaNet, compiled for the baseline of the processor family.
 #include "backend/cpu/delta/delta_kernel_tables.h"
 #include "backend/decoder_parts.h"
 #include "base/float_math.h"

@@ -1,5 +1,5 @@
-// The kernels of Gated DeltaNet over registers of any width, in the order of delta_kernels.inc. The
-// file of an instruction set passes its registers (the argument Register) and includes this.
+// The kernels of Gated DeltaNet over registers of any width, in the order of delta_kernels.inc.
+// Files for an instruction set include this and pass their registers as the argument Register.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kSumLanes = 4;
 
-// Registers of a row of a state: kCount full ones, or one with only the row's last columns.
+// The registers of a row of a state: kCount full ones, or (Tail) one with the row's last columns.
 template <class Register, int kCount>
 struct Whole {
   using Floats = typename Register::Floats;
@@ -48,7 +48,7 @@ struct Sums {
   }
 };
 
-// step(i, index of its sum lane) for all i: in steps of four, then the remainder.
+// Calls step(i, lane of the sum) for all i: in groups of four, then for the remainder.
 template <class Step>
 void each_key(int key_dim, Step step) {
   int i = 0;
@@ -62,7 +62,7 @@ void each_key(int key_dim, Step step) {
   }
 }
 
-// Sums S^T k of one token; `first` is the first column.
+// Computes the sums S^T k of one token; `first` is the first column.
 template <class Register, class Lanes>
 __attribute__((always_inline)) inline void see(const DeltaBlock& block, const float* k,
                                                const float* from, int first, Lanes lanes,
@@ -79,8 +79,16 @@ __attribute__((always_inline)) inline void see(const DeltaBlock& block, const fl
       });
 }
 
-// One pass over the state for a token: computes S and o and, where kNext, S^T k of the next token,
-// so that S is read only once for each token.
+// Prefetches the cache line of register r of a row, once a line, into the L2 cache.
+template <class Register>
+__attribute__((always_inline)) inline void prefetch_line(const float* row, int r) {
+  constexpr int kLine = 16;  // floats
+  const int column = r * Register::kLanes;
+  if (column % kLine == 0) __builtin_prefetch(row + column, 0, 2);
+}
+
+// One pass over the state for a token: computes S and o and, with kNext, S^T k of the next token,
+// so that S is read only once per token.
 template <class Register, bool kNext, class Lanes>
 __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, std::int64_t token,
                                                        const float* from, int first, Lanes lanes,
@@ -97,6 +105,7 @@ __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, 
     u[r] = Register::mul(Register::fnma(alpha, seen.joined(r), lanes.load(v, r)), beta);
   }
   float* const to = block.to;
+  const float* const fetch = token + 1 == block.tokens ? block.next_state : nullptr;
   const std::int64_t stride = block.columns;
   Sums<Register, Lanes> out, next_seen;
   each_key(
@@ -105,6 +114,7 @@ __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, 
         const std::int64_t at = i * stride + first;
 #pragma GCC unroll 4
         for (int r = 0; r < Lanes::kRegisters; ++r) {
+          if (!kNext && fetch != nullptr) prefetch_line<Register>(fetch + at, r);
           const auto kept = Register::mul(alpha, lanes.load(from + at, r));
           const auto next = Register::fma(key, u[r], kept);
           lanes.store(to + at, r, next);
@@ -120,15 +130,15 @@ __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, 
   if constexpr (kNext) seen = next_seen;
 }
 
-// Prefetches into the second-level cache.
+// Prefetches into the L2 cache.
 inline void fetch_ahead(const DeltaBlock& block, std::int64_t token) {
   if (block.fetch == nullptr) return;
   const auto* row = reinterpret_cast<const char*>(block.fetch + token * block.fetch_stride);
   for (int at = 0; at < block.fetch_bytes; at += 64) __builtin_prefetch(row + at, 0, 2);
 }
 
-// Where registers suffice for the sums of two tokens, the pass of a token also sums S^T k of the
-// next one.
+// If registers suffice for the sums of two tokens, a token's pass also computes S^T k of the next
+// token.
 template <class Register, class Lanes>
 void recur_columns(const DeltaBlock& block, int first, Lanes lanes) {
   if constexpr (Register::kManyRegisters) {

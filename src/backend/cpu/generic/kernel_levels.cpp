@@ -1,4 +1,4 @@
-// The only level of processor families without optimized kernels.
+// The only level of processor families that have no optimized kernels.
 #include "backend/cpu/kernel_levels.h"
 
 #include <array>

@@ -14,11 +14,11 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kCopiedRows = 4;            // rows for each task of a loop that copies rows
+constexpr std::int64_t kCopiedRows = 4;            // rows per task of a loop that copies rows
 constexpr std::int64_t kAddTaskBytes = 64 * 1024;  // least bytes that a task of experts_add reads
-constexpr std::int64_t kFewestAddTokens = 48;      // per block where tokens are cut for more tasks
+constexpr std::int64_t kFewestAddTokens = 48;      // least tokens of a block if they are divided
 
-// One expert's linear over its rows. Not movable: the job refers to the other members.
+// One expert's linear over its rows. Not movable, because the job refers to other members.
 struct Group {
   Rows in, out_rows;
   RowsFor out;
@@ -71,7 +71,7 @@ Slice rows_of_group(const ExpertRoutes& routes, std::int64_t expert) {
   return {routes.first[e], routes.first[e + 1]};
 }
 
-// Runs the tasks of all groups in one loop of the pool.
+// Runs the tasks of all groups in a single loop of the pool.
 void run_all(ThreadPool& pool, std::deque<Group>& groups) {
   std::vector<std::int64_t> ends;
   std::int64_t tasks = 0;
@@ -122,7 +122,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
 
 namespace {
 
-// The cut of experts_add's outputs and tokens: a task has some units of all experts.
+// The division of experts_add by outputs and tokens; a task has some units of all experts.
 struct AddPlan {
   std::int64_t units = 0, units_per_task = 1, unit_tasks = 0, block_tokens = 0;
 };
@@ -151,7 +151,7 @@ AddPlan plan_add(const LinearContext& context, const ExpertRoutes& routes,
   return add;
 }
 
-// Rows of a group, counted from its first one, whose tokens are in [first, last).
+// The rows of a group, counted from its first row, whose tokens are in [first, last).
 Slice rows_of_tokens(const LinearJob& job, std::int64_t first, std::int64_t last) {
   const std::int32_t* const begin = job.scattered.to;
   const std::int32_t* const end = begin + job.tokens;

@@ -1,5 +1,5 @@
-// Drives the linears of experts on the CPU: the rows of a step in groups by expert, all groups in
-// one loop of the pool. Results are bit for bit those of run_linear, for any grouping of the rows.
+// The linears of experts on the CPU. The rows of a step are grouped by expert, and all groups run
+// in one loop of the pool. For any grouping the results are bit-identical to run_linear's.
 #pragma once
 
 #include "backend/cpu/matmul/linear.h"

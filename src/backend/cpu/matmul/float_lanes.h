@@ -29,7 +29,7 @@ constexpr std::int64_t kWidth = 16 / L::kParts;
 template <class L>
 using Chain = typename L::Floats[L::kParts];
 
-// The last columns of a row, filled up to sixteen with zeros.
+// The last columns of a row, padded to sixteen with zeros.
 template <class Number>
 struct LastColumns {
   alignas(64) Number numbers[16] = {};
@@ -38,7 +38,7 @@ struct LastColumns {
   }
 };
 
-// One step of a tile: sixteen columns.
+// One step of a tile, over sixteen columns.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
                                                 const float* const (&x)[M], std::int64_t k,
@@ -63,7 +63,7 @@ inline __attribute__((always_inline)) void step(const Weight* const (&w)[N],
   }
 }
 
-// The last columns, fewer than sixteen, from k on. Chain by chain: this runs once for each row.
+// Fewer than sixteen last columns, beginning at k. It is not unrolled, as it runs once per row.
 template <class L, class Weight, int M, int N>
 inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N],
                                                      const float* const (&x)[M], std::int64_t k,
@@ -83,7 +83,7 @@ inline __attribute__((always_inline)) void last_step(const Weight* const (&w)[N]
   }
 }
 
-// Ends one chain: stores its lanes for the next K tile, or its finished sum.
+// Ends a chain: stores its lanes for the next K tile, or its sum if it is complete.
 template <class L>
 inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::int64_t token,
                                                   std::int64_t output, const Chain<L>& c) {
@@ -97,7 +97,7 @@ inline __attribute__((always_inline)) void finish(const FloatBlock& block, std::
   block.y[token * block.y_stride + output] = block.bias != nullptr ? sum + block.bias[output] : sum;
 }
 
-// M tokens x N outputs, from `token` and `output` on.
+// M tokens x N outputs, beginning at `token` and `output`.
 template <class L, class Weight, int M, int N>
 void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
   const Weight* w[N];
@@ -108,7 +108,7 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
   }
 #pragma GCC unroll 6
   for (int m = 0; m < M; ++m) x[m] = block.x + (token + m) * block.x_stride;
-  Chain<L> c[M][N];  // all loops over it are unrolled, so it stays in registers
+  Chain<L> c[M][N];  // stays in registers, because all loops over it are unrolled
 #pragma GCC unroll 6
   for (int m = 0; m < M; ++m) {
 #pragma GCC unroll 4
@@ -133,13 +133,13 @@ void tile(const FloatBlock& block, std::int64_t token, std::int64_t output) {
 
 using Tile = void (*)(const FloatBlock&, std::int64_t, std::int64_t);
 
-// Tiles of M tokens, indexed by their number of outputs less one.
+// The tiles of M tokens, indexed by their number of outputs minus one.
 template <class L, class Weight, int M, int... N>
 constexpr auto tiles_of(std::integer_sequence<int, N...>) {
   return std::array{Tile{tile<L, Weight, M, N + 1>}...};
 }
 
-// M tokens from `token` on. Their inputs stay in the cache for all weights of the block.
+// Runs M tokens from `token` on. Their inputs remain in the cache for all weights of the block.
 template <class L, class Weight, int M>
 void run_tokens(const FloatBlock& block, std::int64_t token) {
   constexpr int kMost = M == 1 ? L::kOutputsAlone : L::kOutputs;

@@ -1,6 +1,6 @@
-// Drives Operations::linear on the CPU: cuts the outputs into panels and the rows into blocks, runs
-// the matmul kernels on the pool, and finishes each block (bias, residual, SwiGLU, GELU,
-// quantization) while it is in the cache.
+// Operations::linear on the CPU: divides outputs into panels and rows into blocks, runs the matmul
+// kernels on the thread pool, and finishes each block (bias, residual, SwiGLU, GELU, quantization)
+// while it is in the cache.
 #pragma once
 
 #include <cstddef>
@@ -20,17 +20,17 @@ struct LinearContext {
   const RowKernels& rows;
   const MatmulKernels& matmul;
   std::span<std::byte> scratch;  // linear_scratch_bytes(pool.threads()), 64-byte aligned
-  Fetch fetch = Fetch::twice;    // of IntPanel
+  Fetch fetch = Fetch::twice;    // see IntPanel
 };
 
-// Bytes of scratch for any linear and any number of tokens.
+// Bytes of scratch that suffice for any linear and any number of tokens.
 std::size_t linear_scratch_bytes(int threads);
 
-// out[t] = epilogue(x[t] W^T + b) for t < tokens, as Operations::linear says. x holds what
-// linear.act needs (values for none; codes, scales and, for unsigned weights, sums else). Where
-// whole rows are quantized, out.values must be there too.
-// Throws Error that names linear.name and the row where a value to be quantized is not finite, and
-// where formats and shapes do not fit together.
+// out[t] = epilogue(x[t] W^T + b) for t < tokens, as specified by Operations::linear. x has what
+// linear.act needs: values for none; otherwise codes, scales and, for unsigned weights, sums. If
+// whole rows are quantized, out.values is required too. Throws Error with linear.name and the
+// row if a value to be quantized is not finite, and Error if formats and shapes do not fit
+// together.
 void run_linear(const LinearContext& context, const Rows& x, std::int64_t tokens,
                 const Linear& linear, Epilogue epilogue, const RowsFor& out);
 

@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::int64_t kGroupColumns = 128;  // columns of an activation scale and a quantized unit
 
-// Finished or half-finished values of a unit: [kTileTokens][kTileStride], gate before up. The
-// stride is no power of two, so that a tile's rows do not share cache sets.
+// The tile of a unit's values, finished or not: [kTileTokens][kTileStride], gate before up. The
+// stride is not a power of two, so that rows of a tile do not share cache sets.
 constexpr std::int64_t kTileTokens = 256;
 constexpr std::int64_t kTileStride = kUnitPanels * kPanelRows + 16;
 constexpr std::size_t kTileBytes =
@@ -22,14 +22,14 @@ constexpr std::size_t kTileBytes =
 constexpr std::size_t kWorkerBytes = kPanelScratchBytes + kTileBytes;
 static_assert(kWorkerBytes % 64 == 0);
 
-// A task reads at least this much of the weights (about 4 us of one core's share of memory) ...
+// A task reads at least this much of the weights (about 4 us of a core's memory bandwidth) ...
 constexpr std::int64_t kTaskBytes = 64 * 1024;
-// ... or multiplies that long: with this many tokens a panel takes as long as reading it.
+// ... or multiplies as long: at this number of tokens a panel takes as long as reading it.
 constexpr std::int64_t kTokensAsReading = 16;
-// Fewer tokens than this are not cut further to keep all threads busy.
+// Blocks have at least so many tokens when rows are divided to keep all threads busy.
 constexpr std::int64_t kFewestTokens = 48;
-// Codes of a block of tokens stay in the L2 cache across all panels: a block has about this many
-// bytes, in whole tiles of the tallest kernel.
+// Size of a block of tokens in bytes, so that its codes remain in the L2 cache for all panels. It
+// is rounded to whole tiles of the tallest kernel.
 constexpr std::int64_t kInputBytes = 768 * 1024;
 constexpr std::int64_t kTokenUnit = 32;
 
@@ -99,7 +99,7 @@ void plan(LinearJob& job) {
   }
   const std::int64_t fitting = std::max(2 * kTokenUnit, kInputBytes / linear.inputs);
   if (is_coded(linear.act) && job.block_tokens > fitting) {
-    const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // of about equal size
+    const std::int64_t blocks = (job.tokens + fitting - 1) / fitting;  // of nearly equal size
     const std::int64_t units = (job.tokens + blocks * kTokenUnit - 1) / (blocks * kTokenUnit);
     job.block_tokens = units * kTokenUnit;
   }
@@ -111,7 +111,7 @@ std::int64_t task_count(const LinearJob& job) {
 
 namespace {
 
-// Whether the results of a unit are written straight to out.
+// Whether the kernel writes the results of a unit directly to out.
 bool goes_straight(const LinearJob& job, const OutputUnit& unit) {
   return job.epilogue == Epilogue::none && !job.pairs && unit.columns == kPanelRows &&
          job.target.consumer.inv_smooth == nullptr;
@@ -125,7 +125,7 @@ NextPanel panel_of(const LinearJob& job, const OutputUnit::Part& part) {
   return {&job.linear.segments[static_cast<std::size_t>(part.segment)], part.panel};
 }
 
-// Finishes a row of a unit: writes values [columns] (swiglu: gate, followed by up) to out.
+// Finishes a row of a unit: writes values [columns] (for swiglu gate, then up) to out.
 void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, float* values) {
   const RowKernels& rows = job.context.rows;
   Rows& out = job.out;
@@ -155,7 +155,7 @@ void finish_row(LinearJob& job, const OutputUnit& unit, std::int64_t token, floa
   }
 }
 
-// The sums in out that `values` are added to are only a few lines in each row, far apart, so they
+// The values in out to which `values` are added are a few lines per row, far apart, so that they
 // are prefetched this many rows ahead.
 constexpr std::int64_t kRowsAhead = 16;
 

@@ -1,6 +1,6 @@
-// All matmul kernel tables, and the kernels that a table collects from the files of its instruction
-// set. Those of other processor families are declared but not built. Other code calls
-// matmul_kernels(isa).
+// The matmul kernel tables, and the kernels that a table combines from the files of its instruction
+// set. Kernels of other processor families are declared but not built. Code other than
+// matmul_kernels(isa) does not use them.
 #pragma once
 
 #include "backend/cpu/matmul/matmul_kernels.h"
@@ -18,7 +18,7 @@ const MatmulKernels& matmul_kernels_neon();
 const MatmulKernels& matmul_kernels_dotprod();
 const MatmulKernels& matmul_kernels_i8mm();
 
-// For few tokens; more tokens use the kernels of matmul_blocks.h.
+// For few tokens; for more tokens the kernels of matmul_blocks.h are used.
 void int8_rows_avx2(const IntPanel& panel) noexcept;
 void int8_groups_avx2(const IntPanel& panel) noexcept;
 void uint8_rows_avx2(const IntPanel& panel) noexcept;

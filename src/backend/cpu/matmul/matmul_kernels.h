@@ -1,7 +1,7 @@
-// One panel of 64 outputs times a block of tokens, for each instruction set. Results are equal bit
-// for bit across instruction sets, for any number of tokens in a block (docs/numerics.md): integer
-// sums are exact, float chains use lane k % 16 with k ascending, then add lanes 8, 4, 2, 1 apart.
-// Instruction-set files include this header, so it holds plain data only.
+// One panel of 64 outputs times a block of tokens, for each instruction set. All sets give
+// bit-identical results, for any number of tokens in a block (docs/numerics.md): integer sums are
+// exact; float chains have lane k % 16 with k ascending, then add lanes 8, 4, 2, 1 apart. The
+// header has only plain data, since files that are compiled for an instruction set include it.
 #pragma once
 
 #include <cstddef>
@@ -15,34 +15,34 @@ enum class Isa;
 
 namespace leq::cpu {
 
-// y[t][n] = sum of codes by the panel layout of tensor/weight_layout.h, scaled as docs/numerics.md
-// says:
+// y[t][n] = sum over codes in the panel layout of tensor/weight_layout.h, scaled as in
+// docs/numerics.md:
 //   f = 0; for each group: f = fma(float(sum of the group), weight scale * token scale, f)
-//   y = fma(f, weight scale * token scale, bias), a plain product where there is no bias
-// with each scale in the line it belongs to (a group's or the row's) and 1 in the other. Where
-// neither side is grouped, f is float(sum of the whole row).
+//   y = fma(f, weight scale * token scale, bias), or the plain product without a bias
+// Group scales are in the first line and row scales in the second; a missing scale is 1. If neither
+// side has groups, f is float(sum of the whole row).
 struct IntPanel {
   // Weights: 64 outputs.
-  const std::uint8_t* codes = nullptr;          // of the panel, 64-byte aligned
+  const std::uint8_t* codes = nullptr;          // the panel's codes, 64-byte aligned
   const std::uint8_t* high_codes = nullptr;     // 3 bits: the panel's plane of third bits
-  const float* row_scales = nullptr;            // [64], or null where grouped
-  const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null where by row
-  float scale_mul = 1.0f;                       // times each group scale
-  const std::int32_t* row_sums = nullptr;    // [64] sums of 8-bit codes, where nothing is grouped
-  const std::int16_t* group_sums = nullptr;  // [groups][64] the same, where a side is grouped
-  // Unsigned codes (uint8 and all below 8 bits) count as code - zero point.
-  const std::uint8_t* zeros = nullptr;  // [64] for each group, zero_stride apart; or null:
-  std::int64_t zero_stride = 0;         // 64, or 0 where a zero point is a row's
-  int zero = 0;                         // ... the one zero point of all codes
+  const float* row_scales = nullptr;            // [64], or null with groups
+  const std::uint16_t* group_scales = nullptr;  // f16 [groups][64], or null without groups
+  float scale_mul = 1.0f;                       // factor of each group scale
+  const std::int32_t* row_sums = nullptr;       // [64] sums of 8-bit codes, if no side has groups
+  const std::int16_t* group_sums = nullptr;     // [groups][64] the same, if a side has groups
+  // Unsigned codes (uint8, and all below 8 bits) represent code - zero point.
+  const std::uint8_t* zeros = nullptr;  // [64] per group, zero_stride apart; or null
+  std::int64_t zero_stride = 0;         // 64; 0 if a row has one zero point
+  int zero = 0;                         // if zeros is null: the zero point of all codes
   const float* bias = nullptr;          // [64] or null
-  std::int64_t columns = 0;      // multiple of 16; codes of columns past the real ones have value 0
-  int group = 0;                 // columns of one int32 sum: 32, 64, 128, or 0 = all
-  int groups_a_token_scale = 0;  // groups that share a token scale; 0 = one scale for the row
+  std::int64_t columns = 0;             // multiple of 16; codes of padded columns have value 0
+  int group = 0;                        // columns of an int32 sum: 32, 64, 128; 0: all
+  int groups_a_token_scale = 0;         // groups that share a token scale; 0: one per row
 
-  // Codes that are probably read next, which a kernel may prefetch; or null and 0.
+  // Codes that will probably be read next, which a kernel may prefetch; or null and 0.
   const std::uint8_t* next_codes = nullptr;
   std::int64_t next_bytes = 0;
-  Fetch fetch = Fetch::twice;  // of best_fetch(), for codes of few tokens
+  Fetch fetch = Fetch::twice;  // best_fetch(); for codes of few tokens
 
   // Tokens.
   std::int64_t tokens = 0;
@@ -50,8 +50,8 @@ struct IntPanel {
   std::int64_t input_stride = 0;
   const float* token_scales = nullptr;  // [tokens][token_scale_stride]
   std::int64_t token_scale_stride = 0;
-  const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride], one for each group (one
-  std::int64_t token_sum_stride = 0;         // where nothing is grouped); unsigned codes only
+  const std::int32_t* token_sums = nullptr;  // [tokens][token_sum_stride] per group (or one,
+  std::int64_t token_sum_stride = 0;         // without groups); for unsigned codes only
 
   float* y = nullptr;  // [tokens][y_stride], 64 columns are written
   std::int64_t y_stride = 0;
@@ -60,30 +60,30 @@ struct IntPanel {
 
 inline constexpr std::size_t kIntScratchBytes = 224 * 1024;
 
-// y[t][n] = sum over k of weights[n][k] * x[t][k] (+ bias[n]), float weights row-major.
+// y[t][n] = sum over k of weights[n][k] * x[t][k] (+ bias[n]); float weights are row-major.
 struct FloatBlock {
   const void* weights = nullptr;  // [outputs][weight_stride], f32, f16 or bf16
   std::int64_t weight_stride = 0;
   std::int64_t outputs = 0;
-  std::int64_t columns = 0;     // any number > 0
-  const float* bias = nullptr;  // [outputs] or null: added to the finished sum
+  std::int64_t columns = 0;     // any number above 0
+  const float* bias = nullptr;  // [outputs], added to the finished sum; or null
   std::int64_t tokens = 0;
   const float* x = nullptr;  // [tokens][x_stride]
   std::int64_t x_stride = 0;
   float* y = nullptr;  // [tokens][y_stride]
   std::int64_t y_stride = 0;
-  // Where not null: [tokens][outputs][16] lanes that the chains start from and end in; y and bias
-  // are not used, and columns is a multiple of 16 or the chain's last K tile.
+  // If not null: [tokens][outputs][16] lanes, which hold the chains at the start and at the end; y
+  // and bias are not used, and columns is a multiple of 16 except in a chain's last K tile.
   float* lanes = nullptr;
 };
 
 struct MatmulKernels {
   Isa isa{};
-  void (*int8_rows)(const IntPanel& panel) noexcept = nullptr;    // group = 0
+  void (*int8_rows)(const IntPanel& panel) noexcept = nullptr;    // group is 0
   void (*int8_groups)(const IntPanel& panel) noexcept = nullptr;  // group > 0
-  void (*uint8_rows)(const IntPanel& panel) noexcept = nullptr;   // the same, unsigned
+  void (*uint8_rows)(const IntPanel& panel) noexcept = nullptr;   // for unsigned codes
   void (*uint8_groups)(const IntPanel& panel) noexcept = nullptr;
-  void (*bits4)(const IntPanel& panel) noexcept = nullptr;  // group > 0, int or uint
+  void (*bits4)(const IntPanel& panel) noexcept = nullptr;  // group > 0; int or uint
   void (*bits3)(const IntPanel& panel) noexcept = nullptr;
   void (*bits2)(const IntPanel& panel) noexcept = nullptr;
   void (*f32)(const FloatBlock& block) noexcept = nullptr;
@@ -93,7 +93,7 @@ struct MatmulKernels {
   const char* float_tile = "";
 };
 
-// The kernel table of an instruction-set level that this processor supports.
+// The kernel table of an instruction-set level; the processor must support it.
 const MatmulKernels& matmul_kernels(Isa isa);
 
 }  // namespace leq::cpu

@@ -1,4 +1,4 @@
-// The portable matmul kernels, built for the baseline of the processor family.
+// The portable matmul kernels, compiled for the baseline of the processor family.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
 

@@ -13,8 +13,8 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kLanes = 16;
-// Weight-only matmuls: columns of a panel that are dequantized at once, and tokens whose lanes are
-// kept in scratch.
+// For weight-only matmuls: the columns of a panel that are dequantized at a time, and the tokens
+// whose lanes are kept in scratch.
 constexpr std::int64_t kDequantColumns = 256;
 constexpr std::int64_t kDequantTokens = 16;
 static_assert(kPanelRows * kDequantColumns * sizeof(float) +
@@ -26,8 +26,8 @@ std::int64_t panel_outputs(const PanelTask& task) {
   return std::min(kPanelRows, task.segment->weight.rows - task.panel * kPanelRows);
 }
 
-// The bias of a panel's 64 outputs, or null: in place or, for a partial last panel, copied to
-// `buffer` and padded with 0.
+// The bias of a panel's 64 outputs, or null. It is used in place, except for a partial last panel,
+// whose bias is copied to `buffer` and padded with 0.
 const float* panel_bias(const PanelTask& task, float (&buffer)[kPanelRows]) {
   if (task.segment->bias == nullptr) return nullptr;
   const float* bias = task.segment->bias + task.panel * kPanelRows;
@@ -49,7 +49,7 @@ const std::uint16_t* panel_group_scales(const WeightView& weight, std::int64_t p
 
 bool grouped(const WeightView& weight) { return weight.scheme.scaling == Scaling::group; }
 
-// Columns of one int32 sum: 0 where neither side is grouped.
+// Columns of one int32 sum; 0 if neither side has groups.
 std::int64_t int_group(const WeightView& weight) {
   const std::int64_t by_weight = grouped(weight) ? weight.scheme.group : 0;
   const std::int64_t by_token = scale_columns(weight.act);
@@ -93,7 +93,7 @@ void point_at_next(const PanelTask& task, IntPanel& panel) {
   panel.next_bytes = kPanelRows * weight.columns * bits / 8;
 }
 
-// With one token a panel takes a few microseconds, of which one was spent waiting at its ends: for
+// With one token a panel takes a few microseconds; one of them was spent waiting at both ends for
 // the sums that it starts from, for scales, and for the lines of its results. (More tokens take
 // longer, and their kernels prefetch what they need.)
 void fetch_ends(const PanelTask& task, const IntPanel& panel) {
@@ -124,7 +124,7 @@ void run_kernel(const MatmulKernels& kernels, const QuantScheme& scheme, const I
   (panel.group == 0 ? kernels.int8_rows : kernels.int8_groups)(panel);
 }
 
-// Codes under superblock scales times integer inputs.
+// Multiplies codes under superblock scales by integer inputs.
 void multiply_super(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   const SuperLayout layout = super_layout(weight.scheme.kind);
@@ -221,8 +221,8 @@ float total(const float* chain) {
   return lanes[0];
 }
 
-// Codes times f32 inputs (act none): a float chain over the dequantized weights, whose lanes are
-// kept in scratch from one K tile of the columns to the next.
+// Multiplies codes by f32 inputs (act none): a float chain over dequantized weights, whose lanes
+// are kept in scratch between K tiles.
 void multiply_dequantized(const MatmulKernels& kernels, const PanelTask& task) noexcept {
   const WeightView& weight = task.segment->weight;
   auto* const numbers = reinterpret_cast<float*>(task.scratch);

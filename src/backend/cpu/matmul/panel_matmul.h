@@ -1,5 +1,5 @@
-// Multiplies one panel (64 outputs) of a stored weight, of any scheme, with a block of rows: fills
-// in the kernels' descriptions.
+// Multiplies one panel (64 outputs) of a stored weight of any scheme by a block of rows, by filling
+// in the descriptions that the kernels take.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace leq::cpu {
 
-// Scratch of one panel matmul: that of the integer kernels, or a dequantized K tile of a panel and
-// the lanes of its chains.
+// Scratch of one panel matmul: that of the integer kernels, or else a dequantized K tile of a panel
+// with the lanes of its chains.
 inline constexpr std::size_t kPanelScratchBytes = kIntScratchBytes;
 
 struct PanelTask {
@@ -29,11 +29,11 @@ struct PanelTask {
   std::byte* scratch = nullptr;  // kPanelScratchBytes, 64-byte aligned
 };
 
-// y[t] = x[token + t] W^T + bias for the panel's outputs. Columns past the weight's last row are
-// unchanged or hold arbitrary numbers.
+// y[t] = x[token + t] W^T + bias for the panel's outputs. Columns of y past the weight's last row
+// are unchanged or get arbitrary values.
 void multiply_panel(const MatmulKernels& kernels, const PanelTask& task) noexcept;
 
-// Throws Error naming the linear where x does not hold what its weights need.
+// Throws Error with the linear if x does not have what its weights need.
 void check_inputs(const Linear& linear, const Rows& x);
 
 }  // namespace leq::cpu

@@ -1,4 +1,4 @@
-// Codes under superblock scales, built for the baseline of the processor family.
+// Codes under superblock scales, compiled for the baseline of the processor family.
 #include "backend/cpu/matmul/super_kernels.h"
 
 namespace leq::cpu {

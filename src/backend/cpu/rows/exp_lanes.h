@@ -1,6 +1,6 @@
-// The engine's exp (base/float_math.h, docs/numerics.md) on registers, one body for all instruction
-// sets: F wraps the operations that differ (x86/floats_avx2.h and the like). Each file has its own
-// copy, because it may be built for instructions that other processors lack.
+// The engine's exp (base/float_math.h, docs/numerics.md) on registers, written once for all
+// instruction sets. F wraps the operations that differ (x86/floats_avx2.h and others). Each file
+// has its own copy, because it may be compiled for instructions that other processors lack.
 #pragma once
 
 #include "base/float_math.h"

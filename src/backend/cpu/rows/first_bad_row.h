@@ -1,4 +1,4 @@
-// The first row of a batch in which threads found a value that is not finite.
+// The first row of a batch in which any thread found a value that is not finite.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ class FirstBadRow {
     while (row < seen && !row_.compare_exchange_weak(seen, row, std::memory_order_relaxed)) {
     }
   }
-  // To be called after the threads are done: throws fail_not_finite's Error if a row was reported.
+  // Called after the threads are done: throws the Error of fail_not_finite if a row was reported.
   void check(std::string_view site) const {
     const std::int64_t row = row_.load(std::memory_order_relaxed);
     if (row != kNone) fail_not_finite(site, row);

@@ -22,7 +22,7 @@ void gather_half(const WeightView& table, std::int64_t row, float* out) {
   for (std::int64_t k = 0; k < table.columns; ++k) out[k] = widen(halves[k]);
 }
 
-// int8 with a scale for each row, as in most embeddings: quads of columns are 256 bytes apart.
+// For int8 with a scale per row, as in most embeddings: quads of columns are 256 bytes apart.
 void gather_int8_row(const WeightView& table, std::int64_t row, float* out) {
   const auto* quads = reinterpret_cast<const std::int8_t*>(table.codes) +
                       panel_byte(8, table.padded_columns(), row, 0);

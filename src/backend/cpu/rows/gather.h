@@ -1,4 +1,4 @@
-// Single rows of a stored table as f32, for embeddings.
+// Reads single rows of a stored table as f32, for embeddings.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace leq::cpu {
 
-// out[columns] = row `row` of the table; a code counts as code * scale, one f32 product.
+// out[columns] = row `row` of the table; a code becomes code * scale, one f32 product.
 void gather_row(const WeightView& table, std::int64_t row, float* out);
 
 }  // namespace leq::cpu

@@ -14,14 +14,14 @@ namespace leq::cpu {
 namespace {
 
 struct Target {
-  std::uint8_t* codes;  // codes of the whole row
+  std::uint8_t* codes;  // the codes of the whole row
   float* scales;
   std::int32_t* sums;
   int offset;
   int sum_group;
 };
 
-// Writes codes and sums of x[count] for columns from `first` on, where a sum must begin.
+// Writes codes and sums of x[count] for columns from `first` on; a sum must begin at `first`.
 void store_codes(const RowKernels& kernels, const float* x, std::int64_t first, std::int64_t count,
                  float inv, const Target& target) {
   const std::int64_t group = target.sum_group > 0 ? target.sum_group : count;
@@ -42,7 +42,7 @@ void store_zeros(std::int64_t first, std::int64_t last, const Target& target) {
   if (begin < end) std::fill(target.sums + begin, target.sums + end, 0);
 }
 
-// Quantizes x[count] for columns from `first` on, with one scale.
+// Quantizes x[count] with one scale, for columns from `first` on.
 bool quantize_group(const RowKernels& kernels, const float* x, std::int64_t first,
                     std::int64_t count, float& scale, const Target& target) {
   const float largest = kernels.absmax(x, count);
@@ -70,12 +70,12 @@ Target target_of(const Rows& out, std::int64_t row) {
           out.sums + row * out.sum_stride, out.format.offset_codes ? 128 : 0, out.format.sum_group};
 }
 
-// Writes the pads after the last column.
+// Writes the padding after the last column.
 void store_pads(std::int64_t width, const Target& target) {
   store_zeros(width, (width + kPaddedColumns - 1) / kPaddedColumns * kPaddedColumns, target);
 }
 
-// Counts the step's numbers above the range, only in rows whose largest |x| is above it.
+// Counts numbers above the range of the step; only rows whose largest |x| is above it are read.
 std::uint64_t count_clipped(ThreadPool& pool, std::int64_t tokens, float range, const Rows& out) {
   std::atomic<std::uint64_t> clipped{0};
   pool.run(tokens, [&](std::int64_t token, int) {
@@ -107,7 +107,7 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
   if (has_stored_scale(act)) {
     const float scale = out.consumer.act_scale;
     if (!quantize_fixed(kernels, x, first, count, 1.0f / scale, target)) return false;
-    // One thread writes it; ranks that share the block may store the same number concurrently.
+    // One thread writes the scale, but ranks that share the block may store it concurrently.
     if (first == 0) std::atomic_ref(*target.scales).store(scale, std::memory_order_relaxed);
   } else {
     const std::int64_t group = scale_columns(act) > 0 ? scale_columns(act) : out.rows.width;
@@ -121,7 +121,7 @@ bool quantize_columns(const RowKernels& kernels, const float* x, std::int64_t ro
   return true;
 }
 
-// The largest |x| of each row is kept where its scale will be stored.
+// The largest |x| of each row is stored temporarily in the place of its scale.
 void quantize_step(ThreadPool& pool, const RowKernels& kernels, std::int64_t tokens,
                    std::string_view site, const RowsFor& out) {
   const Rows& rows = out.rows;

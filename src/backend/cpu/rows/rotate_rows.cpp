@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;
 
-// Sums lanes k % 16 with k ascending, then adds the lanes 8, 4, 2 and 1 apart.
+// The mean: sums in lanes k % 16 with k ascending, then adds lanes 8, 4, 2 and 1 apart.
 float row_mean(const float* x, std::int64_t n) {
   std::array<float, kLanes> lanes = {};
   for (std::int64_t k = 0; k < n; ++k) lanes[static_cast<std::size_t>(k % kLanes)] += x[k];
@@ -17,8 +17,8 @@ float row_mean(const float* x, std::int64_t n) {
   return lanes[0] / static_cast<float>(n);
 }
 
-// x = H x for the n x n matrix of signs in natural (Sylvester) order: log2(n) steps of sums and
-// differences, strides 1, 2, 4, ... The matrix is symmetric, so this is also its transpose.
+// x = H x for the n x n sign matrix H in natural (Sylvester) order, in log2(n) steps of sums and
+// differences with strides 1, 2, 4, ... H is symmetric, so that this is also its transpose.
 void hadamard(float* x, std::int64_t n) {
   for (std::int64_t stride = 1; stride < n; stride *= 2) {
     for (std::int64_t first = 0; first < n; first += 2 * stride) {

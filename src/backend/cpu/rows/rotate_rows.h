@@ -1,4 +1,4 @@
-// Hadamard rotation of single rows, in one written order of additions (docs/numerics.md).
+// Hadamard rotation of single rows, in a fixed order of additions (docs/numerics.md).
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace leq::cpu {
 
-// Rotates `row` [W] into the rotated stream or back, in place.
+// Rotates `row` [W] in place, into the rotated stream or out of it.
 void rotate_row(const RotationTable& rotation, Direction direction, float* row) noexcept;
 
 }  // namespace leq::cpu

@@ -1,5 +1,5 @@
-// All row kernel tables, one for each kernel file. Other code calls
-// row_kernels(isa).
+// The row kernel tables, one for each kernel file. Code other than row_kernels(isa) does not use
+// them.
 #pragma once
 
 #include "backend/cpu/rows/row_kernels.h"

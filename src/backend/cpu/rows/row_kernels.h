@@ -1,6 +1,6 @@
-// Operations on single rows of f32, for each instruction set. All results are equal bit for bit
-// across instruction sets: a norm's sums run in lanes k % 256 with k ascending, then lanes +128,
-// +64, ... +1 (docs/numerics.md). n > 0; pointers need no alignment unless said.
+// Operations on single f32 rows for each instruction set, with bit-identical results: a norm's sums
+// have lanes k % 256 with k ascending; then lanes +128, +64, ... +1 are added (docs/numerics.md). n
+// > 0; pointers need no alignment unless stated.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct RowKernels {
   void (*add)(const float* y, std::int64_t n, float* x) noexcept;
   // x *= y
   void (*multiply)(const float* y, std::int64_t n, float* x) noexcept;
-  // out = (x * r) * gain, r = 1 / sqrt(mean(x^2) + eps); out may be x
+  // out = (x * r) * gain, with r = 1 / sqrt(mean(x^2) + eps); out may be x
   void (*rms_norm)(const float* x, const float* gain, float eps, std::int64_t n,
                    float* out) noexcept;
   // out = ((x - mean) * r) * gain + beta, r from the mean of squared differences; out may be x
@@ -23,19 +23,19 @@ struct RowKernels {
                      std::int64_t n, float* out) noexcept;
   // out = silu(gate) * up; out may be gate or up
   void (*swiglu)(const float* gate, const float* up, std::int64_t n, float* out) noexcept;
-  // x = x * sigmoid(gate), one division: x / (1 + exp(-gate))
+  // x = x * sigmoid(gate), computed with one division: x / (1 + exp(-gate))
   void (*gate)(const float* gate, std::int64_t n, float* x) noexcept;
   // out = gelu_new(x); out may be x
   void (*gelu)(const float* x, std::int64_t n, float* out) noexcept;
-  // max |x|; NaN or infinity where x holds one
+  // max |x|; NaN or infinity if x contains one
   float (*absmax)(const float* x, std::int64_t n) noexcept;
-  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n, offset 0 or 128; x finite.
-  // Returns the sum of codes less offset: reading codes back at once would stall on the stores.
+  // codes[k] = clip(rne(x[k] * inv), -127, 127) + offset for k < n; offset is 0 or 128, x finite.
+  // Returns the sum of codes minus offset, because reading codes back would stall on the stores.
   std::int32_t (*quantize)(const float* x, std::int64_t n, float inv, int offset,
                            std::uint8_t* codes) noexcept;
 };
 
-// The kernel table of an instruction-set level that this processor supports.
+// The kernel table of an instruction-set level; the processor must support it.
 const RowKernels& row_kernels(Isa isa);
 
 }  // namespace leq::cpu

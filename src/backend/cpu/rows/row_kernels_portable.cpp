@@ -1,4 +1,4 @@
-// The portable row kernels, built for the baseline of the processor family.
+// The portable row kernels, compiled for the baseline of the processor family.
 #include "backend/cpu/rows/row_kernel_tables.h"
 #include "base/float_math.h"
 

@@ -15,8 +15,8 @@
 namespace leq::cpu {
 namespace {
 
-// Loads and stores of a whole register, or of the lanes that a row has. (On AMD processors a masked
-// store with all lanes set costs much more than a plain one.)
+// Loads and stores of a whole register, or of only those lanes that a row has. (On AMD processors a
+// masked store with all lanes set takes much longer than a plain store.)
 template <class R>
 struct WholeRegister {
   static auto load(const float* from) { return R::load(from); }
@@ -29,7 +29,7 @@ struct PartRegister {
   void store(float* to, typename R::Floats x) const { R::store(to, x, mask); }
 };
 
-// One pass over n columns, a register at a time: step(first column, WholeRegister or PartRegister).
+// Calls step(first column, WholeRegister or PartRegister) for each register of n columns.
 template <class R, class Step>
 inline void for_registers(std::int64_t n, Step step) {
   std::int64_t k = 0;
@@ -105,7 +105,7 @@ void gelu(const float* x, std::int64_t n, float* out) noexcept {
   });
 }
 
-// Magnitudes order like their bits as integers, with infinity and NaN above all numbers.
+// Magnitudes compare like their bits as integers; infinity and NaN are above all numbers.
 template <class R>
 float absmax(const float* x, std::int64_t n) noexcept {
   typename R::Words largest = {};

@@ -6,7 +6,7 @@
 namespace leq::cpu {
 
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format) {
-  // Row strides are no multiple of 4096 bytes, or equal columns would share one cache set.
+  // Row strides are not multiples of 4096, because equal columns would then share a cache set.
   return leq::rows_layout(capacity, width, format,
                           {round_up(width, 16) + 16, round_up(width, kPaddedColumns) + 64, 64});
 }
@@ -17,8 +17,8 @@ QuantizedUnit quantized_unit(const RowsFormat& format) {
   return coded_by_columns(format) ? QuantizedUnit::columns_128 : QuantizedUnit::row;
 }
 
-// Formats that are quantized by whole rows keep the f32 numbers too; int8 weights need codes + 128,
-// unsigned weights the sums of codes.
+// Formats that are quantized by whole rows keep the f32 values. int8 weights need codes + 128,
+// unsigned weights need the sums of codes.
 RowsFormat rows_format(const Linear& consumer) {
   RowsFormat format = leq::rows_format(consumer);
   if (!is_coded(format.act)) return format;

@@ -9,9 +9,9 @@ namespace leq::cpu {
 
 RowsLayout rows_layout(std::int64_t capacity, std::int64_t width, const RowsFormat& format);
 
-// The part of a row that has to be finished before it is quantized: nothing is ever quantized, any
-// 128 columns (group scales; a stored scale, unless a code sum covers more), the row, or all rows
-// of the step (a moving scale).
+// The part of a row that must be complete before it is quantized. nothing: never quantized;
+// columns_128: any 128 columns (group scales, or a stored scale unless a sum covers more columns);
+// row: the whole row; rows: all rows of the step (a moving scale).
 enum class QuantizedUnit : std::uint8_t { nothing, columns_128, row, rows };
 QuantizedUnit quantized_unit(const RowsFormat& format);
 

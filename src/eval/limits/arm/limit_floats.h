@@ -1,4 +1,4 @@
-// The fmla loops that all levels share.
+// The fmla loops, which all levels share.
 #pragma once
 
 #include <arm_neon.h>

@@ -1,4 +1,4 @@
-// Limits of dotprod: int8 products as sdot, f32 as fmla.
+// Limits of level dotprod: int8 products by sdot, f32 by fmla.
 #include "eval/limits/arm/limit_floats.h"
 #include "eval/limits/limit_kernels.h"
 
@@ -7,7 +7,7 @@ namespace {
 constexpr std::size_t kReadVector = 16;
 #include "eval/limits/limit_read.inc"
 
-// Assembly, because the compiler would compute equal products once.
+// Written in assembly, because the compiler would compute equal products only once.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Bytes = Register<std::int8_t, 16>;
   const Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};

@@ -1,4 +1,4 @@
-// Limits of i8mm: int8 products as smmla; the rest as NEON.
+// Limits of level i8mm: int8 products by smmla; the rest as for NEON.
 #include "eval/limits/limit_chains.h"
 #include "eval/limits/limit_kernels.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kChains = 16;
 
-// Assembly, because the compiler would compute equal products once.
+// Written in assembly, because the compiler would compute equal products only once.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Bytes = Register<std::int8_t, 16>;
   const Bytes x = Bytes{} + std::int8_t{3}, y = Bytes{} - std::int8_t{5};

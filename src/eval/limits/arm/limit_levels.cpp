@@ -1,4 +1,4 @@
-// The limits of aarch64.
+// The levels of aarch64 and their limit loops.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

@@ -1,4 +1,4 @@
-// The only level of processors without kernels of their own.
+// The portable level, for processors without loops of their own.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

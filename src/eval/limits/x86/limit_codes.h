@@ -1,6 +1,6 @@
-// Limits of integer products without VNNI, in registers of kBytes. Assembly, because the compiler
-// would compute equal products once, and because g++ 12 would keep sums in memory. Only for files
-// that define limits: each gets its own copy, in an unnamed namespace.
+// Limits of integer products without VNNI, in registers of kBytes. Written in assembly, because the
+// compiler would compute equal products once and g++ 12 would keep sums in memory. Include only in
+// files that define limits, as each gets its own copy in an unnamed namespace.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@
 namespace leq::cpu {
 namespace {
 
-// Number of products that a 16-bit sum holds without overflow, for codes of 2, 3 and 4 bits.
+// Number of products of 2, 3 and 4-bit codes that fit in a 16-bit sum without overflow.
 constexpr std::size_t kInNarrow[] = {32, 16, 8};
 
-// Products of pairs of codes that were widened to 16 bits.
+// Multiplies pairs of codes that were widened to 16 bits.
 template <std::size_t kBytes, int kChains>
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   using Words = Register<std::int16_t, kBytes>;
@@ -29,8 +29,8 @@ std::int32_t int8_products(std::int64_t rounds) noexcept {
   });
 }
 
-// Products of pairs of bytes: kNarrow products are summed in 16 bits before they are widened, in
-// kChains registers of narrow sums and as many of wide ones.
+// Products of pairs of bytes. kNarrow products are summed in 16 bits before the sums are widened,
+// in kChains registers of narrow sums and as many of wide sums.
 template <std::size_t kBytes, int kChains, std::size_t kNarrow>
 std::int32_t code_products(std::int64_t rounds) noexcept {
   using Bytes = Register<std::int8_t, kBytes>;
@@ -66,7 +66,7 @@ std::int32_t code_products(std::int64_t rounds) noexcept {
   return sums[0][0];
 }
 
-// Sets the members for integer products.
+// Sets the integer members of the table.
 template <std::size_t kBytes, int kChains, int kCodeChains>
 constexpr void set_products(LimitKernels& kernels) {
   kernels.int8 = int8_products<kBytes, kChains>;

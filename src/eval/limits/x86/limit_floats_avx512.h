@@ -1,5 +1,5 @@
-// Limits of f32 and f64 as vfmadd, 512 bits wide. Only for files that define limits: each gets its
-// own copy, in an unnamed namespace.
+// Limits of f32 and f64 by vfmadd, 512 bits wide. Include only in files that define limits, as each
+// gets its own copy in an unnamed namespace.
 #pragma once
 
 #include <immintrin.h>

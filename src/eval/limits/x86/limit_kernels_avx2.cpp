@@ -1,5 +1,5 @@
-// Limits of AVX2: int8 products as vpmaddwd + vpaddd on widened codes, those of codes of at most 4
-// bits as vpmaddubsw, f32 as vfmadd.
+// Limits of AVX2: int8 products by vpmaddwd + vpaddd on widened codes, products of codes of at most
+// 4 bits by vpmaddubsw, f32 by vfmadd.
 #include <immintrin.h>
 
 #include "eval/limits/x86/limit_codes.h"

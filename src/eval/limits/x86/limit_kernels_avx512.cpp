@@ -1,4 +1,4 @@
-// Limits of AVX-512 without VNNI: all products as on AVX2, 512 bits wide; reading as on AVX2.
+// Limits of AVX-512 without VNNI: all products as for AVX2 but 512 bits wide; reads as for AVX2.
 #include "eval/limits/x86/limit_codes.h"
 #include "eval/limits/x86/limit_floats_avx512.h"
 

@@ -1,4 +1,4 @@
-// Limits of AMX: int8 products as tdpbusd on four sums of 16 x 16; the rest as AVX-512.
+// Limits of AMX: int8 products by tdpbusd on four sums of 16 x 16; the rest as for AVX-512.
 #include <immintrin.h>
 
 #include "eval/limits/limit_kernels.h"
@@ -14,8 +14,8 @@ struct alignas(64) TileLayout {
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16};
 };
 
-// Every product is 3 * -5; the result is one number of each tile, added. The assembly names the
-// memory that tiles are loaded from, which the intrinsics of g++ 12 do not.
+// Every product is 3 * -5; the result adds one number of each tile. The assembly declares which
+// memory it loads tiles from, which the intrinsics of g++ 12 do not.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   const TileLayout layout;
   alignas(64) std::int8_t three[64], minus_five[64];

@@ -1,4 +1,4 @@
-// Limits of AVX-512 with VNNI: int8 products as vpdpbusd, f32 as vfmadd, 512 bits wide.
+// Limits of AVX-512 with VNNI: int8 products by vpdpbusd, f32 by vfmadd, 512 bits wide.
 #include <immintrin.h>
 
 #include "eval/limits/limit_kernels.h"
@@ -11,8 +11,8 @@ constexpr std::size_t kReadVector = 64;
 
 constexpr int kChains = 24;  // two instructions per cycle, latency four or five cycles
 
-// One block of assembly, because g++ 12 keeps 24 sums in memory in a loop over them: that reached
-// 38 % of the rate of this loop, less than the matmul itself.
+// A single block of assembly, because g++ 12 would keep 24 sums in memory during a loop: this had
+// 38 % of the rate of this loop, which is less than the rate of the matmul itself.
 std::int32_t int8_products(std::int64_t rounds) noexcept {
   std::int32_t sum = 0;
   asm volatile(

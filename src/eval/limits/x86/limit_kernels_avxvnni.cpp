@@ -1,4 +1,4 @@
-// Limits of AVX-VNNI: int8 products as vpdpbusd, 256 bits wide; the rest as AVX2.
+// Limits of AVX-VNNI: int8 products by vpdpbusd, 256 bits wide; the rest as for AVX2.
 #include "eval/limits/limit_chains.h"
 #include "eval/limits/limit_kernels.h"
 

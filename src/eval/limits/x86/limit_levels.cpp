@@ -1,4 +1,4 @@
-// The limits of x86-64. Level x86-64-v3 has those of AVX2, which every such processor supports.
+// The levels of x86-64. Level x86-64-v3 uses the limits of AVX2, which all its processors support.
 #include <array>
 
 #include "eval/limits/limit_kernels.h"

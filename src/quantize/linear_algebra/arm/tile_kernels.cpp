@@ -1,4 +1,4 @@
-// Selects the tile kernels of a level of aarch64.
+// Selects the tile kernels for an instruction-set level of aarch64.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

@@ -1,4 +1,4 @@
-// The only level of processors without kernels of their own.
+// Selects the portable kernels, for processors without kernels of their own.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

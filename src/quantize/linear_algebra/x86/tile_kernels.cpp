@@ -1,5 +1,5 @@
-// Selects the tile kernels of a level of x86-64; levels ascend. Level x86-64-v3 takes the AVX2
-// kernels, which every such processor supports.
+// Selects the tile kernels for an instruction-set level of x86-64. Level x86-64-v3 uses the AVX2
+// kernels, because every such processor supports AVX2.
 #include "quantize/linear_algebra/tile_kernels.h"
 
 namespace leq {

@@ -1,5 +1,5 @@
-// NEON's attention kernels with int8 keys multiplied in signed quads: codes less 128, which is
-// added back.
+// NEON's attention kernels, but int8 keys are multiplied by sdot in quads of signed codes: codes
+// minus 128, which is added back afterwards.
 #include <arm_neon.h>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// NEON's attention kernels with int8 keys multiplied in quads of unsigned codes and signed query
-// codes.
+// NEON's attention kernels, but int8 keys are multiplied in quads of unsigned codes and signed
+// query codes.
 #include <arm_neon.h>
 
 #include <cstdint>

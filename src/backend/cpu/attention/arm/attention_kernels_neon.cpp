@@ -1,5 +1,5 @@
-// Attention kernels with 128-bit registers: four hold one dimension of 16 keys, or 16 dimensions of
-// one value; queries share each load.
+// Attention kernels with 128-bit registers. Four registers hold one dimension of 16 keys, or 16
+// dimensions of one value. Queries share each load.
 #include <arm_neon.h>
 
 #include <cstddef>
@@ -26,7 +26,7 @@ float32x4_t load4(const std::uint8_t* x) {
   return vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide)));
 }
 
-// Blocks [block, block + B) of 16 keys, queries [first, first + R): one fma chain for each key.
+// Blocks [block, block + B) of 16 keys, queries [first, first + R); one fma chain per key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block, int first) noexcept {
   const std::int64_t dims = tile.dims;
@@ -50,7 +50,7 @@ void float_blocks(const ScoreTile& tile, int block, int first) noexcept {
   }
 }
 
-// One query has few chains of sums: two blocks of keys at once hide the latency.
+// One query has few chains of sums, so that two blocks of keys at once are needed to hide latency.
 template <class Key, int R>
 void float_rows(const ScoreTile& tile, int first) noexcept {
   constexpr int kBlocks = R == 1 ? 2 : 1;
@@ -70,7 +70,7 @@ void neon_float_scores(const ScoreTile& tile) noexcept {
   for (; first < tile.queries; ++first) float_rows<Key, 1>(tile, first);
 }
 
-// One block of 16 keys: a code times a query code fits in 16 bits, pairs of them in 32.
+// One block of 16 keys. A code times a query code fits into 16 bits, sums of pairs into 32.
 void neon_int8_scores(const ScoreTile& tile) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;
   for (int block = tile.first_block; block < tile.last_block; ++block) {
@@ -118,7 +118,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, int first) noexce
 
 template <class Value, int R>
 void value_rows(const ValueTile& tile, int first) noexcept {
-  constexpr int kRegisters = R == 1 ? 4 : 1;  // of 16 columns
+  constexpr int kRegisters = R == 1 ? 4 : 1;  // registers of 16 columns
   std::int64_t column = 0;
   for (; column + 16 * kRegisters <= tile.dims; column += 16 * kRegisters) {
     value_columns<Value, R, kRegisters>(tile, column, first);
@@ -150,7 +150,7 @@ SpanSum neon_softmax(float* scores, int first, int last) noexcept {
   for (int j = first + 1; j < last; ++j) max = scores[j] > max ? scores[j] : max;
   const int begin = first / kLaneCount * kLaneCount;
   const int end = (last + kLaneCount - 1) / kLaneCount * kLaneCount;
-  for (int j = begin; j < first; ++j) scores[j] = -__builtin_inff();  // exp of it is +0
+  for (int j = begin; j < first; ++j) scores[j] = -__builtin_inff();  // exp(-infinity) is +0
   for (int j = last; j < end; ++j) scores[j] = -__builtin_inff();
   float32x4_t lanes[4];
   for (float32x4_t& lane : lanes) lane = vdupq_n_f32(0.0f);

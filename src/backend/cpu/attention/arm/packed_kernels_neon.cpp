@@ -1,5 +1,5 @@
-// Kernels of packed codes with 128-bit registers: four in place of a 512-bit one; up to 3 queries
-// share the codes of each load.
+// Kernels of packed codes with 128-bit registers: four of them replace one 512-bit register. Up to
+// 3 queries share the codes of each load.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <arm_neon.h>
@@ -28,7 +28,7 @@ Sixteen floats_of(uint8x16_t codes) {
            vcvtq_f32_u32(vmovl_u16(vget_high_u16(high)))}};
 }
 
-// Keys of block `place` of a row of 16 bytes.
+// The keys of block `place` within a row of 16 bytes.
 template <int bits>
 Sixteen keys16(const std::uint8_t* row, int place) {
   uint8x16_t codes = vld1q_u8(row);
@@ -39,7 +39,7 @@ Sixteen keys16(const std::uint8_t* row, int place) {
   return floats_of(codes);
 }
 
-// Channels of 16 codes in their order (kv_layout.h).
+// The channels of 16 codes, in ascending order (kv_layout.h).
 template <int bits>
 Sixteen channels16(const std::uint8_t* at) {
   if constexpr (bits == 8) return floats_of(vld1q_u8(at));
@@ -113,7 +113,7 @@ void value_some(const PackedValueTile& tile, int column, int first, float* const
   }
 }
 
-// The last columns, where fewer than 16, are added in a buffer.
+// If fewer than 16 columns remain, they are computed in a buffer.
 template <int bits, int R>
 void value_rows(const PackedValueTile& tile, int first) noexcept {
   for (int column = 0; column < tile.dims; column += 16) {

@@ -1,4 +1,4 @@
-// Attention kernels with 256-bit registers: two registers hold one dimension of 16 keys, or 16
+// Attention kernels with 256-bit registers. Two registers hold one dimension of 16 keys, or 16
 // dimensions of one value; up to 6 queries share each load.
 #include <immintrin.h>
 
@@ -12,7 +12,7 @@
 namespace leq::cpu {
 namespace {
 
-// All ones in the lanes below n.
+// A mask of all ones in the lanes below n.
 __m256i low_lanes(std::int64_t n) {
   const __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), lane);
@@ -26,11 +26,11 @@ __m256 load8(const std::uint8_t* x) {
   return _mm256_cvtepi32_ps(
       _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(x))));
 }
-// Loads the first n of eight numbers, the others as 0.
+// Loads the first n of eight numbers; the other lanes are 0.
 __m256 load_some(const float* x, std::int64_t n) {
   return n >= 8 ? load8(x) : _mm256_maskload_ps(x, low_lanes(n));
 }
-// Full registers are stored without a mask: masked stores are slow on AMD processors.
+// Full registers are stored without a mask, because masked stores are slow on AMD processors.
 void store_some(float* out, std::int64_t n, __m256 x) {
   if (n >= 8) {
     _mm256_storeu_ps(out, x);
@@ -46,9 +46,9 @@ __m256 load_some(const Number* x, std::int64_t n) {
   return load8(copy);
 }
 
-// sums[r][i] += factor(r) * vector(i), all sums in registers. Of factors and vectors the fewer are
-// held in registers, the others are loaded one at a time. With both held, g++ 12 spills the sums to
-// memory, and each product waits for the previous store.
+// sums[r][i] += factor(r) * vector(i), with all sums in registers. Either factors or vectors are
+// held in registers, whichever are fewer; the others are loaded one at a time. With both held, g++
+// 12 spills the sums to memory, and each product waits for the previous store.
 template <int R, int N, class Factor, class Vector>
 inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Factor factor,
                                                         Vector vector) {
@@ -69,10 +69,10 @@ inline __attribute__((always_inline)) void add_products(__m256 (&sums)[R][N], Fa
   }
 }
 
-// Few queries have few chains of sums: this many blocks of keys at once hide the latency.
+// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
-// Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
+// Blocks [block, block + B) of 16 keys, R queries; one fma chain per key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noexcept {
   const std::int64_t dims = tile.dims;
@@ -96,7 +96,7 @@ void float_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noe
   }
 }
 
-// Quads of query codes as vpmaddwd takes them, in 16 bits: columns 0 and 2, and 1 and 3.
+// Quads of query codes in 16 bits, paired as vpmaddwd needs them: columns 0 and 2, and 1 and 3.
 constexpr std::int64_t kQueryQuads = 64;
 template <int R>
 struct QueryPairs {
@@ -115,8 +115,8 @@ struct QueryPairs {
   }
 };
 
-// sums += codes times query codes of `count` quads of B blocks. Shifts widen the odd bytes and a
-// mask the even ones, so nothing saturates.
+// sums += codes times query codes, for `count` quads of B blocks. Shifts widen the odd bytes and a
+// mask the even ones, so that nothing saturates.
 template <int R, int B>
 inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, std::int64_t stride,
                                                      std::int64_t count, const QueryPairs<R>& query,
@@ -141,8 +141,8 @@ inline __attribute__((always_inline)) void add_quads(const std::uint8_t* keys, s
   }
 }
 
-// score = s_q * fma(s, float(sum u q), m * float(sum q)). `query` holds the first quads already
-// where all of them fit.
+// score = s_q * fma(s, float(sum u q), m * float(sum q)). If all quads fit into `query`, it holds
+// them already.
 template <int R, int B>
 void int8_blocks(const ScoreTile& tile, int block, QueryPairs<R>& query,
                  const Prefetcher& ahead) noexcept {
@@ -236,7 +236,7 @@ void value_columns(const ValueTile& tile, std::int64_t column) noexcept {
   }
 }
 
-// The last n < 16 columns, in two halves.
+// The last n columns, n < 16, in two halves.
 template <class Value>
 void value_tail(const ValueTile& tile, std::int64_t column) noexcept {
   const Value* values = static_cast<const Value*>(tile.values);
@@ -295,12 +295,12 @@ float lane_total(const float* lanes) noexcept {
   return add_lanes(_mm256_loadu_ps(lanes), _mm256_loadu_ps(lanes + 8));
 }
 
-// All ones in the lanes of [start, start + 8) that lie in [first, last).
+// A mask of all ones in the lanes of [start, start + 8) that are within [first, last).
 __m256i visible_lanes(int start, int first, int last) {
   return _mm256_andnot_si256(low_lanes(first - start), low_lanes(last - start));
 }
 
-// The largest of columns [first, last), in any order.
+// The maximum over columns [first, last); the order does not matter.
 float span_max(const float* scores, int first, int last) {
   const __m256 lowest = _mm256_set1_ps(-__builtin_inff());
   __m256 largest[2] = {lowest, lowest};

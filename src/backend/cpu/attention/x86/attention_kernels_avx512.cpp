@@ -1,4 +1,4 @@
-// Attention kernels with 512-bit registers: a register holds one dimension of 16 keys, or 16
+// Attention kernels with 512-bit registers. A register holds one dimension of 16 keys, or 16
 // dimensions of one value; up to 6 queries share each load.
 #include <immintrin.h>
 
@@ -30,16 +30,16 @@ __m512 load16(const std::uint8_t* x, __mmask16 mask) {
   return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, x)));
 }
 
-// Value lines are also prefetched into the first-level cache, this many lines ahead: with both
-// levels, memory is read faster than with either. The memory behind a head's part of a page is
-// usually the part read next. (8-bit keys, which are read as four streams, are slower with it.)
+// Lines of values are also prefetched into L1, this many lines ahead, because memory is read faster
+// with prefetches into both L1 and L2 than into one of them. Usually the memory behind a head's
+// part of a page is read next. (8-bit keys are read as four streams and become slower.)
 constexpr std::int64_t kLinesNear = 16;
 
 inline __attribute__((always_inline)) void fetch_near(const void* line) {
   _mm_prefetch(static_cast<const char*>(line) + kLinesNear * 64, _MM_HINT_T0);
 }
 
-// Blocks [block, block + B) of 16 keys, R queries: one fma chain for each key.
+// Blocks [block, block + B) of 16 keys, R queries; one fma chain per key.
 template <class Key, int R, int B>
 void float_blocks(const ScoreTile& tile, int block) noexcept {
   const std::int64_t dims = tile.dims;
@@ -76,8 +76,8 @@ void float_blocks(const ScoreTile& tile, int block) noexcept {
   }
 }
 
-// Int8 codes in 16 bits: columns 0 and 2 of a quad, and 1 and 3. Shifts widen the odd bytes and a
-// mask the even ones, so nothing saturates.
+// Int8 codes widened to 16 bits: columns 0 and 2 of a quad, and columns 1 and 3. Shifts widen the
+// odd bytes and a mask the even ones, so that nothing saturates.
 struct PairProducts {
   static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : queries <= 3 ? 4 : 2; }
 
@@ -142,7 +142,7 @@ void value_columns(const ValueTile& tile, std::int64_t column, __mmask16 mask) n
       sums[r][i] = D == 1 ? load16(out, mask) : load16(out + i * 16);
     }
   }
-  // With many queries, f32 values are usually a page that was just widened, which is in the cache.
+  // With many queries, f32 values are usually a page that was just widened and is in the cache.
   constexpr bool kFetch = sizeof(Value) < sizeof(float) || R <= 3;
   Prefetcher ahead(share_of(tile.ahead, column, column + 16 * D, dims), tile.last - tile.first);
   for (std::int64_t j = tile.first; j < tile.last; ++j) {
@@ -180,7 +180,7 @@ void value_rows(const ValueTile& tile) noexcept {
   constexpr __mmask16 kAll = 0xffffu;
   const std::int64_t dims = tile.dims;
   std::int64_t column = 0;
-  if constexpr (R <= 3) {  // few chains: eight registers of columns hide the latency
+  if constexpr (R <= 3) {  // few chains need eight registers of columns to hide latency
     for (; column + 128 <= dims; column += 128) value_columns<Value, R, 8>(tile, column, kAll);
   }
   for (; column + 64 <= dims; column += 64) value_columns<Value, R, 4>(tile, column, kAll);
@@ -212,13 +212,13 @@ void widen(const void* numbers, std::int64_t n, float* out) noexcept {
 
 float lane_total(const float* lanes) noexcept { return add_lanes(_mm512_loadu_ps(lanes)); }
 
-// The lanes of [block, block + 16) that lie in [first, last).
+// A mask of the lanes of [block, block + 16) that are within [first, last).
 __mmask16 visible_lanes(int block, int first, int last) {
   const unsigned below = first > block ? (1u << (first - block)) - 1u : 0u;
   return static_cast<__mmask16>(low_lanes(last - block) & ~below);
 }
 
-// The largest of columns [first, last), in any order.
+// The maximum over columns [first, last); the order does not matter.
 float span_max(const float* scores, int first, int last) {
   const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
   __m512 largest[2] = {lowest, lowest};
@@ -260,7 +260,7 @@ SpanSum softmax(float* scores, int first, int last) noexcept {
   return {max, add_lanes(lanes)};
 }
 
-// B blocks of 16 columns from `block` on, of which `mask` are visible.
+// B blocks of 16 columns, beginning at `block`; `mask` has the visible columns.
 template <int B>
 void weigh_blocks(const WeighTile& tile, int block, __mmask16 mask) noexcept {
   __m512 scale[B], minimum[B];

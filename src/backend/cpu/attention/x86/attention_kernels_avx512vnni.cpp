@@ -1,4 +1,4 @@
-// AVX-512's attention kernels with int8 keys multiplied in quads of codes by vpdpbusd.
+// AVX-512's attention kernels, but int8 keys are multiplied in quads of codes by vpdpbusd.
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "backend/cpu/attention/x86/int8_scores_avx512.h"
 
@@ -8,7 +8,7 @@ namespace {
 struct QuadProducts {
   static constexpr int most_blocks(int queries) { return queries == 1 ? 1 : 4; }
 
-  // Assembly, because with many sums g++ 12 spills them to the stack around the intrinsic.
+  // In assembly, because with many sums g++ 12 spills them to the stack around the intrinsic.
   template <int R, int B>
   static inline __attribute__((always_inline)) void add(const std::uint8_t* keys,
                                                         std::int64_t stride,

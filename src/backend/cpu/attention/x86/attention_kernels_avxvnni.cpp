@@ -1,4 +1,4 @@
-// AVX2's attention kernels with int8 keys multiplied in quads of codes by AVX-VNNI's vpdpbusd.
+// AVX2's attention kernels, but int8 keys are multiplied in quads of codes by AVX-VNNI's vpdpbusd.
 #include <immintrin.h>
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 namespace leq::cpu {
 namespace {
 
-// Few queries have few chains of sums: this many blocks of keys at once hide the latency.
+// With few queries there are few chains of sums; so many blocks of keys at once hide latency.
 constexpr int blocks_at_once(int queries) { return queries == 1 ? 4 : queries == 2 ? 2 : 1; }
 
 __m256 halves8(const std::uint16_t* x) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
 }
 
-// score = s_q * fma(s, float(sum u q), m * float(sum q)) of blocks [block, block + B) of 16 keys.
+// score = s_q * fma(s, float(sum u q), m * float(sum q)), for blocks [block, block + B) of 16 keys.
 template <int R, int B>
 void quad_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noexcept {
   const std::int64_t quads = (tile.dims + 3) / 4;

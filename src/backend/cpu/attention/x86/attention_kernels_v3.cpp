@@ -1,4 +1,4 @@
-// The portable attention kernels, built for x86-64-v3.
+// The portable attention kernels, compiled for x86-64-v3.
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "base/float_math.h"
 

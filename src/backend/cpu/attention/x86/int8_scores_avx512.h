@@ -1,9 +1,9 @@
 // Scores of int8 keys with 512-bit registers: a register holds a quad of dimensions of 16 keys. The
-// argument Products of the kernels multiplies the quads:
-//   most_blocks(queries)               blocks of 16 keys whose sums fit the registers; 1 for one
-//                                      query, as memory is read faster sequentially
-//   add(keys, stride, quads, sums)     sums[r][b] += the 4 products of each lane, of block b's
-//                                      bytes at keys + b * stride and query r's four codes
+// template argument Products multiplies the quads:
+//   most_blocks(queries)               blocks of 16 keys whose sums fit into registers; 1 for one
+//                                      query, because memory is read faster sequentially
+//   add(keys, stride, quads, sums)     sums[r][b] += the four products of each lane, from the bytes
+//                                      at keys + b * stride and the four codes of query r
 #pragma once
 
 #include <immintrin.h>
@@ -26,7 +26,7 @@ void int8_blocks(const ScoreTile& tile, int block, const Prefetcher& ahead) noex
   const std::int64_t quads = (tile.dims + 3) / 4;
   const auto* keys = static_cast<const std::uint8_t*>(tile.keys) + block * quads * 64;
   const std::int8_t* codes[R];
-  constexpr bool kTwoChains = R * B < 4;  // few chains: a second sum hides the latency
+  constexpr bool kTwoChains = R * B < 4;  // with few chains a second sum hides latency
   __m512i sums[R][B], odd[R][B];
 #pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {

@@ -1,5 +1,5 @@
-// Kernels of packed codes with 256-bit registers: two in place of a 512-bit one; up to 3 queries
-// share the codes of each load.
+// Kernels of packed codes with 256-bit registers: two of them replace one 512-bit register. Up to 3
+// queries share the codes of each load.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <immintrin.h>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kRowsAtOnce = 3;
 
-// Floats of the codes in the low bits of each lane.
+// The codes in the low bits of each lane, converted to floats.
 template <int bits>
 __m256 low_codes(__m256i lanes) {
   return _mm256_cvtepi32_ps(_mm256_and_si256(lanes, _mm256_set1_epi32((1 << bits) - 1)));
@@ -27,13 +27,13 @@ __m256i bytes8(const std::uint8_t* at) {
   return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Blocks [block, block + B) of 16 keys, queries [first, first + R). Two blocks begin at an even
-// one, four at the first: many chains hide the latency, and blocks in the same bytes share loads.
+// Blocks [block, block + B) of 16 keys, queries [first, first + R). `block` is even if B is 2, and
+// 0 if B is 4, so that blocks in the same bytes share loads; many chains hide latency.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
   constexpr int kBlocks = 8 / bits;                     // blocks of 16 keys in a row of 16 bytes
-  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // rows of bytes
-  constexpr bool kWhole = B % kBlocks == 0;             // the blocks fill whole rows of bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // rows of 16 bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // the blocks fill whole rows
   const std::int64_t dims = tile.dims;
   const std::uint8_t* rows[kRows];
   const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
@@ -82,7 +82,7 @@ void score_some(const PackedScoreTile& tile, int block, int first) noexcept {
   }
 }
 
-// Six registers of sums for two blocks and three queries, eight for four blocks and one query.
+// The sums take six registers for two blocks x three queries, or eight for four blocks x one query.
 template <int bits, int R>
 void score_rows(const PackedScoreTile& tile, int first) noexcept {
   int block = tile.first_block;
@@ -102,7 +102,7 @@ void wide_scores(const PackedScoreTile& tile) noexcept {
   if (tile.queries - first == 1) return score_rows<bits, 1>(tile, first);
 }
 
-// Eight of 16 channels' codes, one in each lane.
+// The codes of eight of 16 channels, one in each lane.
 template <int bits>
 __m256 channels8(const std::uint8_t* at, int half) {
   if constexpr (bits == 8) return low_codes<8>(bytes8(at + half * 8));
@@ -121,7 +121,7 @@ __m256 channels8(const std::uint8_t* at, int half) {
   return low_codes<2>(_mm256_srlv_epi32(_mm256_set1_epi32(all), digits));
 }
 
-// 16 D channels from `column` on, written to `out`, queries [first, first + R).
+// 16 D channels, beginning at `column`, written to `out`; queries [first, first + R).
 template <int bits, int R, int D>
 void value_some(const PackedValueTile& tile, int column, int first, float* const* out) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
@@ -174,7 +174,7 @@ void value_rows(const PackedValueTile& tile, int first) noexcept {
     value_some<bits, R, 1>(tile, column, first, out);
   }
   if (column == tile.dims) return;
-  const int rest = tile.dims - column;  // fewer than 16 columns: added in a buffer
+  const int rest = tile.dims - column;  // fewer than 16 columns are computed in a buffer
   float buffer[R][16];
   for (int r = 0; r < R; ++r) {
     for (int i = 0; i < 16; ++i) buffer[r][i] = i < rest ? tile.out[first + r][column + i] : 0.0f;
@@ -217,7 +217,7 @@ void transpose(__m256 (&x)[8]) {
   }
 }
 
-// Eight f16 numbers of a row, of which it has `there`; the others are +0.
+// Eight f16 numbers of a row, as floats; numbers from index `there` on are +0.
 __m256 halves8(const std::uint16_t* row, int there) {
   if (there >= 8) return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(row)));
   std::uint16_t eight[8] = {};
@@ -225,7 +225,7 @@ __m256 halves8(const std::uint16_t* row, int there) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(eight)));
 }
 
-// Channels [first, first + 8) of the rows, as columns of 16 numbers; missing ones are +0.
+// Channels [first, first + 8) of the rows, as columns of 16 numbers; missing numbers are +0.
 void eight_columns(const ChainTile& tile, int first, float (&columns)[8][kMostChains]) {
   for (int row = 0; row < kMostChains; row += 8) {
     __m256 x[8];
@@ -238,7 +238,7 @@ void eight_columns(const ChainTile& tile, int first, float (&columns)[8][kMostCh
   }
 }
 
-// Two registers hold 16 chains, one in each lane.
+// Two registers hold 16 chains, one chain in each lane.
 template <int R>
 void chain_rows(const ChainTile& tile) noexcept {
   __m256 sums[R][2];

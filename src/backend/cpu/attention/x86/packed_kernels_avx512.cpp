@@ -1,5 +1,5 @@
-// Kernels of packed codes with 512-bit registers: codes become floats by a shift for each lane and
-// a look-up among sixteen numbers; up to 6 queries share them.
+// Kernels of packed codes with 512-bit registers. A shift per lane and a look-up among sixteen
+// numbers convert codes to floats; up to 6 queries share the converted codes.
 #include "backend/cpu/attention/packed_kernels.h"
 
 #include <immintrin.h>
@@ -19,7 +19,7 @@ __mmask16 low_lanes(std::int64_t n) {
   return static_cast<__mmask16>(n >= 16 ? 0xffffu : (1u << n) - 1u);
 }
 
-// Floats of the codes in the low bits of each lane; a look-up sees four bits.
+// The codes in the low bits of each lane, converted to floats; a look-up uses four bits.
 template <int bits>
 __m512 low_codes(__m512i lanes) {
   if constexpr (bits == 8) return _mm512_cvtepi32_ps(lanes);
@@ -33,13 +33,13 @@ __m512i bytes16(const std::uint8_t* at) {
   return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)));
 }
 
-// Scores of blocks [block, block + B) of 16 keys for R queries. `block` is even where B is 2 and 0
-// where B is 4, so that blocks packed into the same bytes share loads.
+// Scores of blocks [block, block + B) of 16 keys for R queries. `block` is even if B is 2, and 0 if
+// B is 4, so that blocks that are packed into the same bytes share loads.
 template <int bits, int R, int B>
 void score_some(const PackedScoreTile& tile, int block) noexcept {
   constexpr int kBlocks = 8 / bits;                     // blocks of 16 keys in a row of 16 bytes
-  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // rows of bytes
-  constexpr bool kWhole = B % kBlocks == 0;             // the blocks fill whole rows of bytes
+  constexpr int kRows = B > kBlocks ? B / kBlocks : 1;  // rows of 16 bytes
+  constexpr bool kWhole = B % kBlocks == 0;             // the blocks fill whole rows
   const std::int64_t dims = tile.dims;
   const std::uint8_t* rows[kRows];
   const __m128i begin = _mm_cvtsi32_si128(block % kBlocks * bits);
@@ -104,7 +104,7 @@ void wide_scores(const PackedScoreTile& tile) noexcept {
   kRows[tile.queries - 1](tile);
 }
 
-// Channels of 16 codes, one in each lane.
+// The codes of 16 channels, one in each lane.
 template <int bits>
 __m512 channels16(const std::uint8_t* at) {
   if constexpr (bits == 8) return low_codes<8>(bytes16(at));
@@ -122,7 +122,7 @@ __m512 channels16(const std::uint8_t* at) {
   return low_codes<2>(_mm512_srlv_epi32(_mm512_set1_epi32(all), digits));
 }
 
-// Channels [column, column + 16 D), R queries; the last register may be masked where D is 1.
+// Channels [column, column + 16 D), R queries; if D is 1 the last register may be masked.
 template <int bits, int R, int D>
 void value_some(const PackedValueTile& tile, int column, __mmask16 mask) noexcept {
   const std::uint8_t* values = tile.values + column / 16 * 2 * bits;
@@ -166,7 +166,7 @@ template <int bits, int R>
 void value_rows(const PackedValueTile& tile) noexcept {
   constexpr __mmask16 kAll = 0xffffu;
   int column = 0;
-  if constexpr (R <= 2) {  // few chains: eight registers of columns hide the latency
+  if constexpr (R <= 2) {  // few chains need eight registers of columns to hide latency
     for (; column + 128 <= tile.dims; column += 128) value_some<bits, R, 8>(tile, column, kAll);
   }
   for (; column + 64 <= tile.dims; column += 64) value_some<bits, R, 4>(tile, column, kAll);
@@ -223,7 +223,7 @@ void transpose(__m512 (&x)[16]) {
   }
 }
 
-// A register holds a chain in each lane; queries share the transposed rows.
+// A register holds one chain in each lane; queries share the transposed rows.
 template <int R>
 void chain_rows(const ChainTile& tile) noexcept {
   __m512 sums[R];

@@ -1,4 +1,4 @@
-// The portable kernels of packed codes, built for x86-64-v3.
+// The portable kernels of packed codes, compiled for x86-64-v3.
 #include "backend/cpu/attention/attention_kernel_tables.h"
 #include "backend/cpu/attention/packed_kernels.h"
 #include "base/float_math.h"

@@ -11,7 +11,7 @@
 namespace leq::cpu {
 namespace {
 
-// The part of the lines for columns [first, last) of `columns`, which are read in several passes.
+// The share of the lines for columns [first, last) of `columns`, if these take several passes.
 inline Ahead share_of(const Ahead& all, std::int64_t first, std::int64_t last,
                       std::int64_t columns) {
   if (all.count == 0) return {};
@@ -25,9 +25,9 @@ inline std::int64_t turns(const ScoreTile& tile, int at_once) {
   return (tile.last_block - tile.first_block + at_once - 1) / at_once;
 }
 
-// Spreads prefetches evenly over the steps of a loop, into the second-level cache: the first level
-// has too few fill buffers for the memory's bandwidth. A step finds its lines by its index: a
-// moving pointer was spilled to memory in every step, which took longer than the products.
+// Spreads prefetches into L2 evenly over the steps of a loop; L1 has too few fill buffers for the
+// bandwidth of memory. A step computes its lines from its index, because a moving pointer was
+// spilled to memory in every step, which took longer than the products.
 class Prefetcher {
  public:
   Prefetcher(const Ahead& ahead, std::int64_t steps)
@@ -35,16 +35,16 @@ class Prefetcher {
         count_(ahead.count),
         each_(ahead.count <= steps ? 1 : (ahead.count + steps - 1) / steps) {}
 
-  // Always inlined, or its calls may be dropped (base/prefetch.h).
+  // Must be inlined, because otherwise its calls may be dropped (base/prefetch.h).
   inline __attribute__((always_inline)) void step(std::int64_t index) const {
     const std::int64_t line = index * each_;
     if (line >= count_) return;
-    for (std::int64_t i = 0; i < each_; ++i) {  // the last step may go past the end
+    for (std::int64_t i = 0; i < each_; ++i) {  // the last step may exceed count_
       _mm_prefetch(lines_ + (line + i) * 64, _MM_HINT_T1);
     }
   }
 
-  // The lines that are left after the first `steps` steps.
+  // The lines that remain after the first `steps` steps.
   Prefetcher after(std::int64_t steps) const {
     Prefetcher rest = *this;
     const std::int64_t gone = steps * each_ < count_ ? steps * each_ : count_;

@@ -7,7 +7,7 @@ namespace leq::cpu {
 namespace {
 
 struct Register128 : Floats128 {
-  static constexpr bool kManyRegisters = true;  // enough for the sums of two tokens
+  static constexpr bool kManyRegisters = true;  // registers suffice for the sums of two tokens
 };
 
 }  // namespace

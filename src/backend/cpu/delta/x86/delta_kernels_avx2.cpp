@@ -7,7 +7,7 @@ namespace leq::cpu {
 namespace {
 
 struct Register256 : Floats256 {
-  static constexpr bool kManyRegisters = false;  // too few for the sums of two tokens
+  static constexpr bool kManyRegisters = false;  // registers do not suffice for two tokens' sums
 };
 
 }  // namespace

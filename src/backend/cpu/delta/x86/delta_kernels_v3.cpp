@@ -1,4 +1,4 @@
-// The portable kernels of Gated DeltaNet, built for x86-64-v3.
+// The portable kernels of Gated DeltaNet, compiled for x86-64-v3.
 #include "backend/cpu/delta/delta_kernel_tables.h"
 #include "backend/decoder_parts.h"
 #include "base/float_math.h"

@@ -1,11 +1,11 @@
-// Float matmuls with 128-bit registers, four for sixteen lanes.
+// Float matmuls with 128-bit registers; four of them hold sixteen lanes.
 #include "backend/cpu/matmul/float_lanes.h"
 #include "backend/cpu/rows/arm/floats_neon.h"
 
 namespace leq::cpu {
 namespace {
 
-// 24 accumulators for several tokens, 16 for one, whose weights come from memory in four streams.
+// 24 accumulators for several tokens; 16 for one, whose weights are read as four streams.
 struct Lanes : Floats128 {
   static constexpr int kParts = 4, kTokens = 3, kOutputs = 2, kOutputsAlone = 4, kFetch = 0;
 

@@ -1,4 +1,4 @@
-// The table of the dotprod matmul kernels. Floats use the NEON kernels.
+// The table of the dotprod matmul kernels. Float weights use the NEON kernels.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
 

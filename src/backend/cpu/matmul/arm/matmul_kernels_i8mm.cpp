@@ -1,6 +1,6 @@
-// The table of the i8mm matmul kernels: smmla multiplies the codes of two outputs with the inputs
-// of two tokens, eight columns at once. Fewer than four tokens use the dotprod kernels, floats the
-// NEON kernels.
+// The table of the i8mm matmul kernels. smmla multiplies the codes of two outputs by the inputs of
+// two tokens, eight columns at once. Fewer than four tokens use the dotprod kernels, float weights
+// the NEON kernels.
 #include "backend/cpu/matmul/arm/matmul_panel.h"
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
@@ -8,8 +8,8 @@
 namespace leq::cpu {
 namespace {
 
-// Converts sums of two tokens by two outputs (smmla's layout) to one token by four (the usual one),
-// or back: swaps the upper half of c[m] with the lower half of c[m + 1].
+// Converts sums of two tokens x two outputs (smmla's layout) to one token x four outputs (the usual
+// layout), or back: swaps the upper half of c[m] with the lower half of c[m + 1].
 template <int M, int R>
 inline __attribute__((always_inline)) void exchange(int32x4_t (&c)[M][R]) {
 #pragma GCC unroll 4
@@ -24,7 +24,7 @@ inline __attribute__((always_inline)) void exchange(int32x4_t (&c)[M][R]) {
   }
 }
 
-// Inputs of two tokens, eight columns in a register.
+// Inputs of two tokens; a register has eight columns.
 struct InputPair {
   int8x16_t first, second;  // of sixteen columns
 };
@@ -42,7 +42,7 @@ inline __attribute__((always_inline)) InputPair inputs_at(const std::uint8_t* x,
   return {vreinterpretq_s8_s64(vzip1q_s64(a, b)), vreinterpretq_s8_s64(vzip2q_s64(a, b))};
 }
 
-// Two quads of columns of four outputs -> eight columns of two outputs, twice.
+// Converts two quads of columns of four outputs to eight columns of two outputs, twice.
 inline __attribute__((always_inline)) int8x16_t low_outputs(int8x16_t quad, int8x16_t next) {
   return vreinterpretq_s8_s32(vzip1q_s32(vreinterpretq_s32_s8(quad), vreinterpretq_s32_s8(next)));
 }
@@ -85,9 +85,9 @@ struct Columns<C, PairStep> {
   }
 };
 
-// Eight tokens x 8 outputs, or four x 16: sixteen accumulators of the 32 registers. In the larger
-// tile a quarter of the instructions reorder codes; in the smaller one half as many reorder as
-// multiply.
+// Tiles of eight tokens x 8 outputs, or four tokens x 16 outputs: sixteen accumulators of the 32
+// registers. In the larger tile a quarter of the instructions reorder codes; in the smaller tile
+// half as many instructions reorder as multiply.
 template <Tile kEight, Tile kFour, void (*kFew)(const IntPanel&) noexcept>
 void run_pairs(const IntPanel& panel) noexcept {
   std::int64_t token = 0;

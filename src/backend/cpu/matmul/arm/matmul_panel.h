@@ -16,20 +16,20 @@
 namespace leq::cpu {
 namespace {
 
-// The kinds of codes: int8 is kSigned, the others (kBits = 8, 4, 3, 2) have zero points.
+// The kinds of codes. int8 is kSigned; the others (kBits = 8, 4, 3, 2) have zero points.
 template <int kBits_, bool kSigned_>
 struct Codes {
   static constexpr int kBits = kBits_;
   static constexpr bool kSigned = kSigned_;
   static constexpr int kLow = kBits == 3 ? 2 : kBits;  // bits in the first plane
-  static constexpr int kQuads = 8 / kLow;              // of columns that share a byte there
+  static constexpr int kQuads = 8 / kLow;              // quads of columns per byte there
 };
 
-// Bytes of the panel's planes at sixteen columns, from one output on.
+// Addresses of the bytes of a panel's planes at sixteen columns, beginning with one output.
 struct Planes {
   const std::uint8_t* low;
-  const std::uint8_t* high;  // 3 bits
-  int8x16_t high_shift;      // 3 bits: shift of quad 0's third bits to bit 2
+  const std::uint8_t* high;  // only 3 bits
+  int8x16_t high_shift;      // only 3 bits: shift of quad 0's third bits to bit 2
 };
 
 template <class C>
@@ -43,7 +43,7 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
   return planes;
 }
 
-// Codes of four outputs (register r of a tile) in the four columns of quad kQuad of 0..3.
+// The codes of four outputs (register r of a tile) in the four columns of quad kQuad of 0..3.
 template <class C, int kQuad>
 inline __attribute__((always_inline)) int8x16_t codes_at(const Planes& planes, int r) {
   constexpr int kShift = kQuad % C::kQuads * C::kLow;
@@ -62,7 +62,7 @@ inline __attribute__((always_inline)) int8x16_t codes_at(const Planes& planes, i
   return vreinterpretq_s8_u8(codes);
 }
 
-// c[m][r] += codes * inputs of one quad: M tokens x R registers of four outputs.
+// c[m][r] += codes * inputs of one quad, for M tokens x R registers of four outputs.
 template <class C, class Step, int kQuad, int M, int R>
 inline __attribute__((always_inline)) void add_quad(const Planes& planes, const int8x16_t (&x)[M],
                                                     int32x4_t (&c)[M][R]) {
@@ -74,8 +74,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// Adds the columns [first, last), a multiple of sixteen, to c. An instruction set with another kind
-// of step has its own version.
+// Adds columns [first, last), a multiple of sixteen, to c. An instruction set with another kind of
+// step has its own overload.
 template <class C, class Step>
 struct Columns {
   template <int M, int R>
@@ -100,7 +100,7 @@ struct Columns {
   }
 };
 
-// Start values of the sums of four outputs of one token: - zero point * sum of its codes.
+// Start values of the sums of four outputs of one token: -zero point * the sum of its codes.
 template <class C>
 inline int32x4_t start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                        std::int64_t group) {
@@ -128,7 +128,7 @@ inline void finish(const IntPanel& panel, std::int64_t token, std::int64_t outpu
   vst1q_f32(panel.y + token * panel.y_stride + output, f);
 }
 
-// Weight scale times token scale of one group, for four outputs; a side without group scales has 1.
+// Weight scale * token scale of a group for four outputs; without group scales a side has 1.
 inline float32x4_t group_scale(const IntPanel& panel, std::int64_t token, std::int64_t output,
                                std::int64_t group) {
   float32x4_t scale = vdupq_n_f32(1.0f);
@@ -186,8 +186,8 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-// Four tokens x 16 outputs, or one token x 64, whose codes are read in memory order: sixteen
-// accumulators of the 32 registers.
+// Tiles of four tokens x 16 outputs, or one token x 64 outputs, whose codes are read in memory
+// order. Both have sixteen accumulators of the 32 registers.
 constexpr int kTokens = 4;
 using Tile = void (*)(const IntPanel&, std::int64_t);
 

@@ -1,4 +1,4 @@
-// The kernels of codes under superblock scales on 64-bit ARM. i8mm has none of its own.
+// The kernels of codes under superblock scales on 64-bit ARM; i8mm has no kernel of its own.
 #include "backend/cpu/matmul/super_kernels.h"
 
 #include "base/cpu_features.h"

@@ -1,6 +1,6 @@
 // Codes under superblock scales (q4_k, q5_k, q6_k) with 128-bit registers, in SuperPanel's order of
-// operations: tiles of M tokens by R registers of four outputs, sixteen columns at a time.
-//   Step: step_neon.h or step_dotprod.h. Codes are at most 63: two products fit into 16 bits.
+// operations. Tiles have M tokens x R registers of four outputs, sixteen columns at a time. Step is
+// that of step_neon.h or step_dotprod.h. Codes are at most 63, so that 16 bits hold two products.
 #pragma once
 
 #include <arm_neon.h>
@@ -13,22 +13,22 @@ namespace leq::cpu {
 namespace {
 
 constexpr std::int64_t kSuperRows = 64;
-constexpr std::int64_t kSuperBlock = 256;  // columns under one scale of scales
+constexpr std::int64_t kSuperBlock = 256;  // columns of a superblock
 
-// Sums of M tokens and 4 R outputs from `output` on.
+// The sums of M tokens x 4 R outputs, beginning at `output`.
 template <class Step, int kBits, int M, int R>
 struct SuperTile {
   using Sums = int32x4_t[M][R];
   static constexpr bool kMinima = kBits != 6;
-  static constexpr std::int64_t kSub = kMinima ? 32 : 16;  // columns under one sub-scale
-  static constexpr int kNumbers = kMinima ? 2 : 1;         // scale and minimum, or scale
+  static constexpr std::int64_t kSub = kMinima ? 32 : 16;  // columns that share a sub-scale
+  static constexpr int kNumbers = kMinima ? 2 : 1;         // scale and minimum, or only a scale
 
   const SuperPanel& panel;
   std::int64_t token;
   std::int64_t output;
   float32x4_t f[M][R] = {};
 
-  // Codes of four outputs (register r) in the four columns of quad kQuad of sixteen from k on.
+  // The codes of four outputs (register r) in the four columns of quad kQuad of the 16 from k on.
   template <int kQuad>
   inline __attribute__((always_inline)) int8x16_t codes(std::int64_t k, int r) const {
     const std::int64_t byte = output * 4 + 16 * r;
@@ -56,7 +56,7 @@ struct SuperTile {
     }
   }
 
-  // Sums of codes times inputs of the kSub columns from k on, and of the inputs alone.
+  // Sums over kSub columns, beginning at k, of codes times inputs and of inputs alone.
   inline __attribute__((always_inline)) void products(std::int64_t k, Sums& sums,
                                                       std::int32_t (&inputs)[M]) const {
     for (int i = 0; i < M * R; ++i) sums[i / R][i % R] = vdupq_n_s32(0);
@@ -84,7 +84,7 @@ struct SuperTile {
     return vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u8(bytes))));
   }
 
-  // Adds the kSub columns from k on to a and b.
+  // Adds kSub columns, beginning at k, to a and b.
   inline __attribute__((always_inline)) void add_sub(std::int64_t k, Sums& a, Sums& b) const {
     Sums sums;
     std::int32_t inputs[M];
@@ -150,7 +150,7 @@ void super_tokens(const SuperPanel& panel, std::int64_t token) {
   }
 }
 
-// Two tokens by eight outputs, or one by 16: sums, a, b and f are in 16 registers of 32.
+// Tiles of two tokens x eight outputs, or one x 16; sums, a, b and f fill 16 of 32 registers.
 template <class Step, int kBits>
 void super_panel(const SuperPanel& panel) {
   std::int64_t token = 0;

@@ -1,4 +1,4 @@
-// Codes under superblock scales where no instruction set has a kernel of its own yet.
+// Codes under superblock scales for processor families without optimized kernels.
 #include "backend/cpu/matmul/super_kernels.h"
 
 #include "base/cpu_features.h"

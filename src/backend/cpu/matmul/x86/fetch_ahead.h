@@ -1,4 +1,4 @@
-// Prefetch distances for one token's weights: a panel is read sequentially, and the next one
+// Prefetch distances for the weights of one token. A panel is read sequentially, and the next panel
 // usually follows it in memory.
 #pragma once
 
@@ -11,14 +11,14 @@
 namespace leq::cpu {
 namespace {
 
-// Distances in bytes for prefetches into the second-level and the first-level cache. The first
-// level alone has too few fill buffers for the memory's bandwidth.
+// Distances in bytes of the prefetches into L2 and L1. L1 alone has too few fill buffers for the
+// bandwidth of memory.
 constexpr int kFarBytes = 8192;
 constexpr int kNearBytes = 4096;
-// Distance for Fetch::once.
+// Distance in bytes for Fetch::once.
 constexpr int kOnceBytes = 8192;
 
-// Prefetches lines at these distances from `bytes`.
+// Prefetches the lines at these distances from `bytes`.
 template <Fetch kFetch>
 inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const std::uint8_t* bytes) {
   if constexpr (kFetch == Fetch::once) {
@@ -29,7 +29,7 @@ inline __attribute__((always_inline)) void fetch_ahead([[maybe_unused]] const st
   }
 }
 
-// Prefetches scales of a panel's groups after `group`, which are stored apart from the codes: f16
+// Prefetches the scales of the groups after `group`, which are stored apart from the codes: f16
 // [groups][64], or null.
 inline __attribute__((always_inline)) void fetch_scales(const std::uint16_t* scales,
                                                         std::int64_t group) {

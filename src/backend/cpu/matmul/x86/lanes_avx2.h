@@ -1,4 +1,4 @@
-// 256-bit registers for the tiles of blocks (the argument Lanes of matmul_blocks.h).
+// 256-bit registers for tiles of blocks (the template argument Lanes of matmul_blocks.h).
 #pragma once
 
 #include <immintrin.h>
@@ -11,7 +11,7 @@ namespace {
 struct Lanes256 {
   using Ints = __m256i;
   using Floats = __m256;
-  static constexpr int kOutputs = 8;  // 32-bit lanes
+  static constexpr int kOutputs = 8;  // lanes of 32 bits
   static constexpr int kBytes = 32;
 
   using Quad = int __attribute__((may_alias, aligned(1)));  // four bytes of input
@@ -23,14 +23,14 @@ struct Lanes256 {
   static inline Ints repeat8(int x) { return _mm256_set1_epi8(static_cast<char>(x)); }
   static inline Ints repeat16(int x) { return _mm256_set1_epi16(static_cast<short>(x)); }
   static inline Ints repeat32(int x) { return _mm256_set1_epi32(x); }
-  // Broadcasts four bytes to all lanes with a load, which uses no arithmetic port.
+  // Broadcasts four bytes to all lanes by a load, which needs no arithmetic port.
   static inline Ints repeat_quad(const void* from) {
     return _mm256_set1_epi32(*static_cast<const Quad*>(from));
   }
 
   static inline Ints both(Ints a, Ints b) { return _mm256_and_si256(a, b); }
   static inline Ints either(Ints a, Ints b) { return _mm256_or_si256(a, b); }
-  template <int kPlaces>  // shift in 16-bit lanes, to the left or, where negative, right
+  template <int kPlaces>  // shift left in 16-bit lanes; negative: right
   static inline Ints shifted(Ints x) {
     if constexpr (kPlaces == 0) return x;
     return kPlaces > 0 ? _mm256_slli_epi16(x, kPlaces > 0 ? kPlaces : 0)
@@ -39,16 +39,16 @@ struct Lanes256 {
   static inline Ints high_signed(Ints x) { return _mm256_srai_epi16(x, 8); }
   static inline Ints twice(Ints x) {
     return either(x, _mm256_slli_epi32(x, 16));
-  }  // 16-bit numbers
+  }  // in 16-bit lanes
   static inline Ints sub16(Ints a, Ints b) { return _mm256_sub_epi16(a, b); }
   static inline Ints add32(Ints a, Ints b) { return _mm256_add_epi32(a, b); }
   static inline Ints sub32(Ints a, Ints b) { return _mm256_sub_epi32(a, b); }
   static inline Ints mul32(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
   static inline Ints times_128(Ints x) { return _mm256_slli_epi32(x, 7); }
   static inline Ints products16(Ints a, Ints b) { return _mm256_madd_epi16(a, b); }
-  // Adds products of two registers of codes with four bytes of input in every lane to c0 and c1.
-  // Assembly, because g++ 12 moves and spills the sums around the intrinsics. This one adds pairs
-  // of 16-bit products to 32 bits.
+  // Adds the products of two registers of codes and four bytes of input (in every lane) to c0 and
+  // c1; this function adds pairs of 16-bit products to 32 bits. In assembly, because g++ 12 moves
+  // and spills the sums around the intrinsics.
   static inline __attribute__((always_inline)) void add_words(Ints& c0, Ints& c1, Ints w0, Ints w1,
                                                               const void* quad) {
     Ints input, product;
@@ -60,7 +60,7 @@ struct Lanes256 {
         : [c0] "+x"(c0), [c1] "+x"(c1), [input] "=&x"(input), [product] "=&x"(product)
         : [w0] "x"(w0), [w1] "x"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // u8 codes times s8 inputs, pairs to 16 bits.
+  // Multiplies u8 codes by s8 inputs and adds pairs of products to 16 bits.
   static inline __attribute__((always_inline)) void add_bytes(Ints& c0, Ints& c1, Ints w0, Ints w1,
                                                               const void* quad) {
     Ints input, product;
@@ -72,7 +72,7 @@ struct Lanes256 {
         : [c0] "+x"(c0), [c1] "+x"(c1), [input] "=&x"(input), [product] "=&x"(product)
         : [w0] "x"(w0), [w1] "x"(w1), [quad] "m"(*static_cast<const Quad*>(quad)));
   }
-  // The same, with sums that begin with these products.
+  // The same, but the sums begin with these products.
   static inline __attribute__((always_inline)) void begin_bytes(Ints& c0, Ints& c1, Ints w0,
                                                                 Ints w1, const void* quad) {
     asm("vpbroadcastd %[quad], %[c1]\n"
@@ -99,8 +99,8 @@ struct Lanes256 {
   static inline Floats load_floats(const float* from) { return _mm256_loadu_ps(from); }
   static inline void store_floats(float* to, Floats x) { _mm256_storeu_ps(to, x); }
   static inline Floats to_floats(Ints x) { return _mm256_cvtepi32_ps(x); }
-  // f = fma(float(sum), a * b, f) and fma(float(sum), scale, f) for one register; overwrites `sum`.
-  // Assembly, because g++ 12 keeps the f of a tile on the stack as well.
+  // f = fma(float(sum), a * b, f), or fma(float(sum), scale, f), for one register; overwrites
+  // `sum`. In assembly, because g++ 12 would also keep the f of a tile on the stack.
   using Line = float __attribute__((vector_size(32), may_alias));
   static inline __attribute__((always_inline)) void add_scaled(float* f, Ints& sum, Floats a,
                                                                Floats b) {

@@ -1,4 +1,4 @@
-// Shared by the AVX2 matmul files: the end of a group and of a row, eight outputs at a time.
+// Shared by the AVX2 matmul files: the end of a group and of a row, for eight outputs at a time.
 #pragma once
 
 #include <immintrin.h>
@@ -15,9 +15,9 @@ inline __m256i load_bytes(const std::uint8_t* bytes) {
   return _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes));
 }
 
-// Prefetches the panel that this thread will probably multiply next into the second-level cache,
-// spread over the passes of the first tokens over this panel: prefetched in the first pass alone,
-// memory was idle during the other passes.
+// Prefetches into L2 the panel that this thread will probably multiply next. Prefetches are spread
+// over the passes of the first tokens over this panel, because memory was idle in later passes when
+// all prefetches were in the first pass.
 class NextPanel {
  public:
   NextPanel(const IntPanel& panel, std::int64_t token) {
@@ -35,8 +35,8 @@ class NextPanel {
  private:
   const std::uint8_t* line_;
   const std::uint8_t* end_;
-  // 64, or 0 to repeat the same line. With a constant step g++ 12 unrolls the loop: 4 bits and one
-  // token then take 10 % more time.
+  // 64, or 0 to repeat one line. With a constant step g++ 12 unrolls the loop, which makes 4 bits
+  // with one token 10 % slower.
   std::int64_t step_;
 };
 
@@ -46,8 +46,8 @@ inline int load_quad(const std::uint8_t* codes) {
   return quad;
 }
 
-// Start value of the sum of a group of unsigned codes, for 8 outputs of one token: - zero point *
-// sum of the token's codes.
+// Start values of the sums of a group of unsigned codes for 8 outputs of one token: -zero point *
+// the sum of the token's codes.
 inline __m256i unsigned_start(const IntPanel& panel, std::int64_t token, std::int64_t output,
                               std::int64_t group) {
   const int sum = panel.token_sums[token * panel.token_sum_stride + group];
@@ -72,7 +72,7 @@ inline void finish(const IntPanel& panel, std::int64_t token, std::int64_t outpu
   _mm256_storeu_ps(panel.y + token * panel.y_stride + output, f);
 }
 
-// Weight scale times token scale of one group, for 8 outputs; a side without group scales has 1.
+// Weight scale * token scale of a group for 8 outputs; without group scales a side has 1.
 inline __m256 group_scale(const IntPanel& panel, std::int64_t token, std::int64_t output,
                           std::int64_t group) {
   __m256 scale = _mm256_set1_ps(1.0f);

@@ -1,5 +1,5 @@
-// Shared by the AVX-512 VNNI matmul files: the dot-product instruction, broadcasts by the load
-// port, the last step of a row, and the cut of a block of tokens into tiles.
+// Shared by the AVX-512 VNNI matmul files: the dot-product instruction, broadcasts by load ports,
+// the last step of a row, and the division of a block of tokens into tiles.
 #pragma once
 
 #include <immintrin.h>
@@ -12,26 +12,26 @@
 
 namespace leq::cpu {
 
-// The panel that this thread will probably multiply next: each tile of many tokens prefetches a
-// part of it into L2, because the first tile of a panel otherwise waits for memory.
+// The panel that this thread will probably multiply next. Each tile of many tokens prefetches a
+// part of it into L2, because the first tile of a panel would otherwise wait for memory.
 struct NextPanel {
-  const std::uint8_t* at = nullptr;  // not prefetched yet
+  const std::uint8_t* at = nullptr;  // the first byte not prefetched yet
   const std::uint8_t* end = nullptr;
   const std::uint8_t* here = nullptr;
 };
 
 namespace {
 
-// Prefetch distance for many tokens, once: a second prefetch costs 2 % and gains nothing.
+// Distance of the only prefetch with many tokens; a second prefetch costs 2 % and gains nothing.
 constexpr int kTallBytes = 2048;
 
-// c += u8 x s8 quads. One instruction of inline assembly, because g++ 12 moves and spills the
+// c += products of u8 x s8 quads. One instruction in assembly, because g++ 12 moves and spills the
 // accumulators around the intrinsic: 240 instead of 700 GOPS on one core.
 inline __attribute__((always_inline)) void dot(__m512i& c, __m512i u8, __m512i s8) {
   asm("vpdpbusd %2, %1, %0" : "+v"(c) : "v"(u8), "v"(s8));
 }
 
-// Broadcasts four codes of one token to all lanes with a load, which uses no vector port.
+// Broadcasts four codes of one token to all lanes by a load, which needs no vector port.
 inline __attribute__((always_inline)) __m512i broadcast_quad(const std::uint8_t* codes) {
   int quad;
   __builtin_memcpy(&quad, codes, sizeof quad);
@@ -42,15 +42,15 @@ inline __attribute__((always_inline)) void fetch_for_many(const std::uint8_t* by
   _mm_prefetch(reinterpret_cast<const char*>(bytes + kTallBytes), _MM_HINT_T0);
 }
 
-// The number of prefetches of a code line by a tile of `tokens` x all 64 outputs of 8 bits, where
-// `best` is best_fetch(). Fetch::once (Zen 5) was measured only for one token; Fetch::never (Zen 4)
-// is slower for one token, and 1.5 times as fast for more.
+// How often a tile of `tokens` x all 64 outputs of 8 bits prefetches a line of codes; `best` is
+// best_fetch(). Fetch::once (Zen 5) was measured only for one token. Fetch::never (Zen 4) is slower
+// for one token, but 1.5 times as fast for more.
 constexpr Fetch wide_tile_fetch(Fetch best, int tokens) {
   const Fetch other = tokens == 1 ? Fetch::never : Fetch::once;
   return best == other ? Fetch::twice : best;
 }
 
-// Loads four columns of 16 J outputs. Where these are all 64, the panel is read sequentially.
+// Loads four columns of 16 J outputs. If these are all 64 outputs, the panel is read sequentially.
 template <Fetch kFetch, int J>
 inline __attribute__((always_inline)) void load_weights(const std::uint8_t* w,
                                                         __m512i (&weights)[J]) {
@@ -69,14 +69,14 @@ inline NextPanel next_panel(const IntPanel& panel) {
   return {panel.next_codes, panel.next_codes + panel.next_bytes, panel.codes};
 }
 
-// Takes `bytes` of the next panel to prefetch or, at its end, returns lines already in the cache.
+// Takes `bytes` of the next panel to prefetch; at its end returns lines that are in the cache.
 inline const std::uint8_t* take_ahead(NextPanel& next, std::int64_t bytes) {
   if (next.end - next.at < bytes) return next.here;
   next.at += bytes;
   return next.at - bytes;
 }
 
-// Prefetches the lines that M tokens x 32 outputs will be stored to.
+// Prefetches the lines to which M tokens x 32 outputs will be stored.
 template <int M>
 inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel, std::int64_t token,
                                                          int output) {
@@ -93,7 +93,7 @@ inline __attribute__((always_inline)) __m512i start_value(__m512i sums) {
   return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sums, 7));
 }
 
-// Zero points of 16 outputs, for unsigned weights.
+// The zero points of 16 outputs, for unsigned weights.
 inline __attribute__((always_inline)) __m512i zero_points(const IntPanel& panel, std::int64_t group,
                                                           int output) {
   if (panel.zeros == nullptr) return _mm512_set1_epi32(panel.zero);
@@ -116,9 +116,9 @@ inline __attribute__((always_inline)) void finish(const IntPanel& panel, std::in
   _mm512_storeu_ps(panel.y + token * panel.y_stride + output, f);
 }
 
-// Few tokens are limited by reading the weights, which is fastest in memory order: tiles of at most
-// 6 tokens (24 accumulators) x all 64 outputs. With 16 tokens, two tiles of 8 for each 32 outputs
-// read 15 GB/s, three wide ones 18. More tokens are cut into tiles of 12 x 32.
+// Few tokens are limited by reading the weights, which is fastest in memory order, so tiles have at
+// most 6 tokens (24 accumulators) x all 64 outputs. With 16 tokens, two tiles of 8 x 32 outputs
+// read 15 GB/s, three tiles of 64 outputs 18. More tokens use tiles of 12 x 32.
 constexpr std::int64_t kFewTokens = 32;
 constexpr std::int64_t kWideTokens = 6;
 constexpr std::int64_t kTallTokens = 12;

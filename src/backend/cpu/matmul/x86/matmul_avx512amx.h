@@ -1,6 +1,6 @@
-// Shared by the AMX matmul files: the use of the eight tiles, and the cut of a block of tokens. A
-// panel is stored in the layout of tiles of weights: 16 outputs x 4 columns to a line of 64 bytes,
-// 256 bytes from one quad of columns to the next.
+// Shared by the AMX matmul files: the use of the eight tiles, and the division of a block of
+// tokens. A panel is stored in the layout of weight tiles: 16 outputs x 4 columns per line of 64
+// bytes, and 256 bytes from one quad of columns to the next.
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_avx512.h"
@@ -8,24 +8,24 @@
 namespace leq::cpu {
 namespace {
 
-// Fewer tokens do not fill a tile.
+// A tile has so many tokens; fewer do not fill it.
 constexpr std::int64_t kTileTokens = 16;
-// Half a unit of work is 32 tokens x 32 outputs in tiles 0 to 3, of which 0 and 1 have the first
-// tokens, 0 and 2 the first outputs; 4 and 5 hold its inputs, 6 and 7 its weights. Its sums are
-// stored tile by tile, [4][16 tokens][16 outputs]: a load waits for all earlier stores whose
-// addresses have the same low 12 bits, and the sums of a half are 4 KB, so a tile's address must
-// differ in these bits from those stored just before.
+// Half a unit of work is 32 tokens x 32 outputs, whose sums are in tiles 0 to 3: tiles 0 and 1 have
+// the first tokens, tiles 0 and 2 the first outputs. Tiles 4 and 5 hold inputs, 6 and 7 weights.
+// Sums are stored tile by tile, [4][16 tokens][16 outputs]: a load waits for earlier stores to
+// addresses with the same low 12 bits, and a half's sums are 4 KB, so that the address of a tile
+// must differ in these bits from the tiles stored just before.
 constexpr std::int64_t kUnitTokens = 32;
 constexpr std::int64_t kUnitOutputs = 32;
 constexpr std::int64_t kTileNumbers = 256;
 constexpr std::int64_t kHalfNumbers = 4 * kTileNumbers;
 constexpr std::int64_t kBlockTokens = 256;  // tokens whose sums are kept in scratch
-// Columns that are multiplied with all tokens of a block before the next ones: their weights and
-// the inputs of one unit stay in the L1 cache.
+// Columns that are multiplied by all tokens of a block before the next columns; their weights and
+// the inputs of a unit remain in the L1 cache.
 constexpr std::int64_t kKTileColumns = 256;
 
-// Configures the calling thread's tiles for the lifetime of the object: inputs have 16 rows of
-// `columns` bytes, weights columns / 4 rows of 64 bytes, sums 16 rows of 64 bytes.
+// Configures the calling thread's tiles while this object exists: inputs have 16 rows of `columns`
+// bytes, weights columns / 4 rows of 64 bytes, sums 16 rows of 64 bytes.
 class Tiles {
  public:
   explicit Tiles(std::int64_t columns) {
@@ -36,7 +36,7 @@ class Tiles {
     }
     layout.row_bytes[4] = layout.row_bytes[5] = static_cast<std::uint16_t>(columns);
     layout.rows[6] = layout.rows[7] = static_cast<std::uint8_t>(columns / 4);
-    asm volatile("ldtilecfg %0" : : "m"(layout));  // g++ 12's intrinsic names 8 of the 64 bytes
+    asm volatile("ldtilecfg %0" : : "m"(layout));  // g++ 12's intrinsic names 8 of 64 bytes
   }
   ~Tiles() { _tile_release(); }
   Tiles(const Tiles&) = delete;
@@ -53,16 +53,16 @@ class Tiles {
   static_assert(sizeof(Layout) == 64);
 };
 
-// Orders earlier stores before the tile loads that follow: g++ 12 does not model that they read
+// Orders earlier stores before later tile loads, because g++ 12 does not model that tile loads read
 // memory.
 inline __attribute__((always_inline)) void stored_for_tiles(const void* bytes) {
   asm volatile("" : : "r"(bytes) : "memory");
 }
 
-// Signs of inputs and weights.
+// Whether inputs or weights are unsigned bytes.
 enum class Signs { input_unsigned, weight_unsigned, none_unsigned };
 
-// Adds the products of a step to one of the four tiles of sums (tile numbers are literals).
+// Adds the products of a step to one of the four tiles of sums. Tile numbers must be literals.
 template <Signs kSigns>
 inline __attribute__((always_inline)) void multiply_0() {
   if constexpr (kSigns == Signs::input_unsigned) _tile_dpbusd(0, 4, 6);
@@ -88,7 +88,7 @@ inline __attribute__((always_inline)) void multiply_3() {
   if constexpr (kSigns == Signs::none_unsigned) _tile_dpbssd(3, 5, 7);
 }
 
-// T is 2, or 1 where a block has only the 16 tokens of tiles 0 and 1.
+// T is 2, or 1 if a block has only the 16 tokens of tiles 0 and 1.
 template <int T>
 inline __attribute__((always_inline)) void load_tiles(const std::uint8_t* x0,
                                                       const std::uint8_t* x1, std::int64_t stride,
@@ -109,9 +109,9 @@ inline __attribute__((always_inline)) void multiply_step() {
   }
 }
 
-// The first step of new sums, which start from 0 or from `from`; the tiles' old sums are stored to
-// `to`. One tile is stored while the others multiply: 21 instead of 30 ns for every second step.
-// before(tile) is called before a tile is stored.
+// The first step of new sums, which begin with 0 or with `from`; the old sums of the tiles are
+// stored to `to`. A tile is stored while the others multiply, so that every second step takes 21
+// instead of 30 ns. before(tile) is called before a tile is stored.
 template <Signs kSigns, int T, class Before>
 inline __attribute__((always_inline)) void store_and_begin(std::int32_t* to, Before before) {
   before(0);
@@ -158,18 +158,18 @@ inline __attribute__((always_inline)) void store_sums(std::int32_t* to) {
   _tile_stored(3, to + 3 * kTileNumbers, 64);
 }
 
-// Tokens [token, token + tokens) of a panel, at least 16.
+// Tokens [token, token + tokens) of a panel; at least 16 tokens.
 struct TokenBlock {
   std::int64_t token = 0;
   std::int64_t tokens = 0;
 
   std::int64_t units() const { return (tokens + kUnitTokens - 1) / kUnitTokens; }
   std::int64_t halves() const { return units() * 2; }
-  // Tiles of tokens in a half: 1 in a block of 16 tokens.
+  // Tiles of tokens in a half; 1 if the block has 16 tokens.
   int tiles() const { return tokens == kTileTokens ? 1 : 2; }
   std::int64_t half_rows() const { return tiles() * kTileTokens; }
-  // First token of a unit's upper or lower tile. A tile that would pass the end begins earlier:
-  // some tokens are computed twice.
+  // The first token of a unit's upper or lower tile. A tile that would exceed the end begins
+  // earlier, so that some tokens are computed twice.
   std::int64_t first(std::int64_t unit, int tile) const {
     const std::int64_t wanted = unit * kUnitTokens + tile * kTileTokens;
     return token + (wanted < tokens - kTileTokens ? wanted : tokens - kTileTokens);
@@ -188,7 +188,7 @@ inline __attribute__((always_inline)) void for_each_block(std::int64_t tokens, V
   }
 }
 
-// Scale and bias of a panel's finished sums, for each of its outputs.
+// Scale and bias for the finished sums of each of a panel's outputs.
 struct alignas(64) FinishNumbers {
   float scales[64];
   float bias[64];
@@ -198,17 +198,17 @@ inline void read_finish_numbers(const IntPanel& panel, FinishNumbers& numbers) {
     _mm512_store_ps(numbers.scales + output, panel.row_scales == nullptr
                                                  ? _mm512_set1_ps(1.0f)
                                                  : _mm512_loadu_ps(panel.row_scales + output));
-    // Adding -0 changes no bit of a product, so that outputs without bias need no other code.
+    // Adding -0 does not change a product, so that outputs without bias need no other code.
     _mm512_store_ps(numbers.bias + output, panel.bias == nullptr
                                                ? _mm512_set1_ps(-0.0f)
                                                : _mm512_loadu_ps(panel.bias + output));
   }
 }
 
-// y = fma(f, weight scale * token scale, bias) for a half unit; value(token, j, at) is f of the
-// half's outputs from 16 j on, the `at`th of its numbers. This is a separate loop with its operands
-// in registers: rows finished one by one between the steps filled the processor's instruction
-// queue, so that the tiles waited for the second-level cache.
+// y = fma(f, weight scale * token scale, bias) for half a unit; value(token, j, at) returns f of 16
+// of the half's outputs from 16 j on; `at` is the index of its first number. It is a separate loop
+// with operands in registers, because finishing single rows between the steps filled the
+// processor's instruction queue, so that tiles waited for L2.
 template <class Value>
 inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
                                                        const FinishNumbers& numbers,
@@ -243,7 +243,7 @@ inline __attribute__((always_inline)) void finish_half(const IntPanel& panel,
   }
 }
 
-// Prefetches the weights of the next K tile or panel into the L2 cache, some lines in each step: a
+// Prefetches the weights of the next K tile or panel into L2, some lines in each step, because a
 // burst of all lines would stall.
 class FetchAhead {
  public:

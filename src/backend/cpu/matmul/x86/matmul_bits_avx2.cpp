@@ -1,20 +1,20 @@
 // 4-, 3- and 2-bit group-scaled weights times int8 activations. vpmaddubsw is exact here: a pair of
-// products is at most 2 * 15 * 127 = 3,810, so that 8 of them (32 columns) fit into 16 bits.
+// products is at most 2 * 15 * 127 = 3,810, so that 8 pairs (32 columns) fit into 16 bits.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx2.h"
 
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can hold
+constexpr std::int64_t kNarrowColumns = 32;  // columns that 16-bit sums can add
 
-// Bytes of the panel's planes at one column of one line of outputs.
+// Addresses of the bytes of a panel's planes at one column of one line of outputs.
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* high;  // 3 bits: the plane of third bits
 };
 
-// Quad kQuad of 32 columns, one code to a byte.
+// Quad kQuad of 32 columns, with one code per byte.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m256i codes_of(const Planes& planes) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
@@ -44,8 +44,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// Sums of 32 columns, added to c: M tokens x 8 V outputs. Codes and inputs after the last column
-// exist, and the inputs are 0.
+// Adds 32 columns to c, for M tokens x 8 V outputs. Codes and inputs after the last column exist,
+// and these inputs are 0.
 template <int kBits, int M, int V>
 inline __attribute__((always_inline)) void add_columns(const Planes& planes, const std::uint8_t* x,
                                                        std::int64_t stride, __m256i (&c)[M][V]) {
@@ -114,9 +114,9 @@ void two_tokens(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-// sum += pairs of u8 codes times s8 inputs. Assembly, because g++ 12 moves and spills the sums
-// around the intrinsics; volatile, so that prefetches between them stay in place: prefetches that
-// are issued together wait for each other.
+// sum += pairs of products of u8 codes and s8 inputs. In assembly, because g++ 12 moves and spills
+// the sums around the intrinsics. It is volatile, so that prefetches remain between these
+// instructions, since prefetches that are issued together wait for each other.
 inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes, __m256i input) {
   asm volatile(
       "vpmaddubsw %[input], %[codes], %[codes]\n"
@@ -125,7 +125,7 @@ inline __attribute__((always_inline)) void add_pairs(__m256i& sum, __m256i codes
       : [input] "x"(input));
 }
 
-// Prefetches line kLine of 4 at the distances of fetch_ahead, into one of both caches in turn.
+// Prefetches line kLine of 4 at the distances of fetch_ahead, alternating between L2 and L1.
 template <int kStep>
 inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   constexpr int kLine = kStep / 2 * 64;
@@ -136,7 +136,7 @@ inline __attribute__((always_inline)) void fetch_step(const std::uint8_t* row) {
   }
 }
 
-// Two quads of 32 columns, from kQuad on, for registers kFirst and on of one token's 64 outputs.
+// Two quads of 32 columns from kQuad on, for one token; registers kFirst, ... of 64 outputs.
 template <int kBits, int kQuad, Fetch kFetch, int kFirst = 0>
 inline __attribute__((always_inline)) void add_two_quads(const Planes& planes, __m256i first,
                                                          __m256i second, __m256i (&narrow)[8]) {
@@ -161,7 +161,7 @@ inline __attribute__((always_inline)) void add_two_quads(const Planes& planes,
                                       _mm256_set1_epi32(load_quad(x + 4 * kQuad + 4)), narrow);
 }
 
-// One token and all 64 outputs: the panel is read once, in memory order.
+// One token and all 64 outputs; the panel is read once, in memory order.
 template <int kBits, Fetch kFetch>
 void one_token(const IntPanel& panel, std::int64_t token) {
   constexpr int kLow = kBits == 3 ? 2 : kBits;
@@ -203,7 +203,7 @@ void run(const IntPanel& panel) {
   std::int64_t token = 0;
   for (; token + 2 <= panel.tokens; token += 2) two_tokens<kBits>(panel, token);
   if (token == panel.tokens) return;
-  // Fetch::once alternates between both caches too: that was measured on Zen 5 as well.
+  // Fetch::once alternates between both caches too; it was measured on Zen 5 as well.
   (panel.fetch == Fetch::never ? one_token<kBits, Fetch::never>
                                : one_token<kBits, Fetch::twice>)(panel, token);
 }

@@ -1,5 +1,5 @@
 // Group-scaled weights of fewer than 8 bits times int8 activations. A few tokens use the codes as
-// stored in the panel; more tokens share a K tile of the panel unpacked to bytes.
+// they are stored in the panel; more tokens share a K tile that is unpacked to bytes.
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
@@ -24,8 +24,8 @@ inline __attribute__((always_inline)) void add_quad(const Planes& planes, const 
   }
 }
 
-// M tokens x 64 outputs. Codes of odd quads are not shifted down in their bytes, so their products
-// are exactly 2^kShift times too large until the end of the group.
+// M tokens x 64 outputs. Codes of odd quads are not shifted down within their bytes, so that their
+// products are exactly 2^kShift times too large until the end of the group.
 template <class Bits, int M, Scales kScales, Fetch kFetch>
 void bits_tile(const IntPanel& panel, const PanelKTile& k_tile) {
   const std::int64_t stride = panel.input_stride;
@@ -94,9 +94,9 @@ void run_packed(const IntPanel& panel) {
       panel, k_tile);
 }
 
-// Weights of the first tile of few tokens: unpacked while it multiplies, and stored as bytes in the
-// K tile if other tiles follow. With unpacking done beforehand, its stores took a quarter of the
-// time of a block of 16 tokens.
+// Whether the first tile of few tokens, which unpacks weights while it multiplies, also stores them
+// as bytes in the K tile for further tiles. Unpacking beforehand is slower: its stores took a
+// quarter of the time of a block of 16 tokens.
 enum class Unpacked { kept, dropped };
 template <class Bits, Unpacked kUnpacked>
 struct PackedColumns {
@@ -107,7 +107,7 @@ struct PackedColumns {
                                                              std::uint8_t* codes,
                                                              __m512i (&c)[M][4]) {
     prefetch_share<Bits, kQuad>(planes);
-    // Four at once need more registers than there are.
+    // Two or one at once; four would need more registers than there are.
     constexpr bool kCrowded = Bits::kThirdPlane || kUnpacked == Unpacked::dropped;
     constexpr int kAtOnce = kCrowded && M > 5 ? 1 : 2;
 #pragma GCC unroll 4
@@ -121,7 +121,7 @@ struct PackedColumns {
         if constexpr (kUnpacked == Unpacked::kept) {
           _mm512_store_si512(codes + kQuad * 256 + at, weights[i]);
         } else {
-          // Orders code as a store would: g++ 12 unpacks later quads first, and then spills sums.
+          // Orders code as a store would, since g++ 12 unpacks later quads first and spills sums.
           asm volatile("" ::: "memory");
         }
       }
@@ -134,13 +134,13 @@ struct PackedColumns {
     }
   }
 
-  // Where 16 columns are left of 32, the inputs' pads are read too, which are 0.
+  // If only 16 columns remain of 32, the inputs' padding, which is 0, is read too.
   template <int M, int J, Start kStart>
   static inline __attribute__((always_inline)) void add(const IntPanel& panel,
                                                         const PanelKTile& k_tile,
                                                         const TallColumns& tile,
                                                         __m512i (&c)[M][J]) {
-    const std::int64_t done = tile.weights - k_tile.codes;  // bytes of the K tile, 64 a column
+    const std::int64_t done = tile.weights - k_tile.codes;  // bytes of the K tile; a column has 64
     std::uint8_t* codes = reinterpret_cast<GroupScratch*>(panel.scratch)->codes + done;
     std::int64_t column = k_tile.first + done / 64;
     const std::int64_t end = column + tile.steps * 16;

@@ -1,5 +1,5 @@
-// Group-scaled weights of fewer than 8 bits times int8 activations: a K tile of the panel is
-// unpacked to signed bytes, code - zero point, that all tokens of a block share.
+// Group-scaled weights of fewer than 8 bits times int8 activations. A K tile of the panel is
+// unpacked to signed bytes, code - zero point, which all tokens of a block share.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_codes_avx512.h"
 #include "backend/cpu/matmul/x86/matmul_groups_avx512amx.h"
@@ -7,7 +7,7 @@
 namespace leq::cpu {
 namespace {
 
-// The zero points of a group, each in the four bytes of its output.
+// The zero points of a group; each is in all four bytes of its output.
 ByteZeros byte_zeros(const IntPanel& panel, std::int64_t group) {
   ByteZeros bytes;
   for (int j = 0; j < 4; ++j) {

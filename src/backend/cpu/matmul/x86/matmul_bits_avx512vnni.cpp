@@ -1,5 +1,5 @@
-// 2-, 3- and 4-bit weights: a byte holds the codes of four quads of columns (2 bits), the low bits
-// of four with the third bits of eight in a second plane (3 bits), or the codes of two (4 bits).
+// 2-, 3- and 4-bit weights. A byte holds codes of four quads of columns (2 bits); the low bits of
+// four quads, with third bits of eight quads in a second plane (3 bits); or two quads (4 bits).
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_bits_avx512.h"
 

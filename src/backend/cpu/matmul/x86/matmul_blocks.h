@@ -1,7 +1,7 @@
-// A panel times many tokens for the levels without 512-bit dot products: blocks of tokens are
-// multiplied by K tiles, whose codes and inputs are first converted to the form that the tiles'
-// instruction takes (matmul_products.h). Fewer tokens are limited by memory, so conversion would
-// not pay: all these levels use the AVX2 kernels for them.
+// A panel times many tokens for the levels without 512-bit dot products. Blocks of tokens are
+// multiplied by K tiles, whose codes and inputs are first converted to the form that the tile's
+// instruction needs (matmul_products.h). Fewer tokens are limited by memory, so that conversion
+// would not pay; all these levels then use the AVX2 kernels.
 #pragma once
 
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
@@ -10,20 +10,20 @@
 namespace leq::cpu {
 namespace {
 
-// Start values of the int32 sums: 0; -128 * the weights' sums, since the inputs are q + 128; -zero
-// point * the inputs' sums, with one zero point for all outputs or one for each.
+// Start values of int32 sums. none: 0; weights: -128 * the weights' sums, since inputs are q + 128;
+// zero, zeros: -zero point * the inputs' sums, with one zero point or one per output.
 enum class Start { none, weights, zero, zeros };
-// The sides with group scales; rows: neither, and one int32 sum runs over all columns.
+// The sides with group scales. rows: no side, so that one int32 sum is over all columns.
 enum class Scales { rows, weights, tokens, both };
 
-// Start values and scales of the groups of a K tile.
+// Start values and scales of the groups in a K tile.
 template <class Products>
 struct GroupTables {
   static constexpr std::int64_t kGroups = Products::kKTileColumns / 32;
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Copied from the inputs' rows, where they are far apart. For Start::zero, sums times -zero.
+  // Copies, because inputs' rows are far apart. With Start::zero sums are multiplied by -zero.
   alignas(64) float token_scales[kGroups][kTokens];
   alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };
@@ -34,7 +34,7 @@ struct BlockScratch {
   static_assert(Products::kBlockTokens % Products::kTokens == 0);
   GroupTables<Products> tables;
   alignas(64) float sums[Products::kBlockTokens *
-                         64];  // by tiles: [tokens][outputs of a register pair]
+                         64];  // per tile: [tokens][outputs of a register pair]
   alignas(64) std::uint8_t codes[Products::kCodeScratch + 64];
   alignas(64) std::uint8_t inputs[Products::kInputRoom + 64];
 };
@@ -44,13 +44,13 @@ struct Tile {
   Cursor cursor;
   const KTile* k_tile = nullptr;
   std::int64_t token = 0;
-  std::int64_t first = 0;  // the same, counted from the block's first token
+  std::int64_t first = 0;  // token minus the block's first token
   int output = 0;
   float* sums = nullptr;
   const GroupTables<Products>* tables = nullptr;
 };
 
-// The int32 start values of row sums, which may be too large for the 16-bit products below.
+// The int32 start values of row sums, which may be too large for 16-bit products.
 template <class L, Start kStart>
 inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int output) {
   if constexpr (kStart == Start::none) return L::repeat32(0);
@@ -62,9 +62,9 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
   return L::mul32(L::from_u8(panel.zeros + output), L::repeat32(-sum));
 }
 
-// Start values of a group's sums, for M tokens x a register pair. Zero points are negated, in
-// the lower halves of 32-bit lanes, and multiplied by the lower half of a sum of at most 128 *
-// 127.
+// Start values of a group's sums, for M tokens x a register pair. Negated zero points are in the
+// lower halves of 32-bit lanes and are multiplied by the lower half of a sum, which is at most 128
+// * 127.
 template <Start kStart, class Products, int M>
 inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
                                                        typename Products::Ints (&c)[M][2]) {
@@ -88,8 +88,8 @@ inline __attribute__((always_inline)) void start_group(const Tile<Products>& til
   }
 }
 
-// f = fma(float(sum), weight scale * token scale, f) for a tile at the end of group `g` of a K
-// tile.
+// f = fma(float(sum), weight scale * token scale, f) for the sums of a tile at the end of group `g`
+// of a K tile.
 template <Scales kScales, class Products, int M>
 inline __attribute__((always_inline)) void fold(const Tile<Products>& tile, std::int64_t g,
                                                 typename Products::Ints (&c)[M][2]) {
@@ -140,7 +140,7 @@ void begin_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t 
   }
 }
 
-// y = fma(f, weight scale * token scale, bias), scales of groups left out.
+// y = fma(f, weight scale * token scale, bias), without the scales of groups.
 template <Scales kScales, class Products>
 void finish_sums(const IntPanel& panel, const Tile<Products>& tile, std::int64_t tokens) {
   using L = typename Products::Lanes;
@@ -186,7 +186,7 @@ void k_tile_kernel(const IntPanel& panel, const Tile<Products>& tile) {
   }
 }
 
-// The kernel of a tile with `tokens` tokens: at least 3, since a block has four or more.
+// The kernel for a tile of `tokens` tokens: at least 3, because a block has four or more.
 template <class Products>
 using KTileKernel = void (*)(const IntPanel&, const Tile<Products>&);
 template <class Products, Start kStart, Scales kScales, Codes kCodes, int M = 3>
@@ -243,19 +243,19 @@ void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<P
   }
 }
 
-// Bytes that the tiles of a K tile prefetch into the second-level cache: those of the next K tile,
-// of this panel or the next one.
+// The bytes that the tiles of a K tile prefetch into L2: those of the next K tile, of this panel or
+// of the next one.
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;
-  const std::uint8_t* here = nullptr;  // prefetched where nothing is left
+  const std::uint8_t* here = nullptr;  // prefetched if nothing is left
 
   const std::uint8_t* take(std::int64_t bytes) {
     if (end - at < bytes) return here;
     at += bytes;
     return at - bytes;
   }
-  // Prefetches `lines` lines: those that the steps of few tiles would not cover.
+  // Prefetches `lines` lines, which the steps of few tiles would not cover.
   void fetch(std::int64_t lines) {
     for (; lines > 0 && at < end; --lines, at += 64) {
       _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1);
@@ -277,7 +277,7 @@ BytesAhead bytes_ahead(const IntPanel& panel, const KTile& k_tile) {
   return {panel.next_codes, panel.next_codes + bytes, here};
 }
 
-// Prefetches the lines of a tile's results while it multiplies.
+// Prefetches the lines of a tile's results while the tile multiplies.
 template <class Products>
 inline __attribute__((always_inline)) void fetch_results(const IntPanel& panel,
                                                          const Tile<Products>& tile,
@@ -347,7 +347,7 @@ void run_blocks(const IntPanel& panel) {
   }
 }
 
-// For all scales except both by row. Weights of fewer than 8 bits always have group
+// For all combinations of scales except rows on both sides. Weights below 8 bits always have group
 // scales.
 template <class Products, Start kStart>
 void run_groups_from(const IntPanel& panel) {
@@ -368,8 +368,8 @@ void run_group_blocks(const IntPanel& panel) {
   run_groups_from<Products, kStart>(panel);
 }
 
-// The fewest tokens for which a block pays: with fewer than 8 bits, one tile of four, because it
-// unpacks codes once instead of twice.
+// The fewest tokens for which a block is faster. Below 8 bits it is one tile of four, because a
+// block unpacks codes once instead of twice.
 constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
           void (*kMany)(const IntPanel&)>
@@ -377,9 +377,9 @@ void few_or_many(const IntPanel& panel) noexcept {
   (panel.tokens < kFewest ? kFew : kMany)(panel);
 }
 
-// The kernel table of a level:
+// The kernel table of a level. Level has:
 //   Signed, Bytes, Bits<kBits>   products of int8, uint8 and fewer bits
-//   kSigned, kBytes              start values of the sums of the first two
+//   kSigned, kBytes              start values of the sums of Signed and Bytes
 template <class Level>
 constexpr MatmulKernels block_kernels(Isa isa, const char* tile) {
   using Signed = typename Level::Signed;

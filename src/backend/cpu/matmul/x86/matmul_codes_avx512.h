@@ -1,8 +1,8 @@
-// Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the argument Bits of the
-// kernels), and unpacking to bytes.
-//   kLowBits, kThirdPlane   the panel's planes
+// Weights of fewer than 8 bits for AVX-512: the layout of codes in bytes (the template argument
+// Bits of the kernels), and unpacking to bytes. Bits has:
+//   kLowBits, kThirdPlane   the planes of the panel
 //   kShift                  codes of odd quads of columns are 2^kShift times too large
-//   code<quad>(low, third)  the codes of one of eight quads for 16 outputs, one to a byte
+//   code<quad>(low, third)  the codes of one of eight quads for 16 outputs, one per byte
 #pragma once
 
 #include "backend/cpu/matmul/x86/matmul_avx512.h"
@@ -16,7 +16,7 @@ struct Bits2 {
   static constexpr bool kThirdPlane = false;
   static constexpr int kShift = 2;
 
-  // Bits 0 and 1, or 2 and 3, of the byte or of its upper half.
+  // Bits 0 and 1, or bits 2 and 3, of the byte or of its upper half.
   template <int kQuad>
   static inline __attribute__((always_inline)) __m512i code(const std::uint8_t* low,
                                                             const std::uint8_t*) {
@@ -26,14 +26,14 @@ struct Bits2 {
   }
 };
 
-// 3 bits: a byte of the first plane holds the low two bits of four quads of columns, one of the
-// second plane the third bits of eight.
+// 3 bits: a byte of the first plane holds the low two bits of four quads of columns, a byte of the
+// second plane the third bits of eight quads.
 struct Bits3 {
   static constexpr int kLowBits = 2;
   static constexpr bool kThirdPlane = true;
   static constexpr int kShift = 2;
 
-  // Codes of even quads are returned in bits 0 to 2, those of odd quads in bits 2 to 4.
+  // Codes of even quads are returned in bits 0 to 2, codes of odd quads in bits 2 to 4.
   template <int kQuad>
   static inline __attribute__((always_inline)) __m512i code(const std::uint8_t* low,
                                                             const std::uint8_t* third) {
@@ -45,7 +45,7 @@ struct Bits3 {
     if constexpr (kLeft > 0) bits = _mm512_slli_epi16(bits, kLeft);
     if constexpr (kLeft < 0) bits = _mm512_srli_epi16(bits, -kLeft);
     bytes = _mm512_and_si512(bytes, _mm512_set1_epi8(3 << kPlace));
-    // bytes | (bits & mask), one instruction.
+    // bytes | (bits & mask) in one instruction.
     return _mm512_ternarylogic_epi32(bytes, bits, _mm512_set1_epi8(4 << kPlace), 0xf8);
   }
 };
@@ -67,7 +67,7 @@ struct Bits4 {
 
 constexpr std::int64_t kStepColumns = 32;  // eight quads
 
-// Addresses of a step's first bytes.
+// The addresses of the first bytes of a step.
 struct Planes {
   const std::uint8_t* low;
   const std::uint8_t* third;
@@ -78,8 +78,8 @@ inline __attribute__((always_inline)) Planes planes_at(const IntPanel& panel, st
           Bits::kThirdPlane ? panel.high_codes + column * 8 : nullptr};
 }
 
-// Prefetches an eighth of the lines of a later step of the panel: spread over a step's quads,
-// because a burst takes all fill buffers of the first-level cache and stalls.
+// Prefetches an eighth of the lines of a later step of the panel. Prefetches are spread over the
+// quads of a step, because a burst takes all fill buffers of L1 and stalls.
 template <class Bits, int kQuad, Fetch kFetch = Fetch::twice>
 inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) {
   constexpr int kLines = 4 * Bits::kLowBits;
@@ -92,7 +92,7 @@ inline __attribute__((always_inline)) void prefetch_share(const Planes& planes) 
   }
 }
 
-// Conversion of unpacked codes, 16 outputs x 4 columns to a register: none, or code - zero point.
+// Conversion of unpacked codes, 16 outputs x 4 columns per register: none, or code - zero point.
 struct NoZeros {
   __m512i operator()(__m512i codes, int) const { return codes; }
 };

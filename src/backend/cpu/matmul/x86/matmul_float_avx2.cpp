@@ -1,11 +1,11 @@
-// Float matmuls with 256-bit registers, two for sixteen lanes.
+// Float matmuls with 256-bit registers; two of them hold sixteen lanes.
 #include "backend/cpu/matmul/float_lanes.h"
 #include "backend/cpu/rows/x86/floats_avx2.h"
 
 namespace leq::cpu {
 namespace {
 
-// 12 accumulators for several tokens, 8 for one, whose weights come from memory in four streams.
+// 12 accumulators for several tokens; 8 for one, whose weights are read as four streams.
 struct Lanes : Floats256 {
   static constexpr int kParts = 2, kTokens = 3, kOutputs = 2, kOutputsAlone = 4, kFetch = 0;
 

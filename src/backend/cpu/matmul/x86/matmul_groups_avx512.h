@@ -1,5 +1,5 @@
-// Tiles of grouped matmuls: an int32 sum for each group, folded into f32 sums that are kept in
-// memory between groups (they would not fit into registers beside the accumulators).
+// Tiles of matmuls with groups: each group has an int32 sum, which is folded into f32 sums. These
+// are in memory between groups, because registers do not suffice for them beside the accumulators.
 #pragma once
 
 #include <type_traits>
@@ -9,37 +9,37 @@
 
 namespace leq::cpu {
 
-// Columns of a panel that are multiplied with all tokens of a block before the next ones, a
-// multiple of every group: 64 rows of them and the block's inputs stay in L2. With K tiles of 512,
-// which stay in L1, tiles of many tokens load their f32 sums from L2 four times as often; the sums
-// of few tokens stay in L1 as well.
+// Columns of a panel that are multiplied by all tokens of a block before the next columns; a
+// multiple of every group. 64 rows of them and the block's inputs remain in L2. With K tiles of
+// 512, which remain in L1, tiles of many tokens would load their f32 sums from L2 four times as
+// often; the sums of few tokens remain in L1 too.
 inline constexpr std::int64_t kKTileColumns = 2048;
 inline constexpr std::int64_t kFewTokensColumns = 512;
 inline constexpr std::int64_t kSmallestGroup = 32;
 inline constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
 
-// Scales and start values of a K tile's groups, converted for its tiles. Converted inside the
-// tiles, they delayed the first product of each group: 8 % more time.
+// Scales and start values of a K tile's groups, converted in advance for its tiles. Conversion in
+// the tiles delayed the first product of each group, which took 8 % more time.
 struct KTileTables {
-  alignas(64) float scales[kKTileGroups][64];         // scales of grouped weights
-  alignas(64) std::int32_t starts[kKTileGroups][64];  // start values of signed weights
+  alignas(64) float scales[kKTileGroups][64];         // scales of weights with groups
+  alignas(64) std::int32_t starts[kKTileGroups][64];  // start values for signed weights
 };
 
-// One K tile of one panel for one tile of tokens.
+// The work of one tile of tokens on one K tile of one panel.
 struct PanelKTile {
-  const std::uint8_t* codes = nullptr;  // bytes of the K tile's first column, one code each
+  const std::uint8_t* codes = nullptr;  // byte codes at the K tile's first column
   std::int64_t first = 0;               // first column
   std::int64_t columns = 0;             // multiple of 16
   std::int64_t token = 0;               // first token
   int output = 0;                       // first output of the tile
-  float* sums = nullptr;                // [M][16 J] f32 sums: begun by a panel's first K tile, kept
-                                        // for the next one, finished by the last one
+  float* sums = nullptr;                // [M][16 J] f32 sums; a panel's first K tile sets them,
+                                        // later K tiles add to them, and the last one finishes them
   const KTileTables* tables = nullptr;
-  const std::uint8_t* ahead = nullptr;         // 64 bytes to prefetch for each 16 columns
-  const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens], see start_from_tokens()
+  const std::uint8_t* ahead = nullptr;         // 64 bytes are prefetched per 16 columns
+  const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
 };
 
-// The tiles of a block of tokens: `tokens` of them from `token` on, sums [tokens][64].
+// A block of tokens: `tokens` of them, beginning at `token`; sums [tokens][64] of their tiles.
 struct TokenBlock {
   std::int64_t token = 0;
   std::int64_t tokens = 0;
@@ -53,11 +53,11 @@ constexpr std::int64_t kBlockTokens = 256;
 struct GroupScratch {
   alignas(64) float sums[kBlockTokens * 64];
   KTileTables tables;
-  alignas(64) std::uint8_t codes[kKTileColumns * 64];  // codes of fewer than 8 bits, unpacked
+  alignas(64) std::uint8_t codes[kKTileColumns * 64];  // unpacked codes below 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// All tiles of a K tile of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
+// Runs all tiles of a K tile of unsigned byte codes (matmul_uint8_avx512vnni.cpp).
 void unsigned_k_tile_avx512vnni(const IntPanel& panel, const PanelKTile& k_tile,
                                 TokenBlock& block) noexcept;
 
@@ -73,13 +73,13 @@ inline __attribute__((always_inline)) __m512 weight_scale(const IntPanel& panel,
 // The sides that have group scales.
 enum class Scales { weights, tokens, both };
 
-// A barrier for the compiler's order of loads and stores: g++ 12 would hold the f32 sums of a tile
-// in registers from group to group, and then lack registers for the int32 sums.
+// A compiler barrier for loads and stores. Without it g++ 12 holds a tile's f32 sums in registers
+// between groups, so that registers do not suffice for the int32 sums.
 inline __attribute__((always_inline)) void memory_barrier() { asm volatile("" ::: "memory"); }
 
 // f = fma(float(c), weight scale * token scale, f) for a tile's accumulators at the end of a group;
-// sums [M][16 J]. With many sums all stores come last: the processor's store queue is shorter than
-// a tile, and while it is full of stores that wait for their data no products start.
+// sums [M][16 J]. With many sums all stores are last: the processor's store queue is shorter than a
+// tile, and no products start while it is full of stores that wait for their data.
 template <int M, int J, Scales kScales>
 inline __attribute__((always_inline)) void fold(const IntPanel& panel, const PanelKTile& k_tile,
                                                 std::int64_t group, const __m512 (&by_weight)[J],
@@ -121,7 +121,7 @@ inline __attribute__((always_inline)) __m512i signed_start(const IntPanel& panel
   return start_value(_mm512_cvtepi16_epi32(half));
 }
 
-// Starts the sums at -zero point * the inputs' sum, at most 255 * 128 * 127.
+// Starts the sums at -zero point * the inputs' sum, which is at most 255 * 128 * 127.
 template <int M, int J>
 inline __attribute__((always_inline)) void start_from_zeros(const IntPanel& panel,
                                                             const PanelKTile& k_tile,
@@ -133,26 +133,26 @@ inline __attribute__((always_inline)) void start_from_zeros(const IntPanel& pane
   for (int j = 0; j < J; ++j) zeros[j] = zero_points(panel, group, k_tile.output + 16 * j);
 #pragma GCC unroll 12
   for (int m = 0; m < M; ++m, sums += panel.token_sum_stride) {
-    // Zero points are in the lower halves of their lanes: multiplies by the sum's lower half.
+    // Zero points are in the lower halves of lanes, which the lower half of the sum multiplies.
     const __m512i sum = _mm512_set1_epi32(-*sums);
 #pragma GCC unroll 4
     for (int j = 0; j < J; ++j) c[m][j] = _mm512_madd_epi16(zeros[j], sum);
   }
 }
 
-// Start values of accumulators: -128 * the weights' sums for signed weights, since the inputs are q
-// + 128; -zero point * the inputs' sums for unsigned ones, with one zero point for all codes or
-// with many.
+// Start values of accumulators. weights: -128 * the weights' sums for signed weights, because
+// inputs are q + 128; tokens, zeros: -zero point * the inputs' sums for unsigned weights, with one
+// zero point for all codes (tokens) or with many (zeros).
 enum class Start { weights, tokens, zeros };
 
 inline void clear(float* sums, std::int64_t count) {
   for (std::int64_t i = 0; i < count; i += 16) {
     _mm512_store_ps(sums + i, _mm512_setzero_ps());
-    memory_barrier();  // or g++ calls memset
+    memory_barrier();  // otherwise g++ calls memset
   }
 }
 
-// Scales and stores a tile's finished sums.
+// Scales and stores the finished sums of a tile.
 inline void finish_tile(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                         int width) {
   const float* sum = k_tile.sums;
@@ -163,7 +163,7 @@ inline void finish_tile(const IntPanel& panel, const PanelKTile& k_tile, std::in
   }
 }
 
-// Source of a tile's weights: bytes in the K tile.
+// The source of a tile's weights: bytes in the K tile.
 template <Fetch kFetch>
 struct ByteColumns {
   // Adds the products of M tokens x 16 J outputs over one group to their int32 sums.
@@ -269,13 +269,13 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
 }
 
 using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
-// Tiles of 1 to kWideTokens tokens: for the first tile, whose weights come from `Columns` ...
+// Tiles of 1 to kWideTokens tokens: those of the first tile, whose weights come from `Columns` ...
 template <Start kStart, Scales kScales, class Columns>
 constexpr KTileKernel kFirstTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
     k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
     k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
-// ... and for all others, whose weights are bytes in the K tile.
+// ... and those of all other tiles, whose weights are bytes in the K tile.
 template <Start kStart, Scales kScales, Fetch kBest>
 constexpr KTileKernel kWideTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,
@@ -316,7 +316,7 @@ void fill_tables(const IntPanel& panel, const PanelKTile& k_tile, KTileTables& t
   }
 }
 
-// Fills [groups of the K tile][kTallTokens] start values of `tokens` tokens.
+// Fills [groups of the K tile][kTallTokens] with start values for `tokens` tokens.
 inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, std::int64_t tokens,
                               std::int32_t* starts) {
   const std::int64_t first = k_tile.first / panel.group;
@@ -328,7 +328,7 @@ inline void fill_token_starts(const IntPanel& panel, const PanelKTile& k_tile, s
   }
 }
 
-// `First`: source of the weights of the first tile of few tokens; void: that of all other tiles.
+// `First`: source of the weights for the first tile of few tokens; void: as for the other tiles.
 template <Start kStart, Scales kScales, class First = void>
 void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& block) {
   PanelKTile k_tile = whole;
@@ -365,8 +365,8 @@ void run_k_tile(const IntPanel& panel, const PanelKTile& whole, TokenBlock& bloc
   }
 }
 
-// Multiplies a whole panel in blocks of tokens and K tiles: codes_of(first column, columns) returns
-// a K tile's byte codes, run_k_tile(panel, K tile, block) adds them to the block's sums.
+// Multiplies a whole panel in blocks of tokens and K tiles. codes_of(first column, columns) returns
+// a K tile's byte codes; run_k_tile(panel, K tile, block) adds them to the block's sums.
 template <class RunKTile, class CodesOf>
 void run_blocks(const IntPanel& panel, RunKTile run_k_tile, CodesOf codes_of) {
   const std::int64_t columns = panel.tokens <= kFewTokens ? kFewTokensColumns : kKTileColumns;

@@ -1,5 +1,5 @@
-// int8 and uint8 weights times int8 activations where the weights, the activations or both have
-// group scales.
+// int8 and uint8 weights times int8 activations, if the weights, the activations or both have group
+// scales.
 #include "backend/cpu/matmul/x86/matmul_groups_avx512amx.h"
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 

@@ -1,5 +1,5 @@
-// Grouped matmuls with AMX: the int32 sums of a group are stored in the first step of the next
-// group, and folded into f32 sums in the first step of the one after, while the tiles multiply.
+// Matmuls with groups on AMX. While the tiles multiply, the int32 sums of a group are stored in the
+// first step of the next group and folded into f32 sums in the first step of the group after it.
 #pragma once
 
 #include <cstring>
@@ -14,9 +14,9 @@ enum class Scales { weights, tokens, both };
 
 constexpr std::int64_t kSmallestGroup = 32;
 constexpr std::int64_t kKTileGroups = kKTileColumns / kSmallestGroup;
-constexpr std::int64_t kKTileScales = kKTileGroups;  // scales of a token, at most
+constexpr std::int64_t kKTileScales = kKTileGroups;  // most scales of a token
 
-// Scales and offsets for folding the groups of a K tile, for each of a panel's outputs.
+// Scales and offsets with which the groups of a K tile are folded, for each output of a panel.
 struct alignas(64) KTileNumbers {
   float scales[kKTileGroups][64];
   std::int32_t offsets[kKTileGroups][64];
@@ -25,19 +25,19 @@ struct alignas(64) KTileNumbers {
 // Scratch of a block.
 struct alignas(64) GroupScratch {
   float folded[kBlockTokens / kUnitTokens][2][kHalfNumbers];
-  std::int32_t sums[kHalfNumbers];                    // sums of a group that is not folded yet
-  KTileNumbers numbers[2];                            // of this K tile and of the previous one
-  float token_scales[2][kKTileScales][kBlockTokens];  // likewise
-  std::uint8_t unpacked[kKTileColumns * 64];          // for weights of fewer than 8 bits
+  std::int32_t sums[kHalfNumbers];                    // sums of the group that is not folded yet
+  KTileNumbers numbers[2];                            // of this K tile and of the preceding one
+  float token_scales[2][kKTileScales][kBlockTokens];  // of the same K tiles
+  std::uint8_t unpacked[kKTileColumns * 64];          // unpacked weights below 8 bits
 };
 static_assert(sizeof(GroupScratch) <= kIntScratchBytes);
 
-// Destination of a group's folded sums of a half, and the numbers for folding.
+// The destination of a group's folded sums of a half, and the numbers needed for folding.
 struct Fold {
   float* folded = nullptr;        // [kHalfNumbers]; null: nothing to fold
-  const float* scales = nullptr;  // scales of the weights, [32]
+  const float* scales = nullptr;  // [32], scales of the weights
   const std::int32_t* offsets = nullptr;
-  // For the tokens of each tile: scales in the group; and the first token's sum of inputs.
+  // For the tokens of each tile: their scales in the group, and the first token's sum of inputs.
   const float* token_scales[2] = {nullptr, nullptr};
   const std::int32_t* token_sums[2] = {nullptr, nullptr};
 };
@@ -50,7 +50,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   const __m512i offset = _mm512_load_si512(fold.offsets + tile % 2 * 16);
   const float* by_token = fold.token_scales[tile / 2];
   const std::int32_t* token_sums = fold.token_sums[tile / 2];
-  // Read once, because the compiler must assume that the stores below change it.
+  // Read once, since the compiler must assume that the stores below change the panel.
   const std::int64_t sum_stride = panel.token_sum_stride;
   float* const folded = fold.folded + tile * kTileNumbers;
   sums += tile * kTileNumbers;
@@ -59,8 +59,8 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
     __m512i sum = _mm512_load_si512(sums + row * 16);
     if constexpr (kSigns == Signs::input_unsigned) sum = _mm512_add_epi32(sum, offset);
     if constexpr (kSigns == Signs::weight_unsigned) {
-      // A negated zero point is the lower half of its lane and the upper one is 0, so this
-      // multiplies by the lower half of the token's sum, at most 128 * 127.
+      // A negated zero point is in the lower half of its lane, whose upper half is 0, so that this
+      // multiplies it by the lower half of the token's sum (at most 128 * 127).
       sum = _mm512_dpwssd_epi32(sum, offset, _mm512_set1_epi32(*token_sums));
       token_sums += sum_stride;
     }
@@ -74,8 +74,8 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   }
 }
 
-// The last two groups: sums of the older one are in memory, those of the newer one in the tiles.
-// Pointers are exchanged, not copies: a copy would have to wait until all earlier tiles are
+// The last two groups: the sums of the older group are in memory, those of the newer group in the
+// tiles. Pointers are exchanged, because a copy would have to wait until all earlier tiles are
 // stored.
 struct Pipeline {
   Fold places[3];
@@ -98,17 +98,17 @@ void drain(const IntPanel& panel, const TokenBlock& block, const Pipeline& pipel
   fold(*pipeline.newer);
 }
 
-// Some groups of a panel's columns.
+// A range of groups of a panel's columns.
 struct KTile {
-  const std::uint8_t* codes = nullptr;  // bytes of the first column, one code each
+  const std::uint8_t* codes = nullptr;  // byte codes at the first column
   std::int64_t group = 0;               // first group
   std::int64_t groups = 0;
   const std::uint8_t* next = nullptr;  // bytes from which the next K tile is made
   std::int64_t next_bytes = 0;
 };
 
-// Reads scales, and the correction of a group's sum: for signed weights, with inputs of q + 128,
-// -128 * the weights' sum; for unsigned ones -zero point, which a token's sum multiplies.
+// Reads scales and corrections of a group's sums: for signed weights, with inputs q + 128, this is
+// -128 * the weights' sum; for unsigned weights -zero point, to be multiplied by a token's sum.
 template <Signs kSigns>
 void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numbers) {
   for (std::int64_t g = 0; g < k_tile.groups; ++g) {
@@ -133,8 +133,8 @@ void read_numbers(const IntPanel& panel, const KTile& k_tile, KTileNumbers& numb
   }
 }
 
-// Collects the scales of a block's tokens in a K tile side by side: read in place, a line for each
-// token, they would evict other data from the first-level cache.
+// Collects the scales of a block's tokens in a K tile contiguously. If they were read in place,
+// from a line per token, they would evict other data from L1.
 inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, const KTile& k_tile,
                               float (&scales)[kKTileScales][kBlockTokens]) {
   const std::int64_t first = k_tile.group / panel.groups_a_token_scale;
@@ -142,7 +142,7 @@ inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, co
   const std::int64_t stride = panel.token_scale_stride;
   const float* from = panel.token_scales + block.token * stride + first;
   std::int64_t token = 0;
-  // Two scales for each token: groups of 128 columns.
+  // Groups of 128 columns: two scales per token.
   for (; first + 1 == last && token + 4 <= block.tokens; token += 4, from += 4 * stride) {
     const auto pair = [&](std::int64_t row) {
       return _mm_castpd_ps(_mm_load_sd(reinterpret_cast<const double*>(from + row * stride)));
@@ -156,7 +156,7 @@ inline void read_token_scales(const IntPanel& panel, const TokenBlock& block, co
   }
 }
 
-// Multiplies a K tile of groups of S steps for all units of a block, T tiles of tokens at a time.
+// Multiplies a K tile of groups of S steps for all units of a block, with T tiles of tokens each.
 template <Signs kSigns, Scales kScales, int S, int T>
 void multiply_k_tile(const IntPanel& panel, const TokenBlock& block, const KTile& k_tile,
                      Pipeline& pipeline) {

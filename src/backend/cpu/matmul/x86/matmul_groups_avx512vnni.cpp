@@ -1,4 +1,4 @@
-// int8 weights times int8 activations where the weights, the activations or both have group scales.
+// int8 weights times int8 activations, if weights, activations or both have group scales.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_groups_avx512.h"
 

@@ -1,19 +1,19 @@
 // int8 and uint8 weights times int8 activations. Both sides are widened to 16 bits and multiplied
-// by vpmaddwd, because the sums of vpmaddubsw would saturate; for one token and signed codes they
-// do not (add_magnitudes).
+// by vpmaddwd, because sums of vpmaddubsw would saturate. They do not for one token with signed
+// codes (add_magnitudes).
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx2.h"
 
 namespace leq::cpu {
 namespace {
 
-// The sums of four int32 pairs each, in order: eight outputs.
+// Adds neighbouring int32 pairs of both registers, in order; the result has eight outputs.
 inline __m256i join_pairs(__m256i low, __m256i high) {
   return _mm256_permute4x64_epi64(_mm256_hadd_epi32(low, high), 0b11011000);
 }
 
-// Int32 sums over the columns [first, last): M tokens x L lines of 16 outputs, without the start
-// value. sums [M][L][2] of 8 outputs.
+// int32 sums over columns [first, last) for M tokens x L lines of 16 outputs, without the start
+// values. sums is [M][L][2], each register with 8 outputs.
 template <bool kUnsigned, int M, int L>
 inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, std::int64_t token,
                                                        std::int64_t output, std::int64_t first,
@@ -56,7 +56,7 @@ inline __attribute__((always_inline)) void sum_columns(const IntPanel& panel, st
   }
 }
 
-// Four columns of unsigned codes: shifts widen the odd bytes and the even ones.
+// Four columns of unsigned codes; shifts widen the odd bytes and the even bytes.
 inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __m256i quad,
                                                        __m256i (&sums)[8]) {
   const __m256i low = _mm256_set1_epi16(0xff);
@@ -71,8 +71,8 @@ inline __attribute__((always_inline)) void add_widened(const std::uint8_t* w, __
   }
 }
 
-// Four columns of signed codes: magnitudes times inputs with the codes' signs. Codes of -128 are
-// correct too: a pair is at most 2 * 128 * 127 = 32,512.
+// Four columns of signed codes: magnitudes times inputs that have the codes' signs. This is correct
+// for codes of -128 too, because a pair is at most 2 * 128 * 127 = 32,512.
 inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w, __m256i quad,
                                                           __m256i (&sums)[8]) {
   const __m256i ones = _mm256_set1_epi16(1);
@@ -85,8 +85,8 @@ inline __attribute__((always_inline)) void add_magnitudes(const std::uint8_t* w,
   }
 }
 
-// The same for one token and all 64 outputs, which are read in memory order: a register of sums
-// holds eight outputs.
+// The same for one token and all 64 outputs, which are read in memory order. A register of sums has
+// eight outputs.
 template <bool kUnsigned, Fetch kFetch>
 inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel,
                                                            std::int64_t token, std::int64_t first,
@@ -107,7 +107,7 @@ inline __attribute__((always_inline)) void sum_all_outputs(const IntPanel& panel
   }
 }
 
-// -128 times 8 code sums, which cancels the offset of the inputs.
+// -128 times the sums of 8 outputs' codes, which cancels the offset of the inputs.
 inline __m256i start_value(__m256i sums) {
   return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sums, 7));
 }
@@ -202,7 +202,7 @@ void group_tile(const IntPanel& panel, std::int64_t token) {
   }
 }
 
-// One token takes all outputs at once, more take 16: 8 to 12 accumulators.
+// One token uses tiles of all outputs, more tokens use tiles of 16: 8 to 12 accumulators.
 using Tile = void (*)(const IntPanel&, std::int64_t);
 template <bool kUnsigned>
 constexpr Tile kRowOfOne[] = {row_of_one<kUnsigned, Fetch::twice>,

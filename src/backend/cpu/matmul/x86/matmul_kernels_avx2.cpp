@@ -1,5 +1,5 @@
-// The table of the AVX2 matmul kernels. Many tokens multiply 8-bit codes by vpmaddwd, because
-// vpmaddubsw would saturate, and fewer bits by vpmaddubsw.
+// The table of the AVX2 matmul kernels. With many tokens, 8-bit codes are multiplied by vpmaddwd,
+// because vpmaddubsw would saturate, and codes of fewer bits by vpmaddubsw.
 #include "backend/cpu/matmul/x86/lanes_avx2.h"
 #include "backend/cpu/matmul/x86/matmul_blocks.h"
 #include "base/cpu_features.h"

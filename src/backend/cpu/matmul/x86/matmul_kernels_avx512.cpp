@@ -1,5 +1,5 @@
-// AVX-512 without VNNI: float weights and many tokens use 512-bit registers, few tokens the AVX2
-// kernels.
+// AVX-512 without VNNI. Float weights and many tokens use 512-bit registers; few tokens use the
+// AVX2 kernels.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/lanes_avx512.h"
 #include "backend/cpu/matmul/x86/matmul_blocks.h"
@@ -9,7 +9,7 @@ namespace leq::cpu {
 namespace {
 
 struct Avx512 {
-  // 24 of 32 registers hold sums; or 12, and 12 others 16-bit sums.
+  // 24 of the 32 registers hold sums; or 12 hold sums, and 12 others hold 16-bit sums.
   using Signed = WordProducts<Lanes512, 12, WideCodes<Lanes512>>;
   using Bytes = WordProducts<Lanes512, 12, WideDifferences<Lanes512>>;
   template <int kBits>

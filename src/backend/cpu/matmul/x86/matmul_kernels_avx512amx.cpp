@@ -1,4 +1,4 @@
-// The table of the AMX matmul kernels. Float weights and few tokens use those of AVX-512 VNNI.
+// The table of the AMX matmul kernels. Float weights and few tokens use the AVX-512 VNNI kernels.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
 

@@ -1,4 +1,4 @@
-// AVX-VNNI: as AVX2, but many tokens use its 256-bit dot product of bytes.
+// AVX-VNNI: like AVX2, except that many tokens use the 256-bit dot product of bytes.
 #include "backend/cpu/matmul/x86/lanes_avx2.h"
 #include "backend/cpu/matmul/x86/matmul_blocks.h"
 #include "base/cpu_features.h"
@@ -7,7 +7,7 @@ namespace leq::cpu {
 namespace {
 
 struct DotLanes : Lanes256 {
-  // c += u8 x s8 quads; the short encoding, which needs no AVX-512.
+  // c += products of u8 x s8 quads, in the short encoding, which does not need AVX-512.
   static inline __attribute__((always_inline)) void dot(Ints& c, Ints u8, Ints s8) {
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(c) : "x"(u8), "x"(s8));
   }

@@ -1,4 +1,4 @@
-// The portable matmul kernels, built for x86-64-v3.
+// The portable matmul kernels, compiled for x86-64-v3.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "base/cpu_features.h"
 

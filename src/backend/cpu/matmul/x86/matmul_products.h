@@ -1,20 +1,20 @@
-// Products for tiles of many tokens where there are no 512-bit dot products (the argument Products
-// of matmul_blocks.h):
+// Products for tiles of many tokens on levels without 512-bit dot products (the template argument
+// Products of matmul_blocks.h):
 //   kTokens          tokens of the largest tile; its outputs fill two registers
-//   kKTileColumns    columns multiplied with all tokens of a block before the next ones, so that a
-//                    register pair of their codes stays in the L1 cache; a multiple of every
+//   kKTileColumns    columns multiplied by all tokens of a block before the next ones, so that a
+//                    register pair of their codes remains in the L1 cache; a multiple of every
 //                    group
-//   kBlockTokens     tokens that share the codes of a K tile, whole tiles
-//   kStepLines       lines that add() prefetches for 32 columns
+//   kBlockTokens     tokens that share the codes of a K tile; whole tiles
+//   kStepLines       lines that add() prefetches per 32 columns
 //   kCodeBits        bits of a code in the panel's plane at `codes`
 //   kCodeScratch     bytes of scratch for a register pair's codes
 //   kInputRoom       bytes of scratch for inputs_of()
 //   kUnpacks         whether the first tile of a register pair reads codes in the panel's form and
-//                    writes them to scratch in the form that the instruction takes,
-//                    for the tiles after it
-//   point_at_codes() points a cursor at the codes of a register pair
+//                    writes them to scratch in the form that the instruction needs,
+//                    for the tiles that follow
+//   point_at_codes() sets a cursor to the codes of a register pair
 //   inputs_of()      returns the inputs of a K tile
-//   add()            adds int32 sums over columns, exact
+//   add()            adds exact int32 sums over columns
 #pragma once
 
 #include <immintrin.h>
@@ -36,19 +36,19 @@ struct KTile {
   std::int64_t tokens = 0;
 };
 struct KTileInputs {
-  const std::uint8_t* bytes = nullptr;  // bytes of the block's first token
+  const std::uint8_t* bytes = nullptr;  // the first token of the block
   std::int64_t stride = 0;
 };
 
-// Codes in the panel's form, or in the form that the instruction takes.
+// Codes in the panel's form (packed), or in the form that the instruction needs (ready).
 enum class Codes { packed, ready };
 
-// The current position of a tile in its columns.
+// The position of a tile in its columns: the addresses that it reads next.
 struct Cursor {
   const std::uint8_t* codes = nullptr;   // ready codes
-  const std::uint8_t* packed = nullptr;  // packed codes, and the plane of third bits
+  const std::uint8_t* packed = nullptr;  // packed codes; third: their plane of third bits
   const std::uint8_t* third = nullptr;
-  std::uint8_t* scratch = nullptr;  // for unpacked codes
+  std::uint8_t* scratch = nullptr;  // destination of unpacked codes
   const std::uint8_t* inputs = nullptr;
   std::int64_t stride = 0;              // stride of the inputs
   const std::uint8_t* ahead = nullptr;  // lines to prefetch
@@ -59,11 +59,11 @@ inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
   cursor.ahead += 64;
 }
 
-// Sources of codes. load() returns both registers of a register pair for the k-th of the products
-// of 32 columns, next() advances by 32 columns. A tile that unpacks overlaps this with its
-// products: done before them, it took a tenth of the time of 16 tokens.
+// Sources of codes: load() returns both registers of a register pair for product k of 32 columns,
+// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products; before
+// the products, it took a tenth of the time of 16 tokens.
 
-// Loads two registers of ready codes, kBytes apart.
+// Loads two registers of ready codes, which are kBytes apart.
 template <class L>
 inline __attribute__((always_inline)) void load_ready(const std::uint8_t* codes,
                                                       typename L::Ints& w0, typename L::Ints& w1) {
@@ -77,7 +77,7 @@ inline __attribute__((always_inline)) void leave(std::uint8_t* scratch, typename
   L::store(scratch + L::kBytes, w1);
 }
 
-// 8-bit codes, read from the panel itself.
+// 8-bit codes, which are read directly from the panel.
 template <class L>
 struct PanelCodes {
   static constexpr bool kUnpacks = false;
@@ -99,7 +99,7 @@ struct PanelCodes {
   }
 };
 
-// Advances to the next step's codes: those in scratch, or packed ones and their scratch address.
+// Advances to the codes of the next step: ready codes, or packed codes and their destination.
 template <Codes kCodes>
 inline void step_on(Cursor& cursor, std::int64_t packed_bytes, std::int64_t scratch_bytes) {
   if constexpr (kCodes == Codes::ready) {
@@ -110,8 +110,8 @@ inline void step_on(Cursor& cursor, std::int64_t packed_bytes, std::int64_t scra
   }
 }
 
-// Signed 8-bit codes widened to 16 bits: of four columns, 0 and 2 form a pair, and 1 and 3, because
-// shifts widen either the even or the odd bytes.
+// Signed 8-bit codes widened to 16 bits. Columns 0 and 2 of four form a pair, and columns 1 and 3,
+// because shifts widen either the even or the odd bytes.
 template <class L>
 struct WideCodes {
   static constexpr bool kUnpacks = true;
@@ -148,8 +148,8 @@ struct WideCodes {
   }
 };
 
-// The same for unsigned codes, minus their zero points. Each zero point is looked up by output and
-// group, so all codes are written before the first tile.
+// The same for unsigned codes, minus their zero points. Each zero point depends on output and
+// group, so that all codes are written before the first tile.
 template <class L>
 struct WideDifferences : WideCodes<L> {
   using Ints = typename L::Ints;
@@ -181,7 +181,7 @@ struct WideDifferences : WideCodes<L> {
   }
 };
 
-// Codes of fewer than 8 bits, one to a byte: quad kQuad of the 32 columns at `low` and `high`.
+// Codes below 8 bits, one per byte: quad kQuad of the 32 columns at `low` and `high`.
 template <class L, int kBits, int kQuad>
 inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::uint8_t* low,
                                                                     const std::uint8_t* high) {
@@ -196,7 +196,7 @@ inline __attribute__((always_inline)) typename L::Ints narrow_codes(const std::u
   return L::either(codes, L::both(third, L::repeat8(4)));
 }
 
-// Codes of fewer than 8 bits unpacked to bytes, for products of bytes.
+// Codes below 8 bits, unpacked to bytes for byte products.
 template <class L, int kBits>
 struct UnpackedCodes {
   static constexpr bool kUnpacks = true;
@@ -230,8 +230,8 @@ struct UnpackedCodes {
   }
 };
 
-// Inputs are read from their rows. Copied side by side they were read no faster, and copying took 6
-// % of the time of a panel of 4 bits.
+// Inputs are read directly from their rows. Contiguous copies were not read faster, and copying
+// took 6 % of the time of a panel of 4 bits.
 struct InputRows {
   static constexpr std::int64_t kBlockTokens = 192;
   static constexpr std::int64_t kInputRoom = 0;
@@ -241,8 +241,8 @@ struct InputRows {
   }
 };
 
-// 8-bit codes of any Source with vpmaddwd, which multiplies two pairs of 16-bit numbers: codes
-// minus zero points and inputs are both widened, so that all sums start at 0.
+// Products of 8-bit codes of any Source by vpmaddwd, which multiplies two pairs of 16-bit numbers.
+// Codes minus zero points, and inputs, are widened, so that all sums start at 0.
 template <class L, int kMostTokens, class Source>
 struct WordProducts : Source {
   using Lanes = L;
@@ -255,10 +255,10 @@ struct WordProducts : Source {
   static constexpr std::int64_t kInputStride = 2 * kKTileColumns + 64;
   static constexpr std::int64_t kInputRoom = kBlockTokens * kInputStride;
 
-  // Writes the first and third of each four of 32 columns, then the second and fourth. Inputs of
-  // signed codes are converted from q + 128 to q. Rows of a K tile are too short for the hardware
-  // prefetcher, so later rows are prefetched here. Where 16 columns are left, the row's pads, which
-  // are 0, are read too.
+  // Writes columns 0 and 2 of each four of 32 columns, then columns 1 and 3. Inputs for signed
+  // codes are converted from q + 128 to q. Rows of a K tile are too short for the hardware
+  // prefetcher, so that later rows are prefetched here. If only 16 columns remain, the row's
+  // padding, which is 0, is read too.
   static constexpr std::int64_t kRowsAhead = 3;
   static KTileInputs inputs_of(const IntPanel& panel, const KTile& k_tile, std::uint8_t* scratch) {
     const std::uint8_t* from = panel.inputs + k_tile.token * panel.input_stride + k_tile.first;
@@ -307,11 +307,11 @@ struct WordProducts : Source {
   }
 };
 
-// The number of columns whose products fit into 16-bit sums: pairs are at most 2 * 15 * 127 = 3,810
-// with 4 bits, so that 8 of them fit; 1,778 with 3 bits and 16; 762 with 2 bits and 32.
+// The number of columns whose products fit into 16-bit sums. A pair is at most 2 * 15 * 127 = 3,810
+// with 4 bits (8 pairs fit), 1,778 with 3 bits (16 pairs fit), 762 with 2 bits (32 fit).
 constexpr std::int64_t narrow_columns(int bits) { return bits == 4 ? 32 : bits == 3 ? 64 : 128; }
 
-// Codes of at most 4 bits with vpmaddubsw, which adds pairs of products to 16 bits, exact.
+// Exact products of codes of at most 4 bits by vpmaddubsw, which adds pairs to 16 bits.
 template <class L, int kMostTokens, int kBits>
 struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   using Lanes = L;
@@ -342,7 +342,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     } while (left > 0);
   }
 
-  // Adds 32 columns to the sums, or begins the sums with them.
+  // Adds 32 columns to the sums, or (kBegins) begins the sums with them.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
@@ -370,10 +370,10 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
   }
 };
 
-// The unsigned side of a product of bytes.
+// The side of a byte product that is unsigned.
 enum class Unsigned { codes, inputs };
 
-// Codes of any Source with vpdpbusd, which multiplies four pairs of bytes.
+// Products of codes of any Source by vpdpbusd, which multiplies four pairs of bytes.
 template <class L, int kMostTokens, class Source, Unsigned kSide>
 struct DotProducts : Source, InputRows {
   using Lanes = L;
@@ -383,7 +383,7 @@ struct DotProducts : Source, InputRows {
   static constexpr std::int64_t kCodeScratch = kKTileColumns * Source::kColumnBytes;
   static constexpr int kStepLines = 2;
 
-  // Where 16 columns are left, pads are read too, which are 0.
+  // If only 16 columns remain, the padding, which is 0, is read too.
   template <Codes kCodes, int M>
   static inline __attribute__((always_inline)) void add(Cursor& cursor, std::int64_t columns,
                                                         Ints (&c)[M][2]) {

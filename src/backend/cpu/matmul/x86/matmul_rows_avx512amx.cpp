@@ -1,14 +1,14 @@
-// int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
-// the whole row, kept in scratch from one K tile of the columns to the next.
+// int8 and uint8 weights times int8 activations, if neither side has groups: one int32 sum for the
+// whole row, kept in scratch between K tiles.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
 namespace {
 
-// Panels of up to this many columns are multiplied whole, one half after another, so that no sum is
-// loaded back into a tile. Longer ones would be read from L2 too often: all tokens are multiplied
-// with short K tiles, whose weights stay in L1.
+// Panels of up to so many columns are multiplied as a whole, one half after another, so that no sum
+// is loaded back into a tile. Longer panels would be read from L2 too often, so that all tokens are
+// multiplied by short K tiles, whose weights remain in L1.
 constexpr std::int64_t kWholeColumns = 1024;
 constexpr std::int64_t kFewHalves = 4;  // limited by memory: short K tiles arrive sooner
 std::int64_t k_tile_columns(std::int64_t columns, std::int64_t halves) {
@@ -16,18 +16,18 @@ std::int64_t k_tile_columns(std::int64_t columns, std::int64_t halves) {
 }
 
 // A panel and a block of its tokens. Units are processed in halves: half 2 u + h has the 32 tokens
-// of unit u and the outputs from 32 h on.
+// of unit u and the 32 outputs that begin at 32 h.
 template <bool kUnsigned>
 struct Block {
   const IntPanel& panel;
   const TokenBlock& tokens;
   std::int32_t* const sums;  // [halves][kHalfNumbers]
   const FinishNumbers& numbers;
-  std::int32_t* before;  // destination of the sums in the tiles
+  std::int32_t* before;  // where the tiles' current sums will be stored
   FetchAhead ahead = {};
 
-  // Finishes a half whose sums are in memory. They lack -128 * the weights' sum for signed weights,
-  // which have inputs of q + 128, and -zero point * the inputs' sum for unsigned ones.
+  // Finishes a half whose sums are in memory. The sums lack -128 * the weights' sum for signed
+  // weights, whose inputs are q + 128, or -zero point * the inputs' sum for unsigned weights.
   void finish(std::int64_t half) const {
     const std::int32_t* const sum = sums + half * kHalfNumbers;
     const int output = static_cast<int>(half % 2 * kUnitOutputs);
@@ -48,7 +48,7 @@ struct Block {
         });
   }
 
-  // Adds columns [first, first + columns) to the sums of a half, T tiles of tokens at a time.
+  // Adds columns [first, first + columns) to the sums of a half, with T tiles of tokens.
   template <int T>
   void add_k_tile(std::int64_t half, std::int64_t first, std::int64_t columns) {
     constexpr Signs kSigns = kUnsigned ? Signs::weight_unsigned : Signs::input_unsigned;
@@ -73,8 +73,8 @@ struct Block {
     }
   }
 
-  // Prefetches the K tile that follows: the next one of the columns, or the next panel's first one.
-  // (128 KB ahead is faster for a matrix alone, and slower in a model.)
+  // Prefetches the following K tile: the next columns, or the first columns of the next panel. (128
+  // KB ahead is faster for a matrix alone, but slower in a model.)
   FetchAhead fetch_next(std::int64_t first, std::int64_t columns, std::int64_t steps) const {
     const std::int64_t bytes = columns * 64;
     if (first + columns < panel.columns) {
@@ -93,7 +93,7 @@ struct Block {
       ahead = fetch_next(k, k_tile, halves * k_tile / 64);
       for (std::int64_t half = 0; half < halves; ++half) {
         add_k_tile<T>(half, k, k_tile);
-        // The previous half's sums are stored by now; they are finished while the tiles multiply.
+        // The preceding half's sums have been stored; they are finished while the tiles multiply.
         if (k + k_tile == columns && half > 0) finish(half - 1);
       }
     }
@@ -109,7 +109,7 @@ void run(const IntPanel& panel) {
   read_finish_numbers(panel, numbers);
   const Tiles tiles(64);
   for_each_block(panel.tokens, [&](const TokenBlock& block) {
-    // The first step stores undefined tiles to the block's own sums, which are overwritten.
+    // The first step stores undefined tiles to the block's own sums, which are overwritten later.
     Block<kUnsigned> work{panel, block, sums, numbers, sums};
     block.tiles() == 1 ? work.template run<1>() : work.template run<2>();
   });

@@ -1,5 +1,5 @@
-// int8 and uint8 weights times int8 activations where neither side is grouped: one int32 sum for
-// the whole row, held in registers from the first column to the last.
+// int8 and uint8 weights times int8 activations, if neither side has groups: one int32 sum for the
+// whole row, held in registers from the first column to the last.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_avx512.h"
 #include "backend/cpu/matmul/x86/tall_tile_avx512.h"
@@ -7,8 +7,8 @@
 namespace leq::cpu {
 namespace {
 
-// Start values: -128 * the weights' sums for signed weights, since the inputs are q + 128; -zero
-// point * the inputs' sum for unsigned ones.
+// Start values: -128 * the weights' sums for signed weights, because inputs are q + 128; for
+// unsigned weights -zero point * the inputs' sum.
 template <bool kUnsigned, int M, int J>
 inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int64_t token,
                                                  int output, __m512i (&c)[M][J]) {
@@ -31,7 +31,7 @@ inline __attribute__((always_inline)) void start(const IntPanel& panel, std::int
   }
 }
 
-// M tokens x 16 J outputs, from `token` and `output` on.
+// M tokens x 16 J outputs, beginning at `token` and `output`.
 template <bool kUnsigned, int M, int J, Fetch kFetch = Fetch::twice>
 void tile(const IntPanel& panel, std::int64_t token, int output) {
   __m512i c[M][J];

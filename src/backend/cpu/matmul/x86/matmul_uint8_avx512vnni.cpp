@@ -1,5 +1,5 @@
-// uint8 weights times int8 activations where the weights, the activations or both have group
-// scales; and the tiles that fewer bits use once they are unpacked to bytes.
+// uint8 weights times int8 activations, if weights, activations or both have group scales; and the
+// tiles for codes of fewer bits after these have been unpacked to bytes.
 #include "backend/cpu/matmul/matmul_kernel_tables.h"
 #include "backend/cpu/matmul/x86/matmul_groups_avx512.h"
 

@@ -1,4 +1,4 @@
-// The kernels of codes under superblock scales on x86-64. AVX-VNNI has none of its own.
+// The kernels of codes under superblock scales on x86-64; AVX-VNNI has no kernel of its own.
 #include "backend/cpu/matmul/super_kernels.h"
 
 #include "base/cpu_features.h"

@@ -1,4 +1,4 @@
-// Codes under superblock scales on AVX2. Two products of at most 63 * 127 fit into 16 bits.
+// Codes under superblock scales on AVX2. Two products, each at most 63 * 127, fit into 16 bits.
 #include <immintrin.h>
 
 #include "backend/cpu/matmul/x86/lanes_avx2.h"

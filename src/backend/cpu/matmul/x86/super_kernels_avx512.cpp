@@ -1,5 +1,5 @@
-// Codes under superblock scales on AVX-512 without VNNI. Two products of at most 63 * 127 fit into
-// 16 bits.
+// Codes under superblock scales on AVX-512 without VNNI. Two products, each at most 63 * 127, fit
+// into 16 bits.
 #include <immintrin.h>
 
 #include "backend/cpu/matmul/x86/lanes_avx512.h"

@@ -1,22 +1,22 @@
-// Codes under superblock scales with AMX. A code times its sub-scale (q6_k: less its zero point)
-// has at most 13 bits with its sign: two signed bytes, low + 256 * high. So tiles sum a whole span,
-// and a unit of matmul_avx512amx.h, 32 tokens x 32 outputs, is here 32 tokens x 16 outputs, low
-// bytes beside high ones. Sums move from tiles to f32 as in matmul_groups_avx512amx.h: stored in
-// the first step of the next span, folded in that of the span after it.
+// Codes under superblock scales with AMX. A code (q6_k: minus its zero point) times its sub-scale
+// has at most 13 bits with sign and is stored as two signed bytes, low + 256 * high, so that tiles
+// sum a whole span. A unit is 32 tokens x 16 outputs, with low and high bytes in place of the 32
+// outputs of matmul_avx512amx.h. As in matmul_groups_avx512amx.h, a span's sums are stored in the
+// first step of the next span and folded to f32 in the first step of the one after it.
 #include "backend/cpu/matmul/super_kernels.h"
 #include "backend/cpu/matmul/x86/matmul_avx512amx.h"
 
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kKTileSpan = 128;  // columns multiplied with all tokens of a block at a time
-constexpr std::int64_t kSubColumns = 32;  // columns under one minimum
+constexpr std::int64_t kKTileSpan = 128;  // columns multiplied by all tokens of a block at a time
+constexpr std::int64_t kSubColumns = 32;  // columns that share a minimum
 constexpr std::int64_t kMostSpans = kKTileSpan / kSubColumns;
-constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // f of 32 tokens x 16 outputs
+constexpr std::int64_t kUnitNumbers = 2 * kTileNumbers;  // the f of 32 tokens x 16 outputs
 constexpr int kQuarters = 4;                             // quarters of a panel, 16 outputs each
 
-// Numbers for folding the spans of a K tile. Sums of inputs and minima are pairs of 16-bit numbers,
-// for two sub-blocks each; minima are 0 outside of their span.
+// Numbers with which the spans of a K tile are folded. Sums of inputs, and minima, are pairs of
+// 16-bit numbers, for two sub-blocks; minima are 0 outside their span.
 struct alignas(64) KTileNumbers {
   float d[64];
   float dmin[64];
@@ -27,20 +27,20 @@ struct alignas(64) KTileNumbers {
 
 struct alignas(64) Scratch {
   float folded[kBlockTokens / kUnitTokens][kQuarters][kUnitNumbers];
-  std::int32_t sums[kHalfNumbers];  // sums of a span that is not folded yet
-  KTileNumbers numbers[2];          // numbers of this K tile and of the previous one
-  // In the layout of two panels: low and high bytes of outputs 0 to 31, then of outputs 32 to 63.
+  std::int32_t sums[kHalfNumbers];  // sums of the span that is not folded yet
+  KTileNumbers numbers[2];          // of this K tile and of the preceding one
+  // Laid out as two panels: low and high bytes of outputs 0 to 31, then those of outputs 32 to 63.
   std::uint8_t products[2][kKTileSpan * 64];
 };
 static_assert(sizeof(Scratch) <= kSuperScratchBytes);
 
-// Destination of a span's folded sums, and the numbers for folding.
+// The destination of a span's folded sums, and the numbers needed for folding.
 struct Fold {
   float* folded = nullptr;  // [kUnitNumbers]; null: nothing to fold
   const KTileNumbers* numbers = nullptr;
-  std::int64_t span = 0;  // span in the K tile
+  std::int64_t span = 0;  // index of the span in the K tile
   int output = 0;
-  std::int64_t token[2] = {0, 0};  // first token of each tile, in the block
+  std::int64_t token[2] = {0, 0};  // first token of each tile, within the block
 };
 
 // Folds sixteen tokens x 16 outputs of a span.
@@ -73,7 +73,7 @@ inline __attribute__((always_inline)) void fold_tokens(const Fold& fold, const s
   }
 }
 
-// The last two spans: sums of the older one are in memory, those of the newer one in the tiles.
+// The last two spans: the older one's sums are in memory, the newer one's sums in the tiles.
 struct Pipeline {
   Fold places[3];
   Fold* older = &places[0];
@@ -97,7 +97,7 @@ void drain(const TokenBlock& block, const Pipeline& pipeline, std::int32_t* sums
   fold(*pipeline.newer);
 }
 
-// Spans of a panel's columns within kKTileSpan.
+// The spans of a panel's columns in a K tile of kKTileSpan columns.
 struct KTile {
   std::int64_t column = 0;
   std::int64_t spans = 0;
@@ -105,7 +105,7 @@ struct KTile {
 
 // --- code times sub-scale ---
 
-// Codes of quad kQuad (of eight) of the columns from k on: 16 outputs, a byte for each code.
+// The codes of quad kQuad of 0..7 of the columns from k on: 16 outputs, with a byte per code.
 template <int kBits, int kQuad>
 inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel, std::int64_t k,
                                                          int output) {
@@ -126,20 +126,20 @@ inline __attribute__((always_inline)) __m512i quad_codes(const SuperPanel& panel
   return codes;
 }
 
-// Products of even and of odd columns, 16 bits each, as low and high bytes.
+// Stores products of even and odd columns, 16 bits each, as low bytes and high bytes.
 inline __attribute__((always_inline)) void store_products(__m512i even, __m512i odd,
                                                           std::uint8_t* to) {
   const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
   // (a & mask) | b, and (a & ~mask) | b.
   const __m512i low = _mm512_ternarylogic_epi32(even, upper, _mm512_slli_epi16(odd, 8), 0xba);
-  const __m512i half = _mm512_set1_epi16(128);  // low bytes are signed
+  const __m512i half = _mm512_set1_epi16(128);  // because low bytes are signed
   const __m512i next = _mm512_srli_epi16(_mm512_add_epi16(even, half), 8);
   const __m512i high = _mm512_ternarylogic_epi32(_mm512_add_epi16(odd, half), upper, next, 0xea);
   _mm512_store_si512(to, low);
   _mm512_store_si512(to + 64, high);
 }
 
-// Loads sub-scales of 16 outputs into both halves of each lane.
+// Loads the sub-scales of 16 outputs into both halves of each lane.
 template <bool kMinima>
 inline __m512i sub_scales_of(const SuperPanel& panel, std::int64_t block, int output) {
   constexpr std::int64_t kNumbers = kMinima ? 2 : 1;
@@ -227,7 +227,7 @@ void read_numbers(const SuperPanel& panel, const TokenBlock& block, const KTile&
 
 // --- products of tiles ---
 
-// Multiplies a K tile for all units of a block: S steps to a span, T tiles of tokens.
+// Multiplies a K tile for all units of a block, with S steps per span and T tiles of tokens.
 template <bool kMinima, int S, int T>
 void multiply_k_tile(const SuperPanel& panel, const TokenBlock& block, const KTile& k_tile,
                      const KTileNumbers& numbers, Pipeline& pipeline) {

@@ -1,4 +1,4 @@
-// Codes under superblock scales, built for x86-64-v3.
+// Codes under superblock scales, compiled for x86-64-v3.
 #include "backend/cpu/matmul/super_kernels.h"
 
 namespace leq::cpu {

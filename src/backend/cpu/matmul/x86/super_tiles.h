@@ -1,10 +1,10 @@
-// Codes under superblock scales (q4_k, q5_k, q6_k) on x86: tiles of some tokens by some registers
+// Codes under superblock scales (q4_k, q5_k, q6_k) on x86: tiles of some tokens x some registers
 // of outputs, in SuperPanel's order of operations.
 //   Lanes: lanes_avx2.h or lanes_avx512.h, with
-//     dot(sum, codes, inputs)   sum += u8 codes times s8 inputs, four to a lane
+//     dot(sum, codes, inputs)   sum += u8 codes times s8 inputs, four per lane
 //     from_i8(bytes)            signed bytes as 32-bit numbers
-//   kOut, kTile: registers of outputs and tokens of a tile of many tokens; a single token uses four
-//     registers of outputs, so that their sums are independent
+//   kOut, kTile: registers of outputs, and tokens, of a tile of many tokens. A single token uses
+//     four registers of outputs, so that it has four independent sums
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple of this
+constexpr std::int64_t kSuperPad = 128;      // inputs are padded to a multiple of it
 constexpr std::int64_t kSuperColumns = 256;  // columns of a superblock
 constexpr std::int64_t kSuperRows = 64;
 
-// Sums of kOut registers of outputs and kTile tokens, indexed by o * kTile + t.
+// The sums of kOut registers of outputs x kTile tokens, indexed by o * kTile + t.
 template <class Lanes, int kOut, int kTile>
 struct SuperTile {
   using Ints = typename Lanes::Ints;
@@ -30,15 +30,15 @@ struct SuperTile {
   std::int64_t output;  // first output of the registers
   const std::uint8_t* inputs[kTile];
   const float* scales[kTile];
-  const std::int32_t* sums[kTile];  // sums of inputs over 32 columns; q6_k: over 16
+  const std::int32_t* sums[kTile];  // sums of inputs over 32 columns, or 16 for q6_k
   Floats f[kSums];
 
   inline __attribute__((always_inline)) std::int64_t outputs_of(int o) const {
     return output + o * Lanes::kOutputs;
   }
 
-  // Products of kPart of kParts equal parts of 32 columns from k on, without minima; kHigh bits of
-  // a code are in the other plane.
+  // Adds products of part kPart of kParts equal parts of the 32 columns from k on, without minima;
+  // kHigh bits of a code are in the other plane.
   template <int kHigh, int kPart, int kParts>
   inline __attribute__((always_inline)) void products(std::int64_t k, Ints (&sum)[kSums]) const {
     const Ints nibble = Lanes::repeat8(15);
@@ -103,7 +103,7 @@ struct SuperTile {
     return Lanes::repeat(scales[t][panel.scale_by_span ? span : 0]);
   }
 
-  // Codes of 4 + kHigh bits with minima.
+  // Adds a span of codes of 4 + kHigh bits with minima.
   template <int kHigh>
   inline __attribute__((always_inline)) void add_span(std::int64_t span) {
     Ints a[kSums], b[kSums];
@@ -119,7 +119,7 @@ struct SuperTile {
         for (int t = 0; t < kTile; ++t) {
           const int i = o * kTile + t;
           a[i] = Lanes::add32(a[i], Lanes::mul32(sum[i], scale));
-          // Both fit into 16 bits: one product of 16-bit words instead of two of 32 bits.
+          // Both fit into 16 bits: one product of 16-bit words replaces two products of 32 bits.
           b[i] = Lanes::sub32(b[i], Lanes::products16(Lanes::repeat32(sums[t][group]), min));
         }
       }
@@ -152,7 +152,7 @@ struct SuperTile {
     }
   }
 
-  // Symmetric codes of six bits.
+  // Adds a span of symmetric codes of six bits.
   inline __attribute__((always_inline)) void add_span_of_6(std::int64_t span) {
     Ints a[kSums];
     for (Ints& one : a) one = Lanes::repeat32(0);
@@ -171,8 +171,8 @@ struct SuperTile {
   }
 };
 
-// Tokens [token, token + kTile) times 64 outputs. `sums16`: sums of their inputs over 16 columns,
-// [kTile] rows of `stride`.
+// Tokens [token, token + kTile) x 64 outputs. `sums16` has the sums of their inputs over 16
+// columns, in kTile rows of `stride`.
 template <class Lanes, int kOut, int kTile, int kBits>
 inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std::int32_t* sums16,
                          std::int64_t stride) {
@@ -202,7 +202,7 @@ inline void super_tokens(const SuperPanel& panel, std::int64_t token, const std:
   }
 }
 
-// Sums of a token's inputs over 16 columns.
+// Computes the sums of a token's inputs over each 16 columns.
 inline void sums_by_16(const std::uint8_t* inputs, std::int64_t blocks, std::int32_t* sums) {
   for (std::int64_t block = 0; block < blocks; ++block) {
     std::int32_t sum = 0;

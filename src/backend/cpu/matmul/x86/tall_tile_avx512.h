@@ -1,5 +1,5 @@
-// The int32 sums of 9 to 12 tokens x 32 outputs over one group, where prompts spend most of their
-// time.
+// The int32 sums of 9 to 12 tokens x 32 outputs over one group. Prompts spend most of their time in
+// this function.
 #pragma once
 
 #include <immintrin.h>
@@ -10,25 +10,25 @@
 namespace leq::cpu {
 namespace {
 
-// Start values of the sums: 32 numbers, one for each output, or kTallTokens, one for each token.
+// Start values of the sums: 32 values, one per output, or kTallTokens values, one per token.
 enum class TallStart { outputs, tokens };
 
-// Operands of a tile. The assembly below uses the offsets of the members.
+// Operands of a tile. The assembly below depends on the offsets of the members.
 struct TallColumns {
-  const std::uint8_t* weights = nullptr;  // [quads][256], of which 32 outputs x 4 are used
-  const std::uint8_t* inputs = nullptr;   // [M][stride], from the first column on
+  const std::uint8_t* weights = nullptr;  // [quads][256]; 32 outputs x 4 bytes of each are used
+  const std::uint8_t* inputs = nullptr;   // [M][stride], beginning at the first column
   std::int64_t stride = 0;
   std::int64_t steps = 0;               // steps of 16 columns, > 0
-  const std::uint8_t* ahead = nullptr;  // one line of these is prefetched into L2 in each step
+  const std::uint8_t* ahead = nullptr;  // each step prefetches one line of it into L2
 };
 static_assert(offsetof(TallColumns, ahead) == 32);
 
-// c [M][2 x 16] = starts + weights x inputs. With start values by output the inputs are unsigned
-// and the weights signed, else the other way round.
+// c [M][2 x 16] = starts + weights x inputs. If start values are per output, inputs are unsigned
+// and weights signed; otherwise weights are unsigned and inputs signed.
 //
 // One block of assembly, because g++ 12 copies and spills the 24 sums around such a loop. A quad of
 // columns takes two loads of weights, M broadcasts by the load ports and 2 M products; each line of
-// weights is prefetched into the first-level cache 2 KB ahead.
+// weights is prefetched into the L1 cache 2 KB ahead.
 template <int M, TallStart kStart>
 inline __attribute__((always_inline)) void tall_sums(const TallColumns& tile,
                                                      const std::int32_t* starts,

@@ -12,7 +12,7 @@ namespace {
 
 struct Floats128 {
   using Floats = float32x4_t;
-  using Mask = std::int64_t;  // number of valid lanes
+  using Mask = std::int64_t;  // the number of valid lanes
   static constexpr int kLanes = 4;
 
   static Mask first_lanes(std::int64_t n) { return n < kLanes ? n : kLanes; }
@@ -29,7 +29,7 @@ struct Floats128 {
     vst1q_f32(four, x);
     for (Mask i = 0; i < count; ++i) to[i] = four[i];
   }
-  // x in the lanes below the count, else +0.
+  // x in the lanes below the count, +0 in the others.
   static Floats keep(Floats x, Mask count) {
     if (count == kLanes) return x;
     float four[kLanes];
@@ -59,7 +59,7 @@ struct Floats128 {
 
 [[maybe_unused]] inline float32x4_t exp_lanes(float32x4_t x) { return exp_of<Floats128>(x); }
 
-// Adds sixteen lanes in four registers in the fixed order: 8 apart, then 4, 2 and 1.
+// Adds sixteen lanes, held in four registers, in the fixed order: 8 apart, then 4, 2 and 1.
 [[maybe_unused]] inline float add_lanes(const float32x4_t (&sums)[4]) {
   const float32x4_t four = vaddq_f32(vaddq_f32(sums[0], sums[2]), vaddq_f32(sums[1], sums[3]));
   const float32x2_t two = vadd_f32(vget_low_f32(four), vget_high_f32(four));

@@ -5,9 +5,9 @@
 namespace leq::cpu {
 namespace {
 
-constexpr std::int64_t kBlock = 16;  // columns of a register of codes
+constexpr std::int64_t kBlock = 16;  // columns whose codes fill a register
 
-// Codes of sixteen numbers.
+// The codes of sixteen numbers.
 uint8x16_t codes_of(const float* x, float inv, int offset) {
   uint16x4_t parts[4];
   for (int i = 0; i < 4; ++i) {
@@ -44,8 +44,8 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
 
 struct Rows128 : Floats128 {
   using Words = uint32x4_t;
-  // The 256 lanes of the sum fill 64 registers, twice as many as there are, so each quarter of the
-  // lanes is summed in a pass over its own columns.
+  // The 256 lanes of the sum would fill 64 registers, twice as many as exist, so that each quarter
+  // of the lanes is summed in a separate pass over its columns.
   template <class Step>
   static float norm_sum(const float* x, std::int64_t n, Step step) {
     constexpr int kRegisters = 64, kPass = 16;

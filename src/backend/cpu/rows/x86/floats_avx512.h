@@ -16,7 +16,7 @@ struct Floats512 {
   using Mask = __mmask16;
   static constexpr int kLanes = 16;
 
-  // All ones in the lanes below n.
+  // A mask of the lanes below n.
   static Mask first_lanes(std::int64_t n) {
     return static_cast<Mask>(n >= kLanes ? 0xffffu : (1u << n) - 1u);
   }
@@ -24,16 +24,16 @@ struct Floats512 {
   static Floats load(const float* from, Mask mask) { return _mm512_maskz_loadu_ps(mask, from); }
   static void store(float* to, Floats x) { _mm512_storeu_ps(to, x); }
   static void store(float* to, Floats x, Mask mask) { _mm512_mask_storeu_ps(to, mask, x); }
-  // x in the lanes of the mask, else +0.
+  // x in the lanes of the mask, +0 in the others.
   static Floats keep(Floats x, Mask mask) { return _mm512_maskz_mov_ps(mask, x); }
   static Floats repeat(float x) { return _mm512_set1_ps(x); }
   static Floats add(Floats a, Floats b) { return _mm512_add_ps(a, b); }
   static Floats mul(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static Floats fma(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static Floats fnma(Floats a, Floats b, Floats c) { return _mm512_fnmadd_ps(a, b, c); }
-  // Rounds to an integer below 2^22, ties to even.
+  // Rounds x to an integer, ties to even; |x| is below 2^22.
   static Floats round(Floats x) { return x + 0x1.8p23f - 0x1.8p23f; }
-  // p * 2^n; exact, because it is never subnormal.
+  // p * 2^n; exact, because the result is never subnormal.
   static Floats times_power(Floats p, Floats n) { return _mm512_scalef_ps(p, n); }
   // y, or +0 where x is below the limit.
   static Floats zero_below(Floats x, float limit, Floats y) {

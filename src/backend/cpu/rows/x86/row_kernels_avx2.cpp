@@ -5,15 +5,15 @@
 namespace leq::cpu {
 namespace {
 
-// The 256 lanes of a norm's sum fill 32 registers, twice as many as there are, so each quarter of
-// the lanes is summed in a pass over its own columns.
+// The 256 lanes of a norm's sum would fill 32 registers, twice as many as exist, so that each
+// quarter of the lanes is summed in a separate pass over its columns.
 struct Quarter {
   static constexpr int kRegisters = 8;
   __m256 sums[kRegisters];
 };
 
-// step(sums of eight lanes, their columns, mask of valid columns) for the 64 lanes from `first`
-// on.
+// Calls step(sums of eight lanes, their columns, mask of valid columns) for the 64 lanes that begin
+// at `first`.
 template <class Step>
 Quarter sum_quarter(const float* x, std::int64_t first, std::int64_t n, Step step) {
   constexpr std::int64_t kColumns = Quarter::kRegisters * Floats256::kLanes;
@@ -45,7 +45,7 @@ Quarter operator+(const Quarter& a, const Quarter& b) {
   return both;
 }
 
-// Adds lanes 128, 64, ... 1 apart; quarters past the last column would be +0 and are left out.
+// Adds lanes 128, 64, ... 1 apart; quarters beyond the last column would be +0 and are skipped.
 template <class Step>
 float norm_sum(const float* x, std::int64_t n, Step step) {
   Quarter all = sum_quarter(x, 0, n, step);
@@ -63,8 +63,8 @@ float norm_sum(const float* x, std::int64_t n, Step step) {
   return add_lanes(low, high);
 }
 
-// Codes of 32 numbers are written in one store: a load soon after several smaller stores stalls
-// until they have reached the cache. Bytes are summed as unsigned, code + 128.
+// The codes of 32 numbers are written by one store, because a load soon after several smaller
+// stores stalls until these reach the cache. Bytes are summed as unsigned codes + 128.
 std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
                       std::uint8_t* codes) noexcept {
   const __m256 factor = _mm256_set1_ps(inv);
@@ -74,7 +74,7 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
     const __m256 scaled = _mm256_mul_ps(v, factor);
     return _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(scaled, low), high));
   };
-  // Pack instructions take 16 bytes of each register in turn.
+  // Pack instructions interleave 16-byte parts of the registers; this restores the order.
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(offset));
   const auto packed = [=](__m256i a, __m256i b, __m256i c, __m256i d) {

@@ -1,4 +1,4 @@
-// Row kernels with 512-bit registers: sixteen of them are the 256 lanes of a norm's sum.
+// Row kernels with 512-bit registers; sixteen registers hold the 256 lanes of a norm's sum.
 #include "backend/cpu/rows/row_lanes.h"
 #include "backend/cpu/rows/x86/floats_avx512.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kNormRegisters = 16;
 
-// Adds lanes 16 * kCount apart in a norm's sum, unless the upper ones have no columns (are +0).
+// Adds lanes of a norm's sum that are 16 * kCount apart, unless the upper lanes are empty (+0).
 template <int kCount>
 void add_upper(std::int64_t n, __m512 (&sums)[kNormRegisters]) {
   if (n <= kCount * Floats512::kLanes) return;
@@ -15,8 +15,8 @@ void add_upper(std::int64_t n, __m512 (&sums)[kNormRegisters]) {
   for (int i = 0; i < kCount; ++i) sums[i] = _mm512_add_ps(sums[i], sums[i + kCount]);
 }
 
-// step(sums of sixteen lanes, their columns, mask of valid columns) over a row, then adds lanes
-// 128, 64, ... 1 apart.
+// Calls step(sums of sixteen lanes, their columns, mask of valid columns) over a row; then adds
+// lanes 128, 64, ... 1 apart.
 template <class Step>
 float norm_sum(const float* x, std::int64_t n, Step step) {
   __m512 sums[kNormRegisters];
@@ -44,8 +44,8 @@ float norm_sum(const float* x, std::int64_t n, Step step) {
   return add_lanes(sums[0]);
 }
 
-// Codes of 64 numbers are written in one store: a load soon after four smaller stores stalls until
-// they have reached the cache. Bytes are summed as unsigned, code + 128.
+// The codes of 64 numbers are written by one store, because a load soon after four smaller stores
+// stalls until these reach the cache. Bytes are summed as unsigned codes + 128.
 std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
                       std::uint8_t* codes) noexcept {
   const __m512 factor = _mm512_set1_ps(inv);
@@ -54,7 +54,7 @@ std::int32_t quantize(const float* x, std::int64_t n, float inv, int offset,
   const auto rounded = [=](__m512 v) {
     return _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(v, factor), low), high));
   };
-  // Pack instructions take 16 bytes of each register in turn.
+  // Pack instructions interleave 16-byte parts of the registers; this restores the order.
   const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i shift = _mm512_set1_epi8(static_cast<char>(offset));
   const __m512i flip = _mm512_set1_epi8(-128);

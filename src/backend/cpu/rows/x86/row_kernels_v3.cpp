@@ -1,4 +1,4 @@
-// The portable row kernels, built for x86-64-v3.
+// The portable row kernels, compiled for x86-64-v3.
 #include "backend/cpu/rows/row_kernel_tables.h"
 #include "base/float_math.h"
 
