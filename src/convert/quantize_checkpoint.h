@@ -75,7 +75,7 @@ LeastBytes least_bytes(const ImportedModel& model, const CheckpointOptions& opti
 CheckpointResult quantize_imported(const ImportedModel& model, const std::filesystem::path& output,
                                    const CheckpointOptions& options,
                                    const std::function<void(std::int64_t, std::int64_t)>& progress);
-// The same for a checkpoint folder; throws Error like import_hf, too.
+// Like quantize_imported, for a checkpoint folder; also throws Error like import_hf.
 CheckpointResult quantize_checkpoint(
     const std::filesystem::path& folder, const std::filesystem::path& output,
     const CheckpointOptions& options,

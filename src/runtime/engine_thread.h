@@ -73,7 +73,7 @@ struct EngineStatus {
   std::int64_t prompt_fed = 0, reply_decoded = 0;                     // in these times
   TimeHistogram first_token;                                          // time since the request
   TimeHistogram next_token;   // tokens of one step share its time
-  TimeHistogram whole_reply;  // from the request to the end
+  TimeHistogram whole_reply;  // time from the request to the end of the reply
   std::vector<RunningRequest> in_work;
 };
 

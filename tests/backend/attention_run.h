@@ -50,7 +50,7 @@ struct Part {
 };
 using Schedule = std::vector<std::vector<Part>>;
 
-// Feeds sequence 0 in chunks.
+// Returns a schedule that feeds sequence 0 in chunks.
 inline Schedule in_chunks(std::int64_t length, std::int64_t chunk) {
   Schedule schedule;
   for (std::int64_t done = 0; done < length; done += chunk) {

@@ -1,5 +1,5 @@
-// Attention over the paged cache agrees with double and with the written order of operations, and
-// is bit-identical for every instruction set, thread count, chunk and batch.
+// Attention over the paged cache agrees with double and with the documented order of operations,
+// and is bit-identical for every instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,9 +20,9 @@
 namespace leq::test {
 namespace {
 
-// Tolerances against double. f32: sums of up to 700 values of size 5, and angles up to 700 rad
-// whose f32 product is off by 700 * 2^-24 = 4e-5; f16: keys and values are off by 2^-11 relatively;
-// int8: by half a step of about 10/255 in keys of 32 to 256 dimensions, values and queries.
+// Tolerances against double. f32: sums of up to 700 values of size 5, with angles up to 700 rad
+// whose f32 product is off by 700 * 2^-24 = 4e-5. f16: keys and values are off by 2^-11 relatively.
+// int8: values, queries and keys of 32 to 256 dimensions are off by half a step of about 10/255.
 constexpr double kTolerance[] = {4e-4, 8e-3, 0.25};
 
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
@@ -131,8 +131,8 @@ TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
-// The rotary table is filled on demand: by single rows, by one row more than a whole piece of it,
-// and across two pieces.
+// The rotary table is filled on demand in pieces of 64 rows: the chunks fill it by single rows, by
+// one row more than a piece, and across two pieces.
 TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
   for (const std::int64_t chunk : {1, 64, 65, 129}) {
     AttentionCase c;
@@ -197,7 +197,7 @@ TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
   }
 }
 
-// One case of the grid below: all ways to split the same sequence give the same bits.
+// Checks that all ways to split one sequence give the same bits, for one case of the grid below.
 void expect_one_result(const AttentionCase& c, std::int64_t length,
                        const std::vector<std::int64_t>& chunks) {
   // The second level runs the portable kernels with hardware fma, on x86-64 and on aarch64.
@@ -316,7 +316,7 @@ TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
   }
 }
 
-// A single row reads several heads at a time (of 11 the last two or three), a prompt only one.
+// A single row reads several heads at a time (the last two or three of 11); a prompt reads one.
 TEST(Attention, HeadsReadTogetherGiveTheSameBits) {
   const Isa isa = supported_isas().back();
   for (const KvType type : kTypes) {
@@ -358,7 +358,7 @@ TEST(Attention, BatchCompositionChangesNothing) {
   }
 }
 
-// Output codes are those of the f32 output rows, whichever thread finishes a group of columns.
+// Output codes must equal codes of the f32 output rows, whichever thread finishes a column group.
 TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
   for (const ActKind act : {ActKind::row, ActKind::g128}) {
     for (const int dim : {20, 64, 96, 256}) {

@@ -1,4 +1,4 @@
-// A model's own multi-token prediction head in a session of the C API does not change any token.
+// Drafts of a model's own multi-token prediction head must not change any token of a C API session.
 #include <gtest/gtest.h>
 
 #include "capi/native_model.h"

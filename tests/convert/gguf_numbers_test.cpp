@@ -1,4 +1,4 @@
-// Numbers of GGUF files converted to .leq: kept exactly, or rounded again with a note.
+// Numbers of GGUF files converted to .leq are kept exactly, or are rounded again with a note.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 
 using test::GgufWriter;
 
-// Random blocks of a type with scales near 0.01, some of which are 0.
+// Returns random blocks of a type with scales near 0.01, some of which are 0.
 std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t columns,
                           Random& random) {
   std::string bytes;
@@ -51,7 +51,7 @@ std::string random_tensor(const GgufType& type, std::int64_t rows, std::int64_t 
   return bytes;
 }
 
-// A llama whose linears have one type; the embedding and layer 1's v have another.
+// Returns a llama whose linears have one type; its embedding and layer 1's v have another.
 std::string typed_gguf(const std::string& linears, const std::string& table,
                        std::int64_t width = 256) {
   Random random(11);
@@ -92,7 +92,7 @@ std::string typed_gguf(const std::string& linears, const std::string& table,
   return writer.bytes();
 }
 
-// Converts with the file's own types and compares every number with its decoded value in the file.
+// Converts with the file's own types; every number must equal its decoded value in the GGUF file.
 void convert_and_compare(const std::string& linears, const std::string& table, bool exact,
                          const std::string& scheme) {
   SCOPED_TRACE(linears + " and " + table);
@@ -147,7 +147,7 @@ TEST(GgufNumbers, ExactTypesAreCarriedOver) {
   convert_and_compare("Q4_0", "Q8_0", true, "int4-g32");  // v of layer 1: uint8-g32
 }
 
-// v of layer 1 has another type than its q and k, although all of them read the same input.
+// v of layer 1 has another type than q and k, although all three linears read the same input.
 TEST(GgufNumbers, KTypesAreCarriedOver) {
   convert_and_compare("Q4_K", "Q6_K", true, "q4_k");
   convert_and_compare("Q5_K", "Q6_K", true, "q5_k");

@@ -1,4 +1,4 @@
-// KL divergence of trained models: through a file, both models side by side, and by weight type.
+// Measures KL of trained models: with a base file, with both models at once, by weight type.
 #include "eval/measure_divergence.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace leq {
 namespace {
 
-// One model on a few windows of the storyteller's held-out text.
+// Runs one model on a few windows of the storyteller's held-out text.
 class Runner {
  public:
   Runner(const std::filesystem::path& folder, const std::string& type, KvType kv,
@@ -100,7 +100,7 @@ TEST(MeasureDivergence, FileAndSideBySideAgreeAndOrderTypes) {
   }
   EXPECT_LT(before, 0.1);
 
-  // Only the cache is quantized.
+  // Here only the KV cache is quantized.
   Runner cache(folder, "f32", KvType::int8);
   const DivergenceResult kv = through_file(cache);
   EXPECT_GT(kv.kl_mean.value, 1e-7);
@@ -127,8 +127,8 @@ class OpenFile {
   std::unique_ptr<Session> session_;
 };
 
-// A trained model as a Q8_0 GGUF file: with inputs in groups of 32 columns, as narrow models have
-// them unless told otherwise, the loss is near that of the codes alone.
+// A trained model as a Q8_0 GGUF file. Inputs in groups of 32 columns, the default, add a few times
+// the loss of the codes (inputs have heavier tails than weights); groups of 128 columns add more.
 TEST(MeasureDivergence, OfKeptQ8CodesIsThatOfTheFile) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const test::TemporaryFolder temporary;
@@ -155,11 +155,11 @@ TEST(MeasureDivergence, OfKeptQ8CodesIsThatOfTheFile) {
   const double codes = kl_with(ActChoice::none), kept = kl_with(ActChoice::automatic),
                coarse = kl_with(ActChoice::g128);
   EXPECT_GT(codes, 0);
-  EXPECT_LT(kept, 3 * codes);
+  EXPECT_LT(kept, 4 * codes);
   EXPECT_GT(coarse, 1.5 * kept);
 }
 
-// Hybrids and models with experts are measured like others.
+// Hybrids and models with experts are measured like other models.
 TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");
   const test::TemporaryFolder temporary;
@@ -193,8 +193,8 @@ TEST(MeasureDivergence, OfHybridsAndExpertsThroughTheFile) {
   }
 }
 
-// Keys of this model have biases that are far larger than the rest of the key. Four-bit codes along
-// tokens would have to span them, with a KL above 0.1 (docs/kv-cache.md).
+// Keys of this model have biases that are far larger than the rest of the key. Four-bit codes with
+// one scale per token would have to span the biases, with a KL above 0.1 (docs/kv-cache.md).
 TEST(MeasureDivergence, LargeKeyBiasesSpoilNoType) {
   LEQ_SHARED_OR_SKIP(biased, "models/qwen2-tiny-kbias");
   LEQ_SHARED_OR_SKIP(text, "models/storyteller");

@@ -1,5 +1,5 @@
-// Faults that a tool does not handle yet: shown in every report, and to be fixed. The list should
-// be empty.
+// Faults that a tool does not handle yet: every report shows them, and they are to be fixed. The
+// list should be empty.
 #pragma once
 
 #include <span>

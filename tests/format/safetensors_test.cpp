@@ -1,4 +1,4 @@
-// Safetensors: verdicts of the reference implementation, shards, and errors by name.
+// Compares with verdicts of the reference implementation; tests shards, and errors that give names.
 #include "format/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ std::string error_of(Function&& function) {
   return "";
 }
 
-// The error of opening a file with this header (text or JSON) and this number of data bytes.
+// Returns the error for a file with this header (text or JSON) and this number of data bytes.
 std::string open_error(const std::string& header, std::size_t data_bytes) {
   const test::TemporaryFolder folder;
   write_text(folder.path() / "m.safetensors", file_text(header, std::string(data_bytes, 'x')));
@@ -208,7 +208,7 @@ TEST(Safetensors, RefusesHeadersThatAreTooLongOrCutOff) {
   EXPECT_NE(error_of([&] { open_safetensors(path); }).find("at most 100000000"), std::string::npos);
 }
 
-// Two shards and their index.
+// A checkpoint of two shards and an index.
 class Sharded : public testing::Test {
  protected:
   void SetUp() override {
@@ -260,7 +260,7 @@ TEST_F(Sharded, RefusesATensorThatNoShardOrAnotherOneHas) {
   EXPECT_NE(error().find("no file has it"), std::string::npos);
 }
 
-// A stale copy in another shard, and a tensor that is not in the index.
+// There is a stale copy of a tensor in another shard, and a tensor that the index does not list.
 TEST_F(Sharded, TheIndexDecidesWhichTensorsThereAre) {
   write_text(folder_.path() / "one.safetensors", file_text(json{{"a", entry("F32", {1}, 0, 4)},
                                                                 {"b", entry("F32", {1}, 4, 8)},

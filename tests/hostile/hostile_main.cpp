@@ -72,7 +72,7 @@ Arguments read_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// Removed at the end unless it is to be inspected.
+// A folder that is removed at the end unless it is to be inspected.
 class WorkFolder {
  public:
   WorkFolder() {
@@ -154,7 +154,7 @@ class Run {
   }
 
  private:
-  // On a busy machine, or for tools built with sanitizers, more time is allowed.
+  // Allows more time on a busy machine and for tools that were built with sanitizers.
   void calibrate() {
     const fs::path notes = folder_ / "calibration";
     fs::create_directories(notes);
@@ -168,7 +168,7 @@ class Run {
     }
     limits_.seconds = kSeconds * std::max(1.0, seconds / kSecondsOfASample);
     limits_.address_space = kAddressSpace;
-    // AddressSanitizer reserves terabytes.
+    // AddressSanitizer reserves terabytes, so the address space is not limited if a run fails.
     const bool may_have_none = std::strlen(LEQ_SANITIZE) > 0 || arguments_.tools != LEQ_TOOLS_DIR;
     if (may_have_none && run_child(command, limits_, notes).status != 0) limits_.address_space = 0;
     std::printf("a valid run takes %.3f s; each case may take %.0f s%s\n", seconds, limits_.seconds,
@@ -313,7 +313,7 @@ int run_all(const Run& run, const Arguments& arguments) {
 
 int main_of(int argc, char** argv) {
   const Arguments arguments = read_arguments(argc, argv);
-  // A request for too much memory is an error of the tool, as without the sanitizer.
+  // A request for too much memory must be an error of the tool, as without the sanitizer.
   ::setenv("ASAN_OPTIONS", "allocator_may_return_null=1", 0);
   WorkFolder folder;
   const Run run(arguments, folder.path());

@@ -1,5 +1,5 @@
-// Classes of cases that currently fail: shown in every report, and to be fixed. The list should be
-// empty.
+// Classes of cases that currently fail: every report shows them, and they are to be fixed. The list
+// should be empty.
 #pragma once
 
 #include <span>

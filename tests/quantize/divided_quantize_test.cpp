@@ -1,5 +1,5 @@
-// Several ranks write the same file as one, byte for byte: with and without calibration, for all
-// methods, if windows and tensors do not divide evenly, and if there are fewer of them than ranks.
+// Several ranks must write the same bytes as one rank: with and without calibration, for all
+// methods, also if windows and tensors do not divide evenly or are fewer than the ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   return checkpoint.write(config);
 }
 
-// Five experts, two for each token, in one of two layers.
+// Creates five experts, two for each token, in one of two layers.
 std::filesystem::path experts_in(const std::filesystem::path& folder) {
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
   config["num_local_experts"] = 5;
@@ -57,7 +57,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Ranks other than the leader get another output path, where nothing may appear. Returns each
+// Ranks other than the leader get another output path, where no file may appear. Returns each
 // rank's error, "" for none.
 std::vector<std::string> quantize_on(int count, const std::filesystem::path& source,
                                      const std::filesystem::path& output,
@@ -110,7 +110,7 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
     EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
   }
 }
-// A GPTQ checkpoint, whose codes are kept, or quantized again within a memory limit.
+// The input is a GPTQ checkpoint, whose codes are kept or quantized again within a memory limit.
 TEST(DividedPacked, WritesTheFileOfOneRank) {
   const test::TemporaryFolder folder;
   test::PackedFolder packed;

@@ -1,4 +1,4 @@
-// The gate's messages about a quantized file, and when the file is not measured.
+// Tests the gate's messages about a quantized file, and when the file is not measured.
 #include "recipes/gate.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
             std::string::npos);
 }
 
-// Advice names options that were measured to lose less (bench/results/quality-smollm2.md).
+// The advised options were measured to lose less (bench/results/quality-smollm2.md).
 TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
   const std::string failed = gate_report(sample(0.06), &require_recipe("q4"));
   EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q8")) << failed;
@@ -71,7 +71,7 @@ TEST(GateResources, NamesWhatIsMissing) {
   EXPECT_EQ(lack_of_memory(resources), "7 B of memory are needed, 6 B are there");
 }
 
-// The base file of an unquantized checkpoint is no larger than planned.
+// The base file of an unquantized checkpoint must not be larger than planned.
 TEST(GateResources, CoversTheFilesThatAComparisonMaps) {
   const ImportedModel model = import_hf(*test::shared_path("models/storyteller"));
   const test::TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// A GGUF file as a tool's model: converted once into the cache folder, or only in memory.
+// Tools open a GGUF file as a model: it is converted once into the cache folder, or in memory.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The storyteller in f32, with a tokenizer of letters.
+// The storyteller as a GGUF file in f32, with a tokenizer of letters.
 class GgufTools : public testing::Test {
  protected:
   void SetUp() override {

@@ -1,4 +1,4 @@
-// Runs the built tools as a user would, and stores their output.
+// Runs the built tools as a user would, and returns their output.
 #pragma once
 
 #include <fcntl.h>
@@ -26,8 +26,8 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A child's peak memory starts with that of this process, whose memory it has until it executes its
-// program. This resets it to the current usage (proc(5), clear_refs).
+// A child's peak memory starts with that of this process, whose memory it shares until it executes
+// its program. This function resets the peak to the current usage (proc(5), clear_refs).
 inline void forget_own_peak() {
   ::malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
@@ -40,7 +40,7 @@ struct ToolRun {
   std::uint64_t peak_bytes = 0;  // peak resident memory
 };
 
-// `tool`: "leq-inspect". `input` is passed to its standard input.
+// `tool` is a name such as "leq-inspect". `input` is passed to its standard input.
 inline ToolRun run_program(const std::string& tool, const std::vector<std::string>& arguments,
                            const std::string& input = "") {
   const TemporaryFolder folder;
@@ -69,7 +69,7 @@ inline ToolRun run_program(const std::string& tool, const std::vector<std::strin
           static_cast<std::uint64_t>(used.ru_maxrss) * 1024};
 }
 
-// The option words in a help text: "-c", "--ctx-size".
+// Returns the option words in a help text: "-c", "--ctx-size".
 inline std::vector<std::string> words_in_help(const std::string& help) {
   std::vector<std::string> words;
   for (const auto line : split(help, "\n")) {

@@ -177,9 +177,10 @@ std::vector<Option> calibration_flags() {
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8, q4 and q4-small: how long calibration and the choice of codes may "
-               "take, as 90s, 3m or 2h: of 2 to 128 windows the most for which it is enough. The "
-               "file depends on their number alone, which is printed",
+       .help =
+           "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+           "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends only "
+           "on the number of windows, which is printed",
        .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,
@@ -255,7 +256,7 @@ std::vector<Option> calibration_flags() {
        .hidden = true}};
 }
 
-// The type given by --bits and --group; symmetric unless the method's default type has zero points.
+// Returns the type of --bits and --group; symmetric unless the method's default has zero points.
 std::string type_of_bits(const Options& options, const std::string& own_type) {
   const std::int64_t bits = options.integer("bits");
   require(bits == 8 || bits == 4 || bits == 3 || bits == 2, "--bits ", bits,
@@ -355,8 +356,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
-// Whether an already quantized checkpoint keeps its codes, because no flag except --act and
-// --tensor-type chooses a quantization.
+// Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
+// chooses a quantization.
 bool keeps_types(const Options& options, const QuantizeJob& job) {
   const auto chooses = [&](std::string_view flag) {
     return flag != "act" && flag != "tensor-type" && options.given(flag);
@@ -404,8 +405,8 @@ void set_time(const Options& options, QuantizeJob& job) {
           "measures; a search takes --search-evals");
 }
 
-// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate;
-// not for float types, which lose almost nothing, nor after a search, which measures the loss.
+// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate. It
+// does not run for float types, which lose almost nothing, or after a search, which measures KL.
 GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
   if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
   if (job.recipe != nullptr) return GateMode::gate;

@@ -24,7 +24,7 @@ namespace {
 
 enum class Flow { on, leaves, again };
 
-// Models' templates stay far below this depth, and the stack has space for far more.
+// Templates of models stay far below this depth, and the stack suffices for much deeper recursion.
 constexpr int kMostEvalDepth = 1500;
 
 class Interpreter {

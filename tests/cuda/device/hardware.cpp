@@ -1,5 +1,5 @@
 // Runs the kernels' tests on a GPU, which ignores the schedules that tests request from the
-// emulator; without a GPU the tests say so and end.
+// emulator. Without a GPU, the program reports this and ends.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ simt::Schedule& simt::schedule() {
   return nobody_reads_it;
 }
 
-// On hardware, a preceding kernel does not make a kernel begin before its writes are visible.
+// Does nothing, because on hardware a kernel's writes cannot become visible late on purpose.
 void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
 
 namespace leq::cuda {

@@ -23,7 +23,7 @@ struct GroupTables {
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Copies, because inputs' rows are far apart. With Start::zero sums are multiplied by -zero.
+  // Copies, because the inputs' rows are far apart. For Start::zero, sums are multiplied by -zero.
   alignas(64) float token_scales[kGroups][kTokens];
   alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };
@@ -248,7 +248,7 @@ void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<P
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;
-  const std::uint8_t* here = nullptr;  // prefetched if nothing is left
+  const std::uint8_t* here = nullptr;  // address to prefetch if no bytes are left
 
   const std::uint8_t* take(std::int64_t bytes) {
     if (end - at < bytes) return here;
