@@ -65,7 +65,7 @@ class OnlineScale {
  public:
   // A step in which more than this share of numbers is clipped resets the range.
   static constexpr double kResetShare = 1e-3;
-  // With more resets than this in 64 steps the scale is given up, since inputs vary too much.
+  // With more resets than this in 64 steps, dynamic scales are used, because inputs vary too much.
   static constexpr int kMostResets = 8;
   static constexpr float kSmallestRange = 1e-5f;  // eps0
   using State = OnlineState;

@@ -232,7 +232,7 @@ void HostSampler::keep_top_p(float top_p) {
   survivors_.resize(kept);
 }
 
-// Weights are at temperature 1, relative to the first token, which has 1 and is always kept.
+// Weights are at temperature 1, relative to the first token, whose weight is 1: it is always kept.
 void HostSampler::keep_min_p(float min_p) {
   const float largest = survivors_.front().logit;
   std::erase_if(survivors_,

@@ -38,7 +38,7 @@ struct CheckpointResult {
   double bits_per_weight = 0;  // all tensor bytes x 8 / parameters
   double worst_error = 0;      // largest relative squared error of a tensor's weights
   std::string worst_tensor;
-  double worst_loss = 0;  // the same for outputs on the calibration text, if there is one
+  double worst_loss = 0;  // the same error of a tensor's outputs on the calibration text, if any
   std::string worst_loss_tensor;
 };
 

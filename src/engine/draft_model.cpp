@@ -212,7 +212,7 @@ void DraftModel::draft(std::span<Writer> writers) {
   if (reads_hidden_ && !error_) drop_drafts();
 }
 
-// Removes draft tokens from the cache, because an MTP head derived them from its own hidden states.
+// Removes draft tokens, whose cached rows an MTP head computed from its own hidden states.
 void DraftModel::drop_drafts() {
   for (const auto& [sequence, tokens] : drafting_) {
     (void)session_.state().restore(sequence, static_cast<std::int64_t>(tokens));

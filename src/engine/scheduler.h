@@ -49,7 +49,7 @@ struct StepBudget {
 struct Feed {
   RequestId id = 0;
   std::int64_t tokens = 0;  // known tokens to feed
-  std::int64_t drafts = 0;  // draft tokens to feed after them
+  std::int64_t drafts = 0;  // draft tokens to feed after the known tokens
   bool draws = false;       // the last known token is fed, so a token can be drawn
 };
 

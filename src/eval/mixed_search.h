@@ -40,7 +40,7 @@ struct FitResult {
 struct MixedSearch {
   std::array<std::filesystem::path, kChoices> candidates;  // 2, 3, 4, 8 bits
   std::filesystem::path base;                              // the model in f32 (or f16, bf16)
-  std::filesystem::path base_file;  // file of its distributions, temporary; empty: beside the base
+  std::filesystem::path base_file;  // temporary, the base's distributions; empty: beside the base
   std::string text;                 // the search text; must differ from the evaluation text
   std::int64_t window = 512;
   std::int64_t windows = 16;           // number of windows, from the text's start

@@ -27,8 +27,8 @@ struct RankMachine {
 struct RankPlan {
   int ranks = 1;
   std::int64_t sequences = 1;
-  std::uint64_t weight_bytes = 0;    // of the rank that has most
-  std::uint64_t kv_bytes = 0;        // of the rank that has most; all sequences, in f16
+  std::uint64_t weight_bytes = 0;    // on the rank with the most weights
+  std::uint64_t kv_bytes = 0;        // on the rank with the most KV heads; all sequences, in f16
   std::uint64_t received_bytes = 0;  // received by one rank
   std::int64_t exchanges = 0;        // number of exchanges, one after another
   double work_seconds = 0;           // reading or multiplying, whichever takes longer

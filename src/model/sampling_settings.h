@@ -73,7 +73,7 @@ struct SamplingKnob {
   std::variant<std::monostate, float SampleRule::*, std::int32_t SampleRule::*> rule;
   KnobRole role = KnobRole::cut;
   double least = 0, most = 0;        // inclusive
-  std::string_view range = {};       // the same as text
+  std::string_view range = {};       // `least` to `most` as text
   std::string_view value_name = {};  // "N", for help texts
   std::string_view help = {};
   std::string_view config_key = {};  // key in generation_config.json; empty: not set by models

@@ -69,15 +69,15 @@ struct MoveColumn {
 struct TileKernels {
   void (*add_product_f32)(const TileProduct<float>&) noexcept;
   void (*add_product_f64)(const TileProduct<double>&) noexcept;
-  // Solves a triangular system in place, from the last row up: x [8][lanes], x_k := (x_k + sum over
-  // m > k of triangle[m][k] x_m) * triangle[k][k]. `triangle` [8][8] holds -L, 1/L on its diagonal.
+  // Solves a triangular system in place, from the last row up; `triangle` [8][8] is -L, with 1/L_kk
+  // on its diagonal: x_k := (x_k + sum over m > k of triangle[m][k] x_m) * triangle[k][k].
   void (*solve)(const double* triangle, double* x) noexcept;
   // Rounds to codes as nearest_code does.
   void (*round_f32)(const RoundColumn<float>&) noexcept;
   void (*round_f64)(const RoundColumn<double>&) noexcept;
   // Returns the number of codes that moved.
   std::int64_t (*move)(const MoveColumn&) noexcept;
-  // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; f32 sums within 16 products.
+  // sums [lanes] += sum over k of a[k] b[k], both [count][lanes]; 16 products at a time in f32.
   void (*add_dots)(const float* a, const float* b, std::int64_t count, double* sums) noexcept;
 };
 

@@ -17,9 +17,9 @@
 
 namespace leq {
 
-// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c; uint: s * (u -
-// z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the sizes do not
-// fit rows, columns and scheme.
+// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c;
+// uint: s * (u - z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the
+// sizes do not fit rows, columns and scheme.
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);
 

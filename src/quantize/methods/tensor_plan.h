@@ -31,9 +31,9 @@ using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRo
 // How the inputs of quantized linears are quantized.
 enum class ActChoice : std::uint8_t {
   automatic,  // int8 with a scale per 128 columns; in narrow models per 32 for down and head if
-              // their weights have one per row or 32 columns; or what a TypeOverride sets
+              // their weights have a scale per row or per 32 columns; or what a TypeOverride sets
   none,       // inputs are not quantized
-  row,        // the same for all linears of blocks; the head as with automatic
+  row,        // this kind for all linears of blocks; the head as with automatic
   g128,
   g32,
   tensor,

@@ -122,7 +122,7 @@ void run_experts_gated(const LinearContext& context, const Rows& x, const Expert
 
 namespace {
 
-// Divides experts_add into tasks by outputs and tokens; a task has some units of all experts.
+// Divides experts_add into tasks by outputs and tokens; a task has some outputs of all experts.
 struct AddPlan {
   std::int64_t units = 0, units_per_task = 1, unit_tasks = 0, block_tokens = 0;
 };
