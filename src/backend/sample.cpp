@@ -176,8 +176,8 @@ std::int32_t HostSampler::largest() const {
          static_cast<std::int32_t>(found - block(at).begin());
 }
 
-// At least k blocks have a logit not below the k-th largest of the blocks' maxima, so that smaller
-// logits are not among the best k. Few blocks have more than one logit that is not below it.
+// At least k blocks have a logit not below the k-th largest of the blocks' maxima, so that logits
+// below this bound are not among the best k. Few blocks have several logits at or above the bound.
 void HostSampler::keep_best(std::size_t k) {
   float least = kNoLogit;
   if (k <= largest_.size()) {

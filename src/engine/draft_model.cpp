@@ -260,7 +260,7 @@ std::vector<DraftModel::Part> DraftModel::first_parts(std::span<Writer> writers,
   return parts;
 }
 
-// Stores the drawn tokens and drops finished writers; returns the output rows of the others.
+// Stores the drawn tokens and drops finished writers; returns output rows of the other writers.
 std::vector<std::size_t> DraftModel::take_draws(std::vector<Writer*>& drafting) {
   std::size_t row = 0;
   std::vector<std::size_t> rows;

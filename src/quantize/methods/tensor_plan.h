@@ -31,7 +31,7 @@ using TensorPlanner = std::function<TensorPlan(const std::string& name, TensorRo
 // How the inputs of quantized linears are quantized.
 enum class ActChoice : std::uint8_t {
   automatic,  // int8 with a scale per 128 columns; in narrow models per 32 for down and head if
-              // their weights have a scale per row or per 32 columns
+              // their weights have a scale per row or per 32 columns; or what a TypeOverride sets
   none,       // inputs are not quantized
   row,        // this kind for all linears of blocks; the head as with automatic
   g128,
@@ -55,6 +55,9 @@ TensorPlan plan_tensor(TensorRole role, const QuantScheme& type, const ModelConf
 struct TypeOverride {
   std::string pattern;
   QuantScheme scheme;
+  // Inputs of block linears, where the type fits them and ActChoice::automatic leaves them open. A
+  // later override without this keeps an earlier one's.
+  std::optional<ActKind> act = {};
 };
 
 struct PlanRequest {

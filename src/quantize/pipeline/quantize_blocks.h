@@ -89,4 +89,10 @@ std::string weights_checksum(const ModelConfig& config, std::span<const TensorIn
 BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorInput> tensors,
                              const BlockOptions& options);
 
+// The same without calibration, for runs that should be able to resume too: write_tensors alone
+// begins anew. Needs the space of the blocks beside that of the file. Throws Error where there are
+// several ranks.
+PartialRun quantize_blocks_plainly(const ModelConfig& config, std::span<const TensorInput> tensors,
+                                   const BlockOptions& options);
+
 }  // namespace leq

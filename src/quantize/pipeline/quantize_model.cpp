@@ -50,7 +50,7 @@ std::size_t run_of_tensors(std::span<const TensorInput> tensors, std::size_t fir
       options.ranks->size() == 1 ? 1 : 4 * static_cast<std::size_t>(options.ranks->size());
   std::size_t count = 0;
   while (count < most && first + count < tensors.size() &&
-         !(options.calibrated && tensors[first + count].name.starts_with("layers."))) {
+         !(options.finished && tensors[first + count].name.starts_with("layers."))) {
     ++count;
   }
   return count;

@@ -74,7 +74,7 @@ inline __attribute__((always_inline)) void fold_tile(const IntPanel& panel, cons
   }
 }
 
-// The last two groups: the sums of the older group are in memory, those of the newer group in the
+// The last two groups: the sums of the older group are in memory, the sums of the newer in the
 // tiles. Pointers are exchanged, because a copy would have to wait until all earlier tiles are
 // stored.
 struct Pipeline {
