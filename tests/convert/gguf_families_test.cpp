@@ -418,7 +418,8 @@ TEST(GgufFamilies, LayersThatGuessAheadAreLeftOut) {
   EXPECT_EQ(got.config, want.config);
   EXPECT_EQ(got.tensors.size(), want.tensors.size());
   ASSERT_EQ(got.notes.size(), 1u);
-  EXPECT_NE(got.notes[0].find("1 layers that guess ahead"), std::string::npos) << got.notes[0];
+  EXPECT_NE(got.notes[0].find("1 layers of multi-token prediction"), std::string::npos)
+      << got.notes[0];
 }
 
 }  // namespace
