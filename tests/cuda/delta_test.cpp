@@ -65,7 +65,7 @@ class DeltaText {
   // Outputs of each sequence, [length][values].
   std::vector<std::vector<float>> run(const std::vector<Step>& steps, bool exact = false) {
     const DeviceArray<float> conv(conv_), a_log(a_log_), dt_bias(dt_bias_), gain(gain_);
-    // Parts of other layers are in front of this layer's part.
+    // In a state, this many bytes of other layers precede this layer's part.
     constexpr std::size_t kBefore = 48;
     const std::size_t numbers = kBefore + c_.state_numbers();
     const DeviceArray<float> states(std::vector<float>(2 * lengths_.size() * numbers, NAN));

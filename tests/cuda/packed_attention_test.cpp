@@ -60,7 +60,7 @@ TEST_P(PackedAttention, IsTheSameUnderAnySchedule) {
   }
 }
 
-// Single rows, longer runs, and both in one step, with scratch for only a few rows.
+// The steps have single rows, longer runs, and both together; the scratch fits only a few rows.
 class PackedRowsInTurn : public testing::TestWithParam<PackedCase> {};
 
 TEST_P(PackedRowsInTurn, ChangeNoNumber) {

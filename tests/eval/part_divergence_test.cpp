@@ -1,4 +1,4 @@
-// Compares quantizing a single part of a model with that part of a stored, quantized model.
+// The loss of quantizing one part of a model must equal the loss if this part is stored quantized.
 #include "eval/part_divergence.h"
 
 #include <gtest/gtest.h>

@@ -75,7 +75,7 @@ Node random_node(Random& random, int depth, int rules) {
     node.text = letters(1) + static_cast<char>('a' + random.bits() % 3);
     node.negated = random.bits() % 3 == 0;
   } else if (pick == 2) {
-    // References to later rules, after a letter, avoid left recursion and infinitely many texts.
+    // A rule refers to later rules only, after a letter: no left recursion, finitely many texts.
     node.kind = Node::Kind::rule;
     node.rule = static_cast<int>(random.bits() % static_cast<std::uint32_t>(rules));
   } else if (pick == 5) {

@@ -41,7 +41,7 @@ struct Toy {
         loss[c] = c == kEightBits ? 1e-6 : sensitivity * wobble * std::pow(4.0, -bits);
         unit.proxy[c] = loss[c] * (0.5 + static_cast<double>(random.uniform()));
       }
-      // The loss must not increase with more bits.
+      // Makes the loss of fewer bits at least 1.2 times the loss of more bits.
       for (std::size_t c = 2; c-- > 0;) loss[c] = std::max(loss[c], 1.2 * loss[c + 1]);
       losses.push_back(loss);
       problem.units.push_back(unit);

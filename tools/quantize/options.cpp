@@ -261,7 +261,7 @@ std::vector<Option> calibration_flags() {
        .hidden = true}};
 }
 
-// The type given by --bits and --group; symmetric unless the method's default type has zero points.
+// Returns the type of --bits and --group; symmetric unless the method's default has zero points.
 std::string type_of_bits(const Options& options, const std::string& own_type) {
   const std::int64_t bits = options.integer("bits");
   require(bits == 8 || bits == 4 || bits == 3 || bits == 2, "--bits ", bits,
@@ -361,8 +361,8 @@ void set_calibration(const Options& options, CheckpointOptions& checkpoint) {
   }
 }
 
-// Whether an already quantized checkpoint keeps its codes, because no flag except --act and
-// --tensor-type chooses a quantization.
+// Returns whether a quantized checkpoint keeps its codes: no flag except --act and --tensor-type
+// chooses a quantization.
 bool keeps_types(const Options& options, const QuantizeJob& job) {
   const auto chooses = [&](std::string_view flag) {
     return flag != "act" && flag != "tensor-type" && options.given(flag);
@@ -410,8 +410,8 @@ void set_time(const Options& options, QuantizeJob& job) {
           "measures; a search takes --search-evals");
 }
 
-// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate;
-// not for float types, which lose almost nothing, nor after a search, which measures the loss.
+// The gate runs for recipes, on request, and for --smooth o3, which some models do not tolerate. It
+// does not run for float types, which lose almost nothing, or after a search, which measures KL.
 GateMode gate_mode_of(const Options& options, const QuantizeJob& job) {
   if (options.has("gate")) return options.flag("gate") ? GateMode::gate_at_a_cost : GateMode::none;
   if (job.recipe != nullptr) return GateMode::gate;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kManyEvaluations = 64;  // from here on, training a policy pays off
 
-// The text on which the search measures KL.
+// Returns the text on which the search measures KL.
 std::string search_text(const Options& options, const CheckpointOptions& checkpoint) {
   if (options.given("search-text")) return read_quantize_text(options.text("search-text"));
   if (!checkpoint.calibration.text.empty()) return checkpoint.calibration.text;
@@ -25,7 +25,7 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
   require(checkpoint.method != "awq" && !searched && !asked,
           "--search: folds that depend on the bits (awq, --smooth search) cannot be mixed; use "
           "--method gptq+ or rtn, or a fixed --smooth 0.5");
-  // GPTQ's inputs follow layers quantized at one width, so scales are specific to that width.
+  // The inputs of GPTQ come from layers quantized at one width, so scales only fit that width.
   const bool gptq = checkpoint.method == "gptq" || checkpoint.method == "gptq+";
   require(
       !checkpoint.fold || !gptq || !checkpoint.true_sequential || !checkpoint.load_stats.empty(),
@@ -33,7 +33,7 @@ void require_shared_folds(const Options& options, const CheckpointOptions& check
       " must not depend on the bits of the layers before; add --no-true-sequential");
 }
 
-// The memory target of --fit: a run of leq-run with one sequence.
+// Returns the memory target of --fit: a run of leq-run with one sequence.
 FitRequest fit_request(const Options& options, const ModelConfig& config) {
   require(!options.given("target-bpw") && !options.given("target-size"),
           "--fit is the target; leave out --target-bpw and --target-size");

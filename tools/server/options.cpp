@@ -254,7 +254,7 @@ std::vector<Option> adapted(std::vector<Option> options) {
   return options;
 }
 
-// Whether the text can be sent in an HTTP header.
+// Returns whether the text can be sent in an HTTP header.
 bool is_key(std::string_view text) {
   return !text.empty() &&
          std::ranges::all_of(text, [](char letter) { return letter > ' ' && letter < '\x7f'; });

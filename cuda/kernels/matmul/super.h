@@ -30,7 +30,7 @@ struct SuperMatmul {
 };
 void launch_super_matmul(const SuperMatmul& a, rt::Stream& stream);
 
-// x[t] = table[ids[t]] as f32; ids are as in EmbedArguments.
+// x[t] = table[ids[t]] as f32; ids have the meaning described in EmbedArguments.
 struct SuperEmbedArguments {
   SuperWeight table;
   std::int64_t width = 0;
