@@ -65,7 +65,7 @@ ImportedModel import_gguf(const std::filesystem::path& path) {
       import_tensors(*source, found.family, model.config, path.string(), found.left_out);
   if (!found.left_out.empty()) {
     model.notes.push_back("left out: " + std::to_string(found.left_out.size()) +
-                          " layers of multi-token prediction; the model runs without them");
+                          " layers that guess ahead; the model without them is run");
   }
   const GgufMetadata& metadata = source->metadata();
   if (metadata.text("tokenizer.ggml.model").value_or("none") != "none") {

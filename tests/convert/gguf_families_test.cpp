@@ -254,7 +254,7 @@ class Converter {
     return all;
   }
 
-  // Joins, for each key head, b of its value heads and then a.
+  // For each key head, joins the rows of b of its value heads and then the rows of a.
   test::Rows joined_gates(const std::string& from) const {
     const test::Rows &b = tensors_.at(from + "delta_b"), &a = tensors_.at(from + "delta_a");
     const DeltaNetConfig& delta = *model_.config.delta_net();
@@ -418,8 +418,7 @@ TEST(GgufFamilies, LayersThatGuessAheadAreLeftOut) {
   EXPECT_EQ(got.config, want.config);
   EXPECT_EQ(got.tensors.size(), want.tensors.size());
   ASSERT_EQ(got.notes.size(), 1u);
-  EXPECT_NE(got.notes[0].find("1 layers of multi-token prediction"), std::string::npos)
-      << got.notes[0];
+  EXPECT_NE(got.notes[0].find("1 layers that guess ahead"), std::string::npos) << got.notes[0];
 }
 
 }  // namespace
