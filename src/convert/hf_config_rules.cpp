@@ -132,7 +132,7 @@ Json common_rope(const Json& config, std::string_view source) {
   for (const auto& [key, value] : rope.items()) {
     if (value.is_null()) continue;
     require(value.is_object(), source, ": rope_parameters: ", printable(key),
-            " is not an object beside those of kinds of layers");
+            " is not an object, but other entries are objects for one layer type each");
     if (!is_used(config, key)) continue;
     if (first == nullptr) {
       first = &value;

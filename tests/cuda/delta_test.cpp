@@ -277,7 +277,7 @@ TEST_P(Delta, FollowsTheFormulasWhateverTheSteps) {
   DeltaText text(GetParam(), {11, 6});
   const auto at_once = text.run({{{0, 11}, {1, 6}}});
   expect_formulas(text, at_once);
-  // Tokens one by one, steps shorter than the convolution, and a sequence twice in one step.
+  // Tests single tokens, steps shorter than the convolution, and one sequence twice in a step.
   const std::vector<Step> cut = {
       {{0, 1}}, {{0, 2}, {1, 2}}, {{1, 1}, {0, 3}, {1, 1}}, {{0, 1}, {1, 2}, {0, 4}}};
   EXPECT_EQ(text.run(cut), at_once);

@@ -1,5 +1,5 @@
 // Sessions of coding agents as in their public sources: Codex CLI with /v1/responses, Claude Code
-// with /v1/messages. Each second request contains the items that the first stream sent.
+// with /v1/messages. The second request of a session contains the items that the first stream sent.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -26,8 +26,8 @@ struct Reply {
   std::vector<Json> events;
 };
 
-// Returns the events of a stream. The test fails unless each line is "event: NAME" with the type of
-// the following data, or that data.
+// Returns the data of a stream's events. The test fails unless each event is a line "event: NAME"
+// and a line "data: JSON" whose "type" is NAME.
 Reply ask(const std::string& path, const std::string& headers, const Json& body) {
   const std::string text = body.dump();
   RawClient client(agents_model().served().port());

@@ -124,7 +124,7 @@ void check_checkpoint_folder(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   const fs::path folder = parent.empty() ? fs::path(".") : parent;
   require(!begins_as_leq_file(path), place, ": is quantized already: `leq-run -m ", typed(path),
-          "` runs it, and its checkpoint folder can be quantized otherwise");
+          "` runs it; to quantize it differently, give its checkpoint folder");
   require(extension != ".leq", place, ": has the name of a .leq file and ",
           fs::file_size(path, error) == 0 ? "is empty" : "does not begin as one does",
           "; expected a checkpoint folder or a GGUF file");

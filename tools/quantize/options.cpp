@@ -183,9 +183,10 @@ std::vector<Option> calibration_flags() {
       {.name = "time",
        .kind = OptionKind::text,
        .value_name = "TIME",
-       .help = "recipes q8, q4 and q4-small: time for calibration and rounding together, such as "
-               "90s, 3m or 2h. The number of calibration windows is the largest from 2 to 128 for "
-               "which this time suffices; the number is printed, and the file depends on it alone",
+       .help =
+           "recipes q8, q4 and q4-small: time for calibration and the choice of codes, as 90s, "
+           "3m or 2h; as many windows (2 to 128) are used as fit into it. The file depends only "
+           "on the number of windows, which is printed",
        .group = "Calibration"},
       {.name = "length",
        .kind = OptionKind::integer,
@@ -233,9 +234,10 @@ std::vector<Option> calibration_flags() {
                "another one, as transformers before 5.0 wrote it",
        .group = "Run"},
       {.name = "resume",
-       .help = "go on with an interrupted run (OUTPUT.partial): done anyway",
-       .group = "Run",
-       .hidden = true},
+       .help = "keep finished blocks in OUTPUT.partial, from which the same command goes on after "
+               "an interruption, without calibration too: takes the file's space twice. Runs with "
+               "calibration and searches do so anyway",
+       .group = "Run"},
       {.name = "restart",
        .help = "remove the partial results of an interrupted run with this output file and start "
                "over; without this flag, the same command continues the interrupted run",
@@ -433,6 +435,7 @@ CheckpointOptions checkpoint_options(const Options& options) {
   checkpoint.true_sequential = options.flag("true-sequential");
   checkpoint.correct_bias = options.flag("bias-correction");
   checkpoint.resume = !options.flag("restart");
+  checkpoint.keep_blocks = options.flag("resume");
   require(checkpoint.resume || !options.flag("resume"),
           "--restart removes what --resume goes on with: give one of them");
   set_smoothing(options, checkpoint);

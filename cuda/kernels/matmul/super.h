@@ -19,7 +19,7 @@ struct SuperSegment {
   std::int64_t rows = 0;
 };
 
-// int8 activations x weights of a k type, in docs/numerics.md's order. Segments have equal bits.
+// int8 activations x weights of a k type, summed as in docs/numerics.md. Segments share one `bits`.
 struct SuperMatmul {
   SuperSegment segments[kMostSegments];
   int segment_count = 0;

@@ -121,8 +121,8 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   }
 }
 
-// A row that fails in a step ahead is fed again by a step that waits. If this succeeds, the failure
-// is not reported, and later results of the step ahead are discarded.
+// If a draw fails, the step launched after it is dropped, and a step that waits feeds the row
+// again. If that succeeds, no error is reported.
 TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   begin(true);
   const EngineReply whole = write();
