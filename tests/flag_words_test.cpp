@@ -15,7 +15,7 @@
 namespace leq {
 namespace {
 
-// Words after a minus that are not flags of a tool.
+// Words after a minus sign that are not flags of a tool.
 constexpr std::array<std::string_view, 11> kOtherWords = {
     "-log",    "-scale", "-zero", "-infinity", "-inf",  // arithmetic
     "-tensor", "-g",                                    // part of a scheme's name: int8-g128
@@ -86,7 +86,7 @@ class Reader {
   std::vector<Passage> passages_;
 };
 
-// Lines and flag words: "12: --type". A minus within a call, as in exp(-x), is arithmetic.
+// Returns lines and flag words: "12: --type". A minus in a call, as in exp(-x), is arithmetic.
 std::vector<std::string> flag_words(std::string_view code) {
   static const std::regex kWord(R"((^|[\s"'`]|(^|[^A-Za-z0-9_])\()(--?[a-z][a-z0-9-]*))");
   std::vector<std::string> found;

@@ -1,5 +1,5 @@
-// Reports why tests with label gpu did not run: they are parameterized by GPUs, so that without a
-// GPU there are no tests.
+// Reports why tests with label gpu did not run: they are instantiated for each GPU, so that without
+// a GPU there are none.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -27,7 +27,7 @@ const std::map<std::string, int> kLines = {
     {"eval", 7},     {"convert", 7},  {"recipes", 8},  {"export", 8}, {"runtime", 8},
     {"server", 9},   {"compare", 9},  {"tools", 10},   {"capi", 10},  {"examples", 10}};
 
-// The module of a path relative to the source folder, "" for files outside the modules.
+// Returns the module of a path relative to the source folder; "" for files outside the modules.
 std::string folder_of(const fs::path& relative) {
   auto part = relative.begin();
   if (*part == "src" && ++part == relative.end()) return "";
@@ -46,7 +46,7 @@ std::vector<std::string> lines_of(const fs::path& relative) {
   return lines;
 }
 
-// The quoted file of an #include line, "" for other lines.
+// Returns the quoted file of an #include line; "" for other lines.
 std::string included(const std::string& line) {
   const auto text = trim(line);
   if (!text.starts_with("#include \"")) return "";
@@ -54,7 +54,7 @@ std::string included(const std::string& line) {
   return std::string(text.substr(first, text.find('"', first) - first));
 }
 
-// The rule that `file` violates by including `target`; "" if none.
+// Returns the rule that `file` violates by including `target`; "" if it violates none.
 std::string violation(const std::string& folder, const fs::path& file, const std::string& target) {
   const std::string other = folder_of(target);
   if (other.empty() || other == folder) return "";
@@ -80,7 +80,7 @@ TEST(Layering, RoomsIncludeOnlyLowerRooms) {
 
 using Folders = std::map<std::string, std::set<std::string>>;  // folder -> the folders it includes
 
-// A cycle of includes from a folder back to itself, "" if there is none.
+// Returns a cycle of includes from a folder back to itself; "" if there is none.
 std::string ring(const Folders& folders) {
   std::map<std::string, bool> finished;  // false: on the current path
   std::vector<std::string> way;
@@ -105,7 +105,7 @@ std::string ring(const Folders& folders) {
   return found;
 }
 
-// The included file, relative to src/, otherwise to the project's folder; "" for other files.
+// Returns an included file relative to src/ or to the project's folder; "" for other files.
 std::string resolved(const std::string& target) {
   for (const char* root : {"src/", ""}) {
     if (fs::exists(fs::path(LEQ_SOURCE_DIR) / (root + target))) return root + target;

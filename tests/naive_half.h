@@ -1,4 +1,4 @@
-// f16 and bf16 by their definition in double arithmetic: a reference that shares no code with
+// f16 and bf16 by their definition in double: a reference that shares no code with
 // half.h.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace leq::test {
 
-// The number with `precision` significant bits nearest to x, ties to even; numbers are multiples of
-// at least 2^lowest. No overflow.
+// Returns the number with `precision` significant bits nearest to x, ties to even; numbers are
+// multiples of at least 2^lowest. There is no overflow.
 inline double nearest(double x, int precision, int lowest) {
   if (x == 0) return x;
   int exponent = 0;
@@ -32,7 +32,7 @@ inline double value_of_pattern(std::uint16_t pattern, int mantissa_bits) {
   return sign * std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
 }
 
-// The f16 pattern of a number that f16 represents exactly, found by a search over all patterns.
+// Returns the f16 pattern of a number that f16 represents exactly, by searching all patterns.
 inline std::uint16_t f16_pattern(double x) {
   unsigned low = 0;  // patterns of positive numbers ascend with the number
   for (unsigned bit = 1u << 14; bit > 0; bit >>= 1) {

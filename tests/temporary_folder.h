@@ -1,4 +1,4 @@
-// A new folder for one test, deleted with its contents at the end.
+// A new folder for one test, which is deleted with its contents at the end.
 #pragma once
 
 #include <unistd.h>
@@ -36,7 +36,7 @@ class TemporaryFolder {
     return (path_ / name).string();
   }
 
-  // The sorted names in the folder.
+  // Returns the sorted names in the folder.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

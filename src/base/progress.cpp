@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// A terminal's line is redrawn; a log gets a new line at longer intervals, so short work adds none.
+// A terminal's line is redrawn; a log gets a line only at longer intervals (short work: none).
 constexpr std::chrono::milliseconds kTerminalInterval(100);
 constexpr std::chrono::milliseconds kLogInterval(10'000);
 

@@ -54,14 +54,14 @@ class Communicator {
   // ranks takes effect; returns that abort's error.
   virtual Error abort(const Error& error) noexcept = 0;
 
-  // Waits for gathers that a device executes asynchronously; throws if they have
-  // failed.
+  // Waits for the gathers that a device executes asynchronously, and throws if any of these gathers
+  // has failed.
   virtual void finish(std::string_view site) { static_cast<void>(site); }
 
   // Time limit for waiting for a rank, after which that rank counts as lost.
   virtual std::chrono::milliseconds timeout() const = 0;
-  // `end` is called on the thread of a rank that aborts, or at once if a rank already has. Null
-  // removes it. For waits that abort() cannot end by itself.
+  // Sets the function that is called on the thread of a rank that aborts, or at once if a rank has
+  // aborted already; null removes it. For waits that abort() cannot end by itself.
   virtual void at_abort(const std::function<void()>& end) { static_cast<void>(end); }
   // Between enter() and leave(), other ranks of this process may access this rank's memory
   // (membership.h). leave() returns when all ranks that have entered have called it.

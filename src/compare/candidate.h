@@ -19,11 +19,11 @@ struct Candidate {
   std::string method;  // one of checkpoint_methods(), a recipe, or "base"
   std::string type;    // empty: the method's default
   ActChoice act = ActChoice::automatic;
-  std::optional<std::int64_t> windows;  // of calibration text; overrides the job's
+  std::optional<std::int64_t> windows;  // windows of calibration text; overrides the job's
   KvType cache = kExactKv;              // KV cache type in measurements
 
   bool is_base() const { return method == kBaseMethod; }
-  bool searches() const;  // whether it is a recipe that searches for bits
+  bool searches() const;  // whether it is a recipe that searches for bit widths
 };
 
 // "simquant", "simquant:4" and "simquant:2" are base@simq8, base@simq4 and base@simq2: SimQuant

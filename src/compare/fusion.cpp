@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kFusedRows = 256;
 constexpr int kTimedPasses = 101;
-constexpr int kPassesAtOnce = 10;  // because a clock tick is long compared with one pass
+constexpr int kPassesAtOnce = 10;  // several, because a clock tick is long compared with one pass
 
 template <class Pass>
 double timed_ms(const Pass& pass) {
@@ -25,7 +25,7 @@ double timed_ms(const Pass& pass) {
   return 1e3 * watch.seconds() / kPassesAtOnce;
 }
 
-// Alternates between both, so that other load on the machine affects them equally.
+// Alternates fused and separate passes, so that other load on the machine affects both equally.
 template <class Fused, class Separate>
 Json compared_ms(const Fused& fused, const Separate& apart) {
   std::vector<double> fused_ms, apart_ms;

@@ -226,7 +226,7 @@ void read_heads(const Keys& keys, const Family& family, Json& config) {
           " of ", head_dim, ": rotary positions in a part of a head are not supported");
 }
 
-// Biases that only some files of a family have, detected by their tensors.
+// Detects biases that only some files of a family have, by their tensors.
 void read_biases(const GgufSource& source, const Family& family, Json& config) {
   const auto there = [&](const char* name) { return source.find(name) != nullptr; };
   set(config, family.attention_bias_key,
@@ -264,8 +264,8 @@ void read_experts(const GgufSource& source, const Keys& keys, const Family& fami
   config[names.dense_layers] = std::move(dense);
 }
 
-// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means n
-// - 1 such layers, then one layer without RoPE.
+// Muse Glimmer: the layers with a window are those with RoPE. A pattern given as a number n means
+// n - 1 layers with a window and RoPE, then one layer without either.
 void read_muse(const Keys& keys, const Family& family, Json& config) {
   if (!family.is_muse) return;
   const GgufMetadata& metadata = keys.metadata();

@@ -14,15 +14,15 @@ namespace leq {
 struct ConversionEvents {
   // Called before a conversion into the cache, but not if the cache already has the file.
   std::function<void(const std::filesystem::path& output)> begin = [](const auto&) {};
-  // `done` of `total` tensors are converted.
+  // Called when `done` of `total` tensors have been converted.
   std::function<void(std::int64_t done, std::int64_t total)> progress = [](auto, auto) {};
   std::function<bool()> stop = [] { return false; };  // true aborts with ErrorKind::interrupted
 };
 
 // $XDG_CACHE_HOME/leq, otherwise ~/.cache/leq. Throws Error if neither variable is set.
 std::filesystem::path conversion_cache();
-// The file name of a GGUF file's conversion in a cache, different for each file and for each
-// version of it.
+// The file name of a GGUF file's conversion in a cache, different for each file, for each version
+// of it, and for each change of how leq converts.
 std::string conversion_name(const std::filesystem::path& gguf);
 
 // The path of the conversion in `cache`; if it is not cached yet, it is created atomically. Throws

@@ -80,7 +80,7 @@ class Planner {
     }
   }
 
-  // Draft tokens use the rows that the other tokens leave free and displace nothing.
+  // Draft tokens use only rows of the batch that are left free by all other tokens.
   void add_drafts() {
     if (pages_ran_out_) return;
     for (const Job* job : running_) {
@@ -95,8 +95,8 @@ class Planner {
     }
   }
 
-  // In models with fixed states, a GPU computes positions 64 p to 64 p + 63 in one pass if a step
-  // has all of them. Chunks end at page boundaries, so that results do not depend on the batch.
+  // In models with fixed states, a GPU computes positions 64 p to 64 p + 63 in one pass if one step
+  // feeds all of them. Chunks end at page boundaries, so that results do not depend on the batch.
   static std::int64_t whole_pages(std::int64_t fed, std::int64_t tokens) {
     const std::int64_t aligned = (fed + tokens) / kPageTokens * kPageTokens - fed;
     return aligned > 0 ? aligned : tokens;
@@ -130,7 +130,7 @@ class Planner {
   }
 
   // Reserves pages for running_[i]. If too few are free, evicts later jobs that have no feed in
-  // this step, the last one first. Returns false if this is not enough: the job then gets no feed.
+  // this step, the last job first. If too few pages are free even then, returns false: no feed.
   bool reserve_pages(std::size_t i, std::int64_t pages) {
     for (std::size_t last = running_.size(); pages > pages_ && --last > i;) {
       const Job& victim = *running_[last];

@@ -13,14 +13,14 @@
 namespace leq {
 
 // One test, named as in llama-bench: prompt tokens in one step, then tokens one by one; or
-// generation for several sequences, one token of each per step.
+// generation for several sequences, where each step takes one token of each sequence.
 struct BenchTest {
   std::int64_t prompt = 0;
   std::int64_t generated = 0;  // tokens per sequence
   std::int64_t depth = 0;      // positions in each sequence's cache before the test starts
   int sequences = 1;           // if more than one: generation only, no prompt
 
-  std::int64_t positions() const { return depth + prompt + generated; }  // of each sequence
+  std::int64_t positions() const { return depth + prompt + generated; }  // positions per sequence
   std::int64_t tokens() const { return prompt + generated * sequences; }
 };
 std::string bench_test_name(const BenchTest& test);  // "pp512", "tg128", "pp512+tg128", "tg128x16"
@@ -64,11 +64,11 @@ std::vector<BenchRun> time_bench_test(Session& session, const BenchTest& test, i
 // The numbers of one row of the result table.
 struct BenchNumbers {
   double tps = 0, tps_min = 0, tps_max = 0;  // tokens per second: median, slowest, fastest
-  double gbps = 0;                           // bytes that a run has to read, per second
+  double gbps = 0;                           // GB per second of bytes that a run has to read
   double gops = 0;                           // block_operations x tps
   std::string limit_kind;                    // what bounds the speed: "read", or compute_kind
   double limit = 0;  // median, in GB/s or GOPS; for mixed tests in t/s; 0: unknown
-  double share = 0;  // median over the runs of the share of their limits, 0..1
+  double share = 0;  // median over the runs of (speed of a run) / (limit of the run), 0..1
 };
 // `runs` must not be empty.
 BenchNumbers bench_numbers(const BenchTest& test, const BenchWork& work,

@@ -19,8 +19,8 @@
 
 namespace leq {
 
-// Units of each block: q, k and v together; o; gate and up together; down. Embedding, head, norms
-// and positions belong to no unit; they come from the 8-bit file.
+// The units of a block are: q, k and v together; o; gate and up together; down. Embedding, head,
+// norms and positions belong to no unit and are taken from the 8-bit file.
 class MixedModel {
  public:
   // Opens files of 2, 3, 4 and 8 bits of one checkpoint with the same folds: scales that were
@@ -28,7 +28,7 @@ class MixedModel {
   // differ in configuration, tensors or the vectors outside the units.
   explicit MixedModel(const std::array<std::filesystem::path, kChoices>& candidates);
 
-  // Names, kinds, layers and sizes of units; proxies are stored relative errors times the weights.
+  // Names, kinds, layers and sizes of units. Proxies are stored relative error x parameters.
   const std::vector<SearchUnit>& units() const { return units_; }
   // Computes entropy, kurtosis and outlier ratio of the 8-bit weights, all of which are read.
   void measure_weights(ThreadPool& pool);

@@ -81,7 +81,7 @@ struct GgufTensor {
   Shape shape;  // [N, K] as in Hugging Face, which reverses the file's dimensions
   const GgufType* type = nullptr;
   std::span<const std::byte> bytes;
-  std::uint64_t offset = 0;  // in the file
+  std::uint64_t offset = 0;  // byte offset in the file
 };
 
 struct GgufFile {

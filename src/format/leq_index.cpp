@@ -30,7 +30,7 @@ std::uint64_t read_size(const Json& entry, const char* key, std::string_view whe
   return found->get<std::uint64_t>();
 }
 
-// {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
+// Reads {"offset": .., "bytes": .., "xxh3": ".."}: a byte range of the file, with its checksum.
 StoredPlane read_range(const Json& entry, std::uint64_t data_end, const std::string& where) {
   require(entry.is_object(), where, ": expected an object, found ", entry.type_name());
   StoredPlane plane;

@@ -72,7 +72,7 @@ class LeqReader {
   const Json& metadata() const;
   const std::vector<StoredTensor>& tensors() const;
   const StoredTensor* find(std::string_view name) const;
-  // nullopt if there is no such blob. Throws Error if its checksum does not match.
+  // Returns nullopt if there is no such blob. Throws Error if its checksum does not match.
   std::optional<std::span<const std::byte>> blob(std::string_view name) const;
   std::vector<std::string> blob_names() const;  // ordered by offset
   std::span<const std::byte> bytes(const StoredPlane& plane) const;

@@ -32,7 +32,7 @@ class TensorSource {
  public:
   virtual ~TensorSource() = default;
   virtual const std::vector<SourceTensor>& tensors() const = 0;
-  // nullptr if the source has no such tensor.
+  // Returns nullptr if the source has no such tensor.
   virtual const SourceTensor* find(std::string_view name) const = 0;
   // A hint that the bytes of a tensor will not be read again soon.
   virtual void drop(const SourceTensor& tensor) const = 0;

@@ -30,12 +30,12 @@ std::vector<Token> ids_without_token(const Tokenizer& tokenizer, std::size_t voc
 
 class Sampler {
  public:
-  // `vocabulary`: the number of logits; `banned` ids are never drawn; `breakers`: those of the
+  // `vocabulary`: the number of logits; `banned` ids are never drawn; `breakers`: made from the
   // settings' dry_breakers, or null for none. Throws Error on settings out of range and on ids
   // outside of the vocabulary.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           std::shared_ptr<const DryBreakers> breakers = nullptr);
-  // Like the one above, but computes the breakers with this tokenizer if DRY is enabled.
+  // Like the constructor above, but computes breakers with this tokenizer if DRY is enabled.
   Sampler(const SamplingSettings& settings, std::size_t vocabulary, std::span<const Token> banned,
           const Tokenizer& tokenizer);
 
@@ -62,7 +62,7 @@ class Sampler {
   std::size_t vocabulary_;
   std::shared_ptr<const DryBreakers> breakers_;
   std::vector<LogitChange> fixed_;  // bans and biases, sorted by unique id
-  double surprise_;                 // of Mirostat's last draw; negative if there is none
+  double surprise_;                 // surprise of Mirostat's last draw; negative if there is none
   // Scratch, reused between calls.
   std::vector<Token> recent_;
   std::vector<LogitChange> repeated_;

@@ -84,7 +84,7 @@ class ReplyReader {
     between,     // between calls that share one mark
   };
 
-  // Each function consumes what it can of held_ and returns whether more can be done now.
+  // Each function consumes as much of held_ as it can and returns whether more can be consumed now.
   bool step();
   bool read_start();
   bool read_thoughts();

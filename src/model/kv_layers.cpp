@@ -34,15 +34,15 @@ float distance_from_mean(double angle, double size) {
   return static_cast<float>(std::abs(1.0 - std::polar(size, angle / 2)));
 }
 
-// The part of each channel's bias [kv_heads d] that codes must cover. Codes along tokens cover what
-// remains after the centre is subtracted, codes along channels the change by RoPE within a block.
+// The part of each channel's bias [kv_heads d] that codes must cover: for codes along tokens, the
+// rest after the centre is subtracted; for codes along channels, its change by RoPE in a block.
 std::vector<float> spanned_parts(const ModelConfig& config, const AttentionConfig& attention,
                                  const KvScheme& scheme) {
   const auto count = static_cast<std::size_t>(config.kv_heads * config.head_dim);
   const std::vector<float> frequencies = rope_frequencies(config, config.context).inv_freq;
   const std::size_t half = frequencies.size();
   const bool from_centre = !scheme.blocked() && !attention.qk_norm;
-  // Part of the channels that RoPE does not rotate, whose bias is constant.
+  // The part for channels that RoPE does not rotate, which have a constant bias.
   const float still = scheme.blocked() || from_centre ? 0.0f : 1.0f;
   std::vector<float> parts(static_cast<std::size_t>(config.head_dim), still);
   const auto rotations = mean_rotations(config, frequencies);
@@ -116,13 +116,13 @@ bool large_key_bias(std::span<const float> bias, std::span<const float> parts) {
 }
 
 void widen_keys(const ModelConfig& config, const Weights& weights, std::span<KvType> types) {
-  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and presence of norms
+  std::map<std::pair<KvType, bool>, std::vector<float>> parts;  // by key type and attention.qk_norm
   const std::vector<std::int64_t> layers = config.attention_layers();
   for (std::size_t i = 0; i < types.size(); ++i) {
     const auto layer = static_cast<std::size_t>(layers[i]);
     const AttentionConfig& attention = *config.layers[layer].attention();
     if (!attention.rotary) continue;
-    // Skips layers without RoPE, because there the bias of a channel is constant.
+    // Skips layers without RoPE, because a channel's bias is constant in them.
     const KvScheme& scheme = kv_scheme(types[i]);
     if (!scheme.coded()) continue;
     const auto [found, is_new] = parts.try_emplace({scheme.type, attention.qk_norm});

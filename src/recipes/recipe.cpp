@@ -35,8 +35,8 @@ void apply_four_bits(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.type = narrow ? "int4-g64" : "int4-g128";
 }
 
-// Gathering all input statistics first is as good here as true-sequential, in a fifth of the time.
-// Narrow models: tables are a large part of the file, and 4 bits cost most in v and down.
+// Gathering all statistics first is as accurate here as true-sequential, in a fifth of the time. In
+// narrow models, tables are a large part of the file and 4 bits cost most in v and down.
 void apply_q4(CheckpointOptions& checkpoint, bool narrow) {
   checkpoint.method = "gptq+";
   checkpoint.type = narrow ? "q4_k" : "int4-g128";
@@ -105,7 +105,8 @@ const std::array<Recipe, 5> kRecipes = {{
      .advice = "recipe q4, or recipe q8",
      .apply = apply_zeroquant_w48},
     {.name = "auto",
-     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, 4.25 a weight unless told",
+     .summary = "2, 3, 4 or 8 bits for each layer by measured KL, by default 4.25 bits per weight "
+                "on average",
      .kl_limit = 0.05,
      .advice = "more bits per weight, recipe q4, or recipe q8",
      .apply = apply_auto,

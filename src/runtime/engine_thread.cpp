@@ -121,8 +121,8 @@ void EngineThread::end_all(const std::string& why) {
   changed_.notify_all();
 }
 
-// Runs each queued task once. Tasks that need a sequence stay queued while none is idle; one of
-// them may use the last one. Allocates no memory, so that a waiting task is never lost.
+// Runs each queued task once. Tasks that need a sequence stay queued while none is idle, and only
+// one of them may use the last idle one. Allocates no memory, so that no waiting task is lost.
 void EngineThread::do_tasks(Engine& engine) {
   std::unique_lock lock(mutex_);
   auto next = std::size_t{0};

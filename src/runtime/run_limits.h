@@ -12,11 +12,11 @@
 namespace leq {
 
 // Sets the KV types: the given ones, otherwise those that the file was quantized for, otherwise
-// those that match the type of its weights.
+// those that match the type of the model's weights.
 void choose_kv_types(const std::optional<KvType>& keys, const std::optional<KvType>& values,
                      const Model& model, RunLimits& limits);
 
-// Text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)"
+// A text such as "keys simq4, values simq4 (f16: the first 4 and the newest 32; blocks of 32)".
 std::string kv_text(const RunLimits& limits);
 
 // One line about limits that the evidence in the file does not cover; empty if all are covered or

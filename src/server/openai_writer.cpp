@@ -50,7 +50,7 @@ Json bytes_json(std::string_view text) {
   return bytes;
 }
 
-// null for the first token of a text, which has no log probability.
+// Returns null for the first token of a text, which has no log probability.
 Json logprob_json(const TokenLogprob& token) {
   return std::isnan(token.logprob) ? Json() : Json(token.logprob);
 }

@@ -1,6 +1,6 @@
 // Schemes whose codes represent numbers by a rule of their own: neither floats nor integers times a
 // scale. A new format needs a file like nf4.cpp, a name in CodeKind and a line in code_formats.cpp.
-// Codes are stored in panels as those of all schemes (weight_layout.h).
+// Codes are stored in panels, like the codes of all schemes (weight_layout.h).
 #pragma once
 
 #include <cstddef>
@@ -35,7 +35,7 @@ struct CodeFormat {
   int bits = 0;
   int group = 0;            // columns per group
   std::uint8_t zero = 0;    // code of padding
-  float deviation = 1.0f;   // of values of random codes if RandomNumbers::scale is 1
+  float deviation = 1.0f;   // std. deviation of the values of random codes at scale 1
   std::string_view method;  // method that chooses the codes if `nearest` is null
   // Bytes of the planes of scales and zeros for padded rows and columns.
   PlaneBytes (*planes)(std::int64_t padded_rows, std::int64_t padded_columns) = nullptr;

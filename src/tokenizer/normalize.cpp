@@ -36,7 +36,7 @@ bool is_inert(char32_t c) {
                      [c](const Range& range) { return range.first <= c && c <= range.last; });
 }
 
-// The first character from `at` on that is not inert, and the start of the preceding character.
+// The first character from `at` on that is not inert, and the start of the character before it.
 struct ChangingText {
   std::size_t before = 0;
   std::size_t at = 0;
@@ -143,7 +143,7 @@ std::string nfc(std::string_view text) {
     const ChangingText changing = find_changing(text, done);
     out.append(text, done, changing.before - done);
     if (changing.at == text.size()) break;
-    // Characters before the second of two adjacent inert ones never compose with what follows.
+    // After two adjacent inert characters, later characters never compose with earlier ones.
     std::size_t end = changing.at;
     for (int inert = 0; end < text.size();) {
       inert = is_inert(decode_utf8(text.substr(end))) ? inert + 1 : 0;

@@ -1,5 +1,5 @@
-// Activations with one scale for all rows (act tensor and online), and inputs that are smoothed at
-// run time, in every operation that produces inputs of a linear.
+// Tests activations with one scale for all rows (act tensor and online) and inputs that are
+// smoothed at run time, in every operation that produces the input of a linear.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ int code_of(const Rows& rows, std::int64_t t, std::int64_t k) {
   return rows.format.offset_codes ? byte - 128 : static_cast<std::int8_t>(byte);
 }
 
-// Checks codes and sums of rows quantized with one scale from `values` [tokens][width].
+// Checks codes and sums of rows that were quantized with one scale from `values` [tokens][width].
 void expect_codes(const Rows& rows, const std::vector<float>& values, float scale, float inverse) {
   const std::int64_t padded = up_to(rows.width, 128);
   for (std::int64_t t = 0; t < kTokens; ++t) {
@@ -76,7 +76,7 @@ Rows input_rows(Backend& backend, const std::vector<float>& numbers, std::int64_
   return rows;
 }
 
-// Products of codes that share a scale equal those of rows that each have this scale.
+// Rows that share one scale must give the same products as rows that each store this scale.
 TEST(OneScale, ProductsAreExact) {
   Random random(1);
   for (const char* scheme : {"int8", "int8-g32", "int8-g128", "int4-g64", "int4-g128"}) {
@@ -96,7 +96,7 @@ TEST(OneScale, ProductsAreExact) {
   }
 }
 
-// The input formats for 8-bit weights, for grouped 4-bit weights, and with sums over whole rows.
+// The input formats for 8-bit weights, for 4-bit weights in groups, and for sums over whole rows.
 std::vector<RowsFormat> formats(ActKind act, std::int64_t width) {
   return {{true, act, true, 0},
           {true, act, false, 32},
@@ -165,7 +165,7 @@ TEST(ActTensor, NeedsNoValuesWhereSumsCoverAtMost128Columns) {
   }
 }
 
-// A static scale from end to end: inputs in double, rounded to the step, times the weights.
+// Compares a static scale with double: inputs rounded to the scale's step, times the weights.
 TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
   Random random(4);
   const std::int64_t k = 330;
@@ -192,7 +192,7 @@ TEST(ActTensor, IsTheNaiveProductOfRoundedInputs) {
         y += code / 64 * w;
         size += std::abs(w) / 64;
       }
-      // Rounding may go the other way near a rounding boundary: one code of 330.
+      // One of 330 input codes may differ, because a value near a half may round either way.
       EXPECT_NEAR(out.values[t * out.value_stride + n], y,
                   3 * size / static_cast<double>(k) + 1e-5 * size);
     }
@@ -222,7 +222,7 @@ TEST(ActOnline, WithoutMemoryItIsDynamicPerTensorToTheBit) {
   }
 }
 
-// A norm over rows of constant width, so that the size of its outputs is that of the gain.
+// Runs a norm over rows of equal width; the gain determines the magnitude of the norm's outputs.
 struct NormSteps {
   NormSteps() : backend(make_cpu_backend({2, supported_isas().back()})) {
     Random random(6);
@@ -321,7 +321,7 @@ TEST(ActTensor, NamesTheRowOfAValueThatIsNotFinite) {
       {"token 4"});
 }
 
-// f32 rows are the plain rows times the vector, and codes are computed from these rows.
+// f32 rows must equal the unsmoothed rows times the vector; codes are computed from these rows.
 TEST(InvSmooth, MultipliesFinishedRows) {
   for (const ActKind act : {ActKind::none, ActKind::row, ActKind::g128, ActKind::tensor}) {
     for (const std::int64_t width : {64, 192, 330}) {

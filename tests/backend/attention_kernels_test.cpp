@@ -39,7 +39,7 @@ TEST(AttentionKernels, WidenEveryF16) {
   }
 }
 
-// Bit patterns of all exponents, and ties between adjacent f16 numbers.
+// Includes bit patterns of all exponents, and ties between adjacent f16 numbers.
 std::vector<float> hard_numbers() {
   std::vector<float> numbers = {0.0f,   -0.0f, 65504.0f, 65519.9f,     65520.0f, -1e30f,
                                 1e-10f, 6e-8f, 2.98e-8f, 2.980232e-8f, -3e-8f};
@@ -66,8 +66,8 @@ TEST(AttentionKernels, NarrowToNearestEvenAndClamp) {
   }
 }
 
-// Rows of any magnitude: the minimum is at most the smallest number, the last code is at least the
-// largest, and every number is off by at most half a step.
+// Tests rows of any magnitude: the stored minimum is at most the smallest number, the last code
+// reaches the largest number, and every number is off by at most half a step.
 TEST(AttentionKernels, EncodeCoversEachRow) {
   Random random(9);
   const KvKernels& portable = of_type(Isa::portable, KvType::int8);

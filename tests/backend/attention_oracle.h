@@ -1,6 +1,6 @@
 // Two reference implementations of attention. NaiveAttention is the textbook formula in double,
-// computed from the inputs. SpanAttention is the order of docs/numerics.md in scalar f32 and reads
-// the pages in the layout of docs/kv-cache.md: it must agree bit for bit.
+// computed from the inputs. SpanAttention follows the order of docs/numerics.md in scalar f32 and
+// reads the pages in the layout of docs/kv-cache.md; results of backends must equal its bits.
 #pragma once
 
 #include <algorithm>

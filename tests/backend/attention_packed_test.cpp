@@ -1,6 +1,6 @@
-// Attention over packed codes and their f16 copies agrees with the written order and with double,
-// positions alone decide what is read, and results are bit-identical for every instruction set,
-// thread count, chunk and batch.
+// Attention over packed codes and their f16 copies must agree with the documented order and with
+// double. Only positions decide whether codes or copies are read, and results must be bit-identical
+// for every instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -77,7 +77,7 @@ TEST(PackedAttention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
-// Sinks from no position up to a whole page, and windows of any size between blocks.
+// Tests 0 to 64 sinks; the number of recent positions need not be a multiple of the block size.
 TEST(PackedAttention, ZonesEndWhereTheyAreTold) {
   for (const KvType type : {KvType::simq4, KvType::simq2, KvType::simq8}) {
     for (const int sinks : {0, 1, 17, 33, 64}) {
@@ -131,7 +131,7 @@ TEST(PackedAttention, AgreesWithDoubleOverWhatTheCodesStandFor) {
   }
 }
 
-// The root mean square of the error by quantizing the cache, relative to attention in double.
+// The root mean square of the error that a quantized cache causes, relative to attention in double.
 double rms_error(const AttentionCase& c, std::int64_t length) {
   AttentionRun run(c, {2, supported_isas().back()}, length);
   run.run(in_chunks(length, length));
@@ -169,8 +169,8 @@ TEST(PackedAttention, ComesCloseToAttentionInDouble) {
   EXPECT_LT(error(KvType::int4, KvType::int4), 0.4);
 }
 
-// Theorem 2 as a property: every number is off by at most half a step of its own channel, or of its
-// token and group; sinks and open blocks are f16.
+// Checks Theorem 2: every number is off by at most half a step of its own channel (keys) or of its
+// token and group (values); sinks and open blocks are stored in f16.
 TEST(PackedAttention, EveryCodeIsWithinHalfAStepOfItsNumber) {
   constexpr std::int64_t kLength = 200;
   for (const KvType type : kPacked) {

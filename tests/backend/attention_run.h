@@ -50,7 +50,7 @@ struct Part {
 };
 using Schedule = std::vector<std::vector<Part>>;
 
-// Feeds sequence 0 in chunks.
+// Returns a schedule that feeds sequence 0 in chunks.
 inline Schedule in_chunks(std::int64_t length, std::int64_t chunk) {
   Schedule schedule;
   for (std::int64_t done = 0; done < length; done += chunk) {
@@ -164,7 +164,7 @@ class AttentionRun {
     }
   }
 
-  // Every page has a copy with a different page number.
+  // Gives every page an f16 copy; copies are numbered in descending order of their pages.
   void take_copies(std::int32_t pages) {
     layer_.residual = case_.residual();
     if (!layer_.residual.copies()) return;

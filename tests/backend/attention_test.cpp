@@ -1,5 +1,5 @@
-// Attention over the paged cache agrees with double and with the written order of operations, and
-// is bit-identical for every instruction set, thread count, chunk and batch.
+// Attention over the paged cache agrees with double and with the documented order of operations,
+// and is bit-identical for every instruction set, thread count, chunk and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -21,9 +21,9 @@
 namespace leq::test {
 namespace {
 
-// Tolerances against double. f32: sums of up to 700 values of size 5, and angles up to 700 rad
-// whose f32 product is off by 700 * 2^-24 = 4e-5; f16: keys and values are off by 2^-11 relatively;
-// int8: by half a step of about 10/255 in keys of 32 to 256 dimensions, values and queries.
+// Tolerances against double. f32: sums of up to 700 values of size 5, with angles up to 700 rad
+// whose f32 product is off by 700 * 2^-24 = 4e-5. f16: keys and values are off by 2^-11 relatively.
+// int8: values, queries and keys of 32 to 256 dimensions are off by half a step of about 10/255.
 constexpr double kTolerance[] = {4e-4, 8e-3, 0.25};
 
 constexpr KvType kTypes[] = {KvType::f32, KvType::f16, KvType::int8};
@@ -132,8 +132,8 @@ TEST(Attention, FollowsTheWrittenOrderBitForBit) {
   }
 }
 
-// The rotary table is filled on demand: by single rows, by one row more than a whole piece of it,
-// and across two pieces.
+// The rotary table is filled on demand in pieces of 64 rows: the chunks fill it by single rows, by
+// one row more than a piece, and across two pieces.
 TEST(Attention, AgreesWithDoubleHoweverTheTableIsFilled) {
   for (const std::int64_t chunk : {1, 64, 65, 129}) {
     AttentionCase c;
@@ -198,10 +198,10 @@ TEST(Attention, WindowsBeginAtEveryPositionOfASpan) {
   }
 }
 
-// One case of the grid below: all ways to split the same sequence give the same bits.
+// Checks that all ways to split one sequence give the same bits, for one case of the grid below.
 void expect_one_result(const AttentionCase& c, std::int64_t length,
                        const std::vector<std::int64_t>& chunks) {
-  // The second level runs the portable kernels with hardware fma, on x86-64 and on aarch64.
+  // supported_isas()[1] runs the portable kernels with hardware fma, on x86-64 and on aarch64.
   AttentionRun first(c, {1, supported_isas()[1]}, length);
   first.run(in_chunks(length, length));
   const auto want = bits(first.values(0));
@@ -317,7 +317,7 @@ TEST(Attention, WavesOfSpansAreJoinedInTheWrittenOrder) {
   }
 }
 
-// A single row reads several heads at a time (of 11 the last two or three), a prompt only one.
+// For a single row, several of the 11 kv heads are read at a time; for a prompt, one at a time.
 TEST(Attention, HeadsReadTogetherGiveTheSameBits) {
   const Isa isa = supported_isas().back();
   for (const KvType type : kTypes) {
@@ -359,7 +359,7 @@ TEST(Attention, BatchCompositionChangesNothing) {
   }
 }
 
-// Output codes are those of the f32 output rows, whichever thread finishes a group of columns.
+// Output codes must equal codes of the f32 output rows, whichever thread finishes a column group.
 TEST(Attention, QuantizedOutputsAreTheQuantizedRows) {
   for (const ActKind act : {ActKind::row, ActKind::g128}) {
     for (const int dim : {20, 64, 96, 256}) {
@@ -414,7 +414,7 @@ TEST(Attention, SmoothedOutputsTakeTheScaleOfTheirConsumer) {
         for (std::int64_t k = 0; k < width; ++k) {
           smooth.push_back(0.5f + static_cast<float>(k % 7));
         }
-        // Without memory and with one row per step, the scale is that of the row.
+        // If the scale ignores earlier steps and each step has one row, it is the row's own scale.
         OnlineScale online({.decay = 0, .window = 1});
         c.output = {act != ActKind::tensor, act, true, 0};
         c.consumer = {0.02f, &online, smooth.data()};

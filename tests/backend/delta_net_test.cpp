@@ -1,5 +1,5 @@
-// Gated DeltaNet of the CPU backend against its formulas in plain doubles, token by token; and the
-// same bits for every instruction set, number of threads and split of a text into steps.
+// Compares the CPU backend's Gated DeltaNet with its formulas in double, token by token; bits must
+// not depend on the instruction set, the number of threads or how a text is split into steps.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ std::vector<float> input(std::uint64_t text, std::int64_t t, std::int64_t width,
   return row;
 }
 
-// The formulas of decoder_parts.h in double.
+// Evaluates the formulas of decoder_parts.h in double.
 std::vector<double> naive(const Layer& layer, std::uint64_t text, std::int64_t length) {
   const DeltaShape s = layer.shape();
   const std::int64_t channels = s.channels(), dk = s.key_dim, dv = s.value_dim;
@@ -127,7 +127,7 @@ struct Part {
 };
 using Steps = std::vector<std::vector<Part>>;
 
-// The outputs of each text; its states alternate between two buffers.
+// Returns the outputs of each text; the text's states alternate between two buffers.
 std::map<std::uint64_t, std::vector<float>> run(const Layer& layer, const Steps& steps, Isa isa,
                                                 int threads) {
   const auto backend = make_cpu_backend({.threads = threads, .isa = isa});
@@ -223,7 +223,7 @@ TEST(DeltaNet, BitsDoNotDependOnStepsNeighboursThreadsOrIsa) {
           EXPECT_EQ(run(layer, in_chunks(1, 200, chunk), isa, threads).at(1), want)
               << isa_name(isa) << ", " << threads << " threads, chunks of " << chunk;
         }
-        // Two texts of different lengths, and one text twice in a step.
+        // Here a step contains two texts of different lengths, or one text twice.
         const auto both =
             run(layer, {{{1, 60}, {2, 7}}, {{2, 80}}, {{1, 1}, {2, 3}, {1, 139}}}, isa, threads);
         EXPECT_EQ(both.at(1), want) << isa_name(isa);

@@ -1,5 +1,5 @@
-// Random weights, inputs and their exact products for the matmul tests. Packing is implemented
-// separately, from the documented layout; sums are in 64 bits, and f32 steps in the written order.
+// Random weights and inputs with their exact products, for the matmul tests. Packing is implemented
+// independently from the documented layout; sums have 64 bits, f32 steps the documented order.
 #pragma once
 
 #include <algorithm>
@@ -114,8 +114,8 @@ struct TestWeight {
   // The offset added to a code before it is stored.
   int stored_offset() const { return ranged() || scheme.bits == 8 ? 0 : 1 << (scheme.bits - 1); }
 
-  // For extreme products: each code is as far from its zero point as possible, in alternating
-  // directions for 8 bits and uint. leq never writes -128, but a file may contain it.
+  // For extreme products, each code is as far from its zero point as possible; for 8 bits and uint,
+  // the direction alternates by row. leq never writes -128, but a file may contain it.
   static bool points_down(std::int64_t row) { return row % 2 == 1; }
   int extreme_code(std::int64_t row) const {
     if (ranged()) return points_down(row) ? 0 : (1 << scheme.bits) - 1;
@@ -129,7 +129,7 @@ struct TestWeight {
     return static_cast<int>(random.below(static_cast<std::uint32_t>(levels))) + low;
   }
 
-  // Zero points: numbers [rows][groups] in the layout of the planes.
+  // Stores the zero points [rows][groups] in the layout of the planes.
   void put_zeros(Random& random, Fill fill, std::int64_t np, std::int64_t kp) {
     const std::int64_t groups = group == 0 ? 1 : kp / group;
     zeros = AlignedBytes(np * groups);
@@ -152,8 +152,8 @@ struct TestWeight {
     return zeros.as<std::uint8_t>()[row / 64 * groups * 64 + g * 64 + row % 64];
   }
 
-  // Codes of padding rows and columns have arbitrary bits, because their inputs are 0 and outputs
-  // of such rows are ignored. Padding of int8 is 0, as its sums require.
+  // Codes of padding rows and columns get random bits, because their inputs are 0 and the outputs
+  // of padding rows are ignored. Padding of int8 is 0, because the code sums include padding.
   void fill_codes(Random& random, Fill fill) {
     const std::int64_t np = up_to(n, 64);
     const std::int64_t kp = up_to(k, 128);
@@ -219,7 +219,7 @@ struct TestWeight {
     }
   }
 
-  // 8-bit codes: sums over the whole row (i32), or over the finer of the two groupings (i16).
+  // Sums of 8-bit codes cover the whole row (i32) or the finer of the two groupings (i16).
   void put_sums(std::int64_t np, std::int64_t kp) {
     const std::int64_t of_token = columns_of_scale(act) == 0 ? kp : columns_of_scale(act);
     const bool whole = group == 0 && columns_of_scale(act) == 0;
@@ -303,7 +303,7 @@ struct TestInputs {
   std::vector<float> scales;
 };
 
-// y of one token and output in the written order of f32 steps. `bias` may be null.
+// Returns y of one token and output, with f32 steps in the documented order. `bias` may be null.
 inline float expected_int(const TestWeight& w, std::int64_t row, const TestInputs& x,
                           std::int64_t token, const float* bias) {
   const bool by_token = x.group() > 0;
@@ -333,7 +333,7 @@ inline float expected_int(const TestWeight& w, std::int64_t row, const TestInput
   return bias == nullptr ? f * scale : std::fma(f, scale, *bias);
 }
 
-// Sixteen chains, added pairwise at distances 8, 4, 2, 1. Integer weights are used as scale * code.
+// Adds 16 lanes pairwise at distances 8, 4, 2, 1. Integer weights are used as scale * code.
 inline float expected_float(const TestWeight& w, std::int64_t row, const TestInputs& x,
                             std::int64_t token, const float* bias) {
   float lanes[16] = {};

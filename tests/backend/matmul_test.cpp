@@ -1,4 +1,4 @@
-// Operations::linear on the CPU: every scheme and instruction set against exact products.
+// Tests Operations::linear on the CPU: every scheme and instruction set against exact products.
 #include <bit>
 
 #include <gtest/gtest.h>
@@ -27,8 +27,8 @@ std::vector<std::string> integer_schemes() {
 }
 const std::vector<std::string> kIntSchemes = integer_schemes();
 
-// Runs the linear over all tokens in batches of `batch`, into values [tokens][outputs]. `before`:
-// the initial values of the output rows; columns after these must stay unchanged.
+// Runs the linear over all tokens in batches of `batch` and returns [tokens][outputs]. `before` is
+// the initial value of the output rows; columns after the outputs must keep this value.
 std::vector<float> run(Backend& backend, const Linear& linear, const TestInputs& x,
                        std::int64_t batch, Epilogue epilogue = Epilogue::none,
                        float before = 7.0f) {
@@ -61,7 +61,7 @@ std::int64_t first_difference(const std::vector<float>& a, const std::vector<flo
   return -1;
 }
 
-// The input formats in which a group of the weights is within one group of the inputs.
+// Returns the input formats for which each group of the weights is within one group of the inputs.
 std::vector<ActKind> acts_of(const std::string& scheme) {
   const QuantScheme parsed = *parse_scheme(scheme);
   if (parsed.scaling == Scaling::group && parsed.group > 32) return {ActKind::row, ActKind::g128};
@@ -115,7 +115,7 @@ TEST(IntMatmul, IsExactForEveryNumberOfTokensUpTo30) {
   }
 }
 
-// Token counts around the tiles of 16 and 32 tokens and the blocks of 256.
+// Token counts are around the tiles of 16 and 32 tokens and around the blocks of 256.
 TEST(IntMatmul, IsExactAroundTilesAndBlocksOfTokens) {
   Random random(28);
   for (const std::string scheme : {"int8", "int8-g128", "int8-g32", "int4-g128", "int4-g32",
@@ -138,7 +138,7 @@ TEST(IntMatmul, IsExactFor600Tokens) {
   }
 }
 
-// More columns than one piece of a panel (up to 1,024), the unit of the grouped kernels.
+// These rows are longer than one piece of a panel (up to 1,024 columns) of the grouped kernels.
 TEST(IntMatmul, IsExactForLongRows) {
   Random random(14);
   for (const std::string& scheme : kIntSchemes) {
@@ -148,9 +148,9 @@ TEST(IntMatmul, IsExactForLongRows) {
   }
 }
 
-// Many tokens, with rows around the limit (1,024 columns) up to which AMX processes a row as one
-// piece for a strip of 64 tokens; longer rows are processed piece by piece for all tokens. Two
-// threads split so few outputs into blocks of 68 tokens.
+// AMX processes rows of up to 1,024 columns as a whole for each strip of 64 tokens, and longer rows
+// piece by piece for all tokens. Both lengths are tested with many tokens; two threads split so few
+// outputs into blocks of 68 tokens.
 TEST(IntMatmul, IsExactForManyTokensWithLongRows) {
   Random random(29);
   for (const std::string scheme :
@@ -195,7 +195,7 @@ TEST(FloatMatmul, FollowsTheSixteenLaneChainOnEveryIsa) {
   }
 }
 
-// The chain is as close to the exact product as f32 sums of this length can be.
+// The kernel's f32 sums are as close to the exact product as sums of this length can be.
 TEST(FloatMatmul, IsCloseToDoublePrecision) {
   constexpr double kTolerance = 3e-7;  // times the sum of absolute products; measured: 1e-7
   Random random(18);
@@ -270,7 +270,7 @@ double gelu(double x) {
   return 0.5 * x * (1.0 + std::tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
 }
 
-// The engine's own exp has an error of 1e-7; the rest is a few f32 roundings.
+// The library's own exp has an error of 1e-7; the rest of the tolerance is for f32 roundings.
 constexpr double kActivationTolerance = 2e-6;
 
 TEST(Linear, AppliesSwiGluAndGelu) {
@@ -300,7 +300,7 @@ TEST(Linear, AppliesSwiGluAndGelu) {
   }
 }
 
-// Quantizes one group of values by the documented rule: scale and codes.
+// Quantizes one group of values by the documented rule; returns the scale and writes the codes.
 float quantize(const float* x, std::int64_t count, int* codes) {
   float largest = 0.0f;
   for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
@@ -371,7 +371,7 @@ TEST(Linear, QuantizesItsOutputAsTheConsumerWants) {
   }
 }
 
-// Values need not be stored if only codes by groups are required.
+// The backend need not store f32 values if only codes with scales by groups are required.
 TEST(Linear, QuantizesWithoutKeepingValues) {
   Random random(24);
   const TestLinear gated("int4-g128", ActKind::row, {300, 300}, 256, false, random);

@@ -12,8 +12,8 @@
 namespace leq {
 namespace {
 
-// For one function: stack accesses of whole registers between its first and last product, and by
-// products themselves.
+// Counts, for one function, stack accesses of whole registers between its first and last product
+// instruction, including stack operands of the product instructions.
 struct Loop {
   std::string function;
   int spills = 0;
@@ -36,8 +36,8 @@ void each_line(See see) {
   }
 }
 
-// The functions in which `product` matches an instruction; `sums` is the kind of register in which
-// they accumulate.
+// Returns the functions in which `product` matches an instruction; `sums` is the kind of register
+// that holds the accumulators.
 std::vector<Loop> loops_of(const std::regex& product, const char* sums) {
   std::vector<Loop> loops;
   std::string function;
@@ -75,8 +75,8 @@ void expect_no_spills(const char* product, const char* function, const char* sum
   EXPECT_GT(checked, 0) << "none of " << loops.size() << " functions is " << function;
 }
 
-// Tiles of bytes use up to 24 accumulators of 32 registers. (Three tokens of 2- and 3-bit codes are
-// excluded, because they need masks in addition to 24.)
+// Tiles of byte codes use up to 24 of 32 registers as accumulators. (Tiles of three tokens with 2-
+// and 3-bit codes are excluded, because they need registers for masks in addition to the 24.)
 TEST(ObjectCode, KeepsVnniSumsInRegisters) {
   expect_no_spills("vpdpbusd.*zmm", "::(piece_)?tile<|bits_tile<.*Bits., [12],");
 }
@@ -86,18 +86,18 @@ TEST(ObjectCode, KeepsSumsOfWordsInRegisters) {
   expect_no_spills("vpmaddwd.*ymm", "::k_tile_kernel<.*WordProducts", "ymm");
 }
 
-// Attention of many queries on AVX2 uses the same number.
+// Attention of many queries on AVX2 also uses 12 of 16 registers as accumulators.
 TEST(ObjectCode, KeepsSumsOfAttentionInRegisters) {
   expect_no_spills("vfmadd.*ymm", "::(float_blocks|value_columns)<", "ymm");
 }
 
-// With AMX, these registers hold the values that are combined while the tiles multiply.
+// With AMX, zmm registers hold values that the CPU combines while the tile unit multiplies.
 TEST(ObjectCode, KeepsNumbersBesideTheTilesInRegisters) {
   expect_no_spills("tdpb[su][su]d", "::multiply_k_tile<|int8_rows|uint8_rows|add_k_tile<");
 }
 
-// Counts calls of functions that only prefetch, which the compiler may drop (base/prefetch.h):
-// prefetching the data stored apart from a cache's codes made attention 1.2 times as fast.
+// Counts calls of functions that only prefetch, because a compiler may drop such calls
+// (base/prefetch.h). Prefetching the scales of packed codes made attention 1.2 times as fast.
 TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
   const std::regex names("leq::cpu::(\\(anonymous namespace\\)::)?(run_span|prefetch_scales)\\(");
   bool inside = false, calls = false;
@@ -112,7 +112,7 @@ TEST(ObjectCode, KeepsWhatOnlyPrefetches) {
     }
   });
   if (functions == 0) GTEST_SKIP() << "no objdump, or none that reads this processor's code";
-  // Scales and minima are prefetched; in a function of its own they need a call, too.
+  // Scales and minima are prefetched; a prefetch_scales that is not inlined must be called, too.
   EXPECT_GE(prefetches, functions == 1 ? 2 : 3);
   EXPECT_EQ(calls, functions > 1);
 }

@@ -1,4 +1,4 @@
-// The moving scale of act online against its definition: rise, fall, reset and fallback.
+// Compares the moving scale of act online with its definition: rise, fall, reset and fallback.
 #include "backend/online_scale.h"
 
 #include <gtest/gtest.h>
@@ -18,14 +18,14 @@ namespace {
 constexpr OnlineOptions kSafe = {};
 constexpr OnlineOptions kStreaming = {.mode = OnlineMode::streaming};
 
-// One step with 1000 numbers, of which `clipped` are out of range.
+// Runs one step with 1000 numbers, of which `clipped` are out of range.
 float step(OnlineScale& scale, float largest, std::uint64_t clipped = 0) {
   const float range = scale.begin(largest);
   scale.end(clipped, 1000);
   return range;
 }
 
-// The definition for safe mode, in double over the whole history.
+// Computes the scale of safe mode by its definition, in double over the whole history.
 double naive_range(const std::vector<float>& largest, double decay, std::size_t window) {
   double range = largest[0];
   for (std::size_t t = 1; t < largest.size(); ++t) {
@@ -88,7 +88,7 @@ TEST(OnlineScale, SafeModeNeverClips) {
 }
 
 TEST(OnlineScale, AStepDownByTwoDecaysToATenthAboveInTheStatedTime) {
-  // First the window drops the old peak, then 0.9^n <= 0.1.
+  // The old peak leaves the window after 64 steps; afterwards the range decays until 0.9^n <= 0.1.
   const int bound = 64 + static_cast<int>(std::ceil(std::log(0.1) / std::log(0.9)));
   OnlineScale scale(kSafe);
   for (int t = 0; t < 100; ++t) step(scale, 2.0f);

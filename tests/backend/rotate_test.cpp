@@ -1,4 +1,4 @@
-// The rotation of rows: against the dense matrix of signs in double, and its own properties.
+// Compares the rotation of rows with the dense matrix of signs in double, and tests its properties.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,10 +15,10 @@
 namespace leq {
 namespace {
 
-// 12 levels of sums, each rounded to 2^-24 of a value that grows by a factor sqrt(2) per level.
+// There are 12 levels of sums, each rounded to 2^-24 of a value that grows by sqrt(2) per level.
 constexpr double kTolerance = 2e-6;
 constexpr std::int64_t kTokens = 5;
-// Width and block: not powers of two, a single block, the smallest block, sizes of an LLM.
+// Widths and blocks: not powers of two, a single block, the smallest block, sizes of an LLM.
 constexpr std::pair<std::int64_t, std::int64_t> kShapes[] = {{160, 32},  {192, 64}, {432, 16},
                                                              {256, 256}, {6, 2},    {4096, 4096}};
 
@@ -60,7 +60,7 @@ struct Bench {
   }
 };
 
-// y_i = sum over j of the block of (-1)^(number of bits that i and j share) * factor_j * x_j.
+// Within a block: y_i = sum over j of (-1)^popcount(i & j) * factor_j * (x_j - mean).
 std::vector<double> dense(const float* x, std::int64_t width, std::int64_t block,
                           const std::vector<float>& factors, double mean) {
   std::vector<double> y(static_cast<std::size_t>(width));

@@ -1,5 +1,5 @@
-// Row kernels: each instruction set gives the portable kernel's bits, and these agree with sums in
-// double.
+// Row kernels of each instruction set must give the portable kernel's bits; these are compared with
+// sums in double.
 #include "backend/cpu/rows/row_kernels.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 namespace leq::cpu {
 namespace {
 
-// Widths below, at and above one and two registers, and common widths.
+// The widths are below, at and above one and two registers, and common widths of models.
 constexpr std::int64_t kWidths[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 80, 100, 257, 2048};
 // A norm adds n values in 256 chains that round by 2^-24 per step; here n is at most 2048.
 constexpr double kNormTolerance = 2e-6;
@@ -100,7 +100,7 @@ TEST(RowKernels, CodesAndTheirSumsAreEqual) {
   }
 }
 
-// Every width up to three blocks of lanes, to cover each tail of each number of registers.
+// Tests every width up to three blocks of lanes, which covers every tail length of every ISA.
 TEST(RowKernels, NormsHaveTheWrittenOrderAtEveryWidth) {
   for (std::int64_t n = 1; n <= 3 * 256 + 17; ++n) {
     const auto x = random_row(n, 21), gain = random_row(n, 22), beta = random_row(n, 23);

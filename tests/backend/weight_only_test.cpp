@@ -1,5 +1,5 @@
-// Weight-only matmuls (act none): each scheme gives bit for bit the result of the f32 linear with
-// its dequantized numbers, for any batch and instruction set.
+// Weight-only matmuls (act none): each scheme gives the bits of the f32 linear with the scheme's
+// dequantized weights, for any batch and instruction set.
 #include <gtest/gtest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Mappings, limited reads, and files that are written atomically.
+// Tests mappings, reads with a size limit, and files that are written atomically.
 #include "base/file.h"
 
 #include <fcntl.h>
@@ -85,7 +85,7 @@ TEST(ReadFile, HoldsToItsLimit) {
   EXPECT_THROW(read_file(folder.path(), 4), Error);
 }
 
-// Must not wait for a writer, who may never come.
+// Reading must fail instead of waiting for a writer to open the pipe, which might never happen.
 TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   const test::TemporaryFolder folder;
   const fs::path pipe = folder.path() / "pipe";
@@ -107,7 +107,7 @@ TEST(ReadFile, RefusesAPipeAndATextMayBeOne) {
   EXPECT_THROW(read_text_file(folder.path() / "a", 4), Error);
 }
 
-// The reason comes from the call that failed, not from an earlier one.
+// The error's reason must be that of the call that failed, not of an earlier call.
 TEST(MappedFile, LockingBeyondTheLimitSaysSo) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers lock nothing and say that they did";
   const test::TemporaryFolder folder;
@@ -204,7 +204,7 @@ TEST(AtomicFile, RefusesWhatIsNoPlaceForAFile) {
   EXPECT_EQ(message(folder.path()), place + ": is a folder, expected the name of a file to write");
   EXPECT_EQ(message(folder.path() / "no" / "a"),
             place + "/no/a: cannot write there: " + place + "/no is no folder; make it first");
-  // A new file must not replace a device.
+  // A new file must not replace a pipe or a device.
   ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(message(folder.path() / "pipe"),
             place + "/pipe: is a pipe, expected the name of a file to write");
@@ -226,7 +226,7 @@ TEST(AtomicFile, RefusesLinksAndLeavesWhatTheyLeadTo) {
     test::expect_error([&] { AtomicFile file(folder.path() / name); }, {"is a link to "});
   }
   EXPECT_EQ(read_file(folder.path() / "real", 100), "old");
-  // A link that appears while the file is being written stays, too.
+  // A link that is created while the file is being written must not be replaced either.
   AtomicFile file(folder.path() / "new");
   file.append(as_bytes("new"));
   fs::create_symlink("real", folder.path() / "new");
@@ -258,7 +258,7 @@ TEST(RequireNoInput, KnowsAFileByAnyName) {
   EXPECT_NO_THROW(require_no_input(folder.path() / "new", inputs));
 }
 
-// A file of another owner in a folder like /tmp is reported before the work begins.
+// If another user's file in a folder like /tmp cannot be replaced, this is reported at the start.
 TEST(AtomicFile, SaysWhyAFileCannotBeReplaced) {
   const test::TemporaryFolder folder;
   if (::getuid() != 0) GTEST_SKIP() << "needs two users, and so to be root";
@@ -293,7 +293,7 @@ TEST(AtomicFile, WithoutCommitNothingIsLeftAndAnOldFileStays) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
-// The id of a process that has ended.
+// Returns the id of a process that has ended.
 pid_t ended_process() {
   const pid_t child = ::fork();
   if (child == 0) std::_Exit(0);
@@ -309,7 +309,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
         begin + std::to_string(::getpid()) + "-0"}) {
     folder.write(name, "half a model");
   }
-  // Temporary files of a living process, of no process and of other targets; and a folder.
+  // Temporary files that must stay: of a living process, without a process id, of another target.
   std::vector<std::string> others = {begin + std::to_string(::getppid()),
                                      begin,
                                      begin + "x",
@@ -332,7 +332,7 @@ TEST(AtomicFile, RemovesWhatKilledProcessesLeft) {
   EXPECT_EQ(folder.names(), others);
 }
 
-// Its process may be alive although the id means nothing here: in another container or machine.
+// The writing process may be alive in another container or machine, where its id is valid.
 TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   const test::TemporaryFolder folder;
   const fs::path name = folder.path() / ("model.leq.tmp" + std::to_string(ended_process()));
@@ -353,7 +353,7 @@ TEST(AtomicFile, LeavesWhatALivingOneWrites) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"model.leq"});
 }
 
-// Like a server that saves one slot for several clients.
+// For example, a server may save one slot for several clients.
 TEST(AtomicFile, ThreadsMayWriteTheSameName) {
   const test::TemporaryFolder folder;
   const fs::path target = folder.path() / "slot";

@@ -1,4 +1,4 @@
-// exp, silu and gelu against the C library in double, over the whole range of f32 in steps.
+// Compares exp, silu and gelu with the C library in double, over the whole range of f32 in steps.
 #include "base/float_math.h"
 
 #include <gtest/gtest.h>
@@ -52,8 +52,8 @@ TEST(FloatMath, ExpKeepsNan) {
   EXPECT_TRUE(std::isnan(leq_exp(-std::numeric_limits<float>::quiet_NaN())));
 }
 
-// The bits are a contract between kernels, so this test must detect any change of coefficients or
-// order. Computed with exact rational arithmetic, rounding each operation to f32 as in the header.
+// Kernels rely on these bits, so the test must detect any change of coefficients or order. They
+// were computed with exact rational arithmetic that rounds each operation to f32 as in the header.
 TEST(FloatMath, ExpHasTheseBits) {
   struct Case {
     float x;
@@ -72,8 +72,8 @@ TEST(FloatMath, ExpHasTheseBits) {
 }
 
 TEST(FloatMath, SiluAndGeluFollowTheirFormulas) {
-  // The sum 1 + exp and the division add two roundings to exp's error; gelu's argument adds another
-  // error, magnified by |2 u| where exp is large, so it is compared absolutely against max(1, |x|).
+  // 1 + exp and the division add two roundings to exp's error. gelu's argument adds an error that
+  // is magnified by |2 u| where exp is large, so gelu's error is relative to max(1, |x|).
   for (int i = -4000; i <= 4000; ++i) {
     const float x = static_cast<float>(i) * 0.01f;
     const double d = x;

@@ -1,4 +1,4 @@
-// Limits and errors of the JSON reader.
+// Tests the limits and errors of the JSON reader.
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(ParseJson, NamesSourceAndOffset) {
   EXPECT_NE(parse_error_of("[1, 2, x]").find("offset 8"), std::string::npos);
 }
 
-// The number of values is limited, because a value needs memory however short its text is.
+// The number of values is limited because each value uses memory, even if its text is short.
 TEST(ParseJson, LimitsValuesAndBytes) {
   std::string many = "[0";
   for (int i = 0; i < 98; ++i) many += i % 2 == 0 ? ",[]" : ",{}";
@@ -108,7 +108,7 @@ TEST(JsonGet, RefusesNumbersThatDoNotFit) {
   EXPECT_NE(error_of([&] { json_get<std::uint64_t>(json, "minus", "c"); }), "");
 }
 
-// The results are those of nlohmann-json on the same text.
+// The expected results are those of nlohmann-json for the same text.
 TEST(Json, ReadsAndWritesAsNlohmann) {
   for (const char* text : {"null",
                            "true",

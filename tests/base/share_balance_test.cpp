@@ -1,4 +1,4 @@
-// Shares of a loop follow the speeds of its threads, and do not change if the speeds are similar.
+// Shares of a loop follow the speeds of its threads and do not change if the speeds are similar.
 #include "base/share_balance.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Counts shares_of(const ShareBalance& balance, int threads, std::int64_t tasks) {
   return shares;
 }
 
-// The tasks that threads of these speeds do in a loop if idle ones help others, with noise.
+// Simulates a loop: each thread completes tasks in proportion to its speed, with random noise.
 Counts done_at(const std::vector<double>& speeds, Random& random, double noise) {
   std::vector<double> now;
   double sum = 0;
@@ -51,7 +51,7 @@ TEST(ShareBalance, FollowsAThreadSlowedDown) {
   ShareBalance balance(4);
   for (int loop = 0; loop < 1000; ++loop) balance.update(done_at({1, 1, 0.25, 1}, random, 0.1));
   const Counts shares = shares_of(balance, 4, kShareTasks);
-  // 1 / 3.25 and 0.25 / 3.25 of the tasks, within the tolerance of a quarter of an equal share.
+  // The shares are 1 / 3.25 and 0.25 / 3.25, with a tolerance of a quarter of an equal share.
   for (const std::size_t fast : {0, 1, 3}) EXPECT_NEAR(double(shares[fast]), 295, 60);
   EXPECT_NEAR(double(shares[2]), 74, 60);
   for (int loop = 0; loop < 1000; ++loop) balance.update(done_at({1, 1, 1, 1}, random, 0.1));

@@ -1,4 +1,4 @@
-// UTF-8, splitting, and human-readable numbers.
+// Tests UTF-8, splitting of text, and human-readable numbers.
 #include "base/text.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Every task runs exactly once, for all numbers of threads, sizes and exceptions.
+// Every task runs exactly once, for all numbers of threads and tasks and with exceptions.
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +141,7 @@ TEST(ThreadPool, TheShareOfAThreadSlowedDownShrinks) {
         ++of_first;
         return;
       }
-      // Waits for three tasks of the other thread per task of this one, while any are left.
+      // This task ends after three tasks of the other thread, or when all tasks have begun.
       while (of_first < 3 * (of_second + 1) && begun < kTasks) std::this_thread::yield();
       ++of_second;
     });
@@ -151,7 +151,7 @@ TEST(ThreadPool, TheShareOfAThreadSlowedDownShrinks) {
   EXPECT_EQ(pool.first_task(2, kTasks), kTasks);
 }
 
-// Threads on nodes with these distances, all of them on the cores of this machine.
+// Returns threads on nodes with these distances; all of them use the cores of this machine.
 ThreadPlaces places_at(const std::vector<std::vector<int>>& distances, int threads_each) {
   ThreadPlaces places;
   for (std::size_t node = 0; node < distances.size(); ++node) {

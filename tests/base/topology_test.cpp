@@ -1,4 +1,4 @@
-// Memory nodes from a folder like /sys: what is read or refused, and the placement of threads.
+// Reads memory nodes from a folder like /sys: what is read or refused, and how threads are placed.
 #include "base/topology.h"
 
 #include <gtest/gtest.h>

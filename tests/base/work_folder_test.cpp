@@ -1,4 +1,4 @@
-// Folders that only one program at a time may use.
+// Tests folders that only one program at a time may use.
 #include "base/work_folder.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(WorkFolder, ASecondUserIsToldWhoHasIt) {
   const std::string message = error_of(path);
   EXPECT_TRUE(message.starts_with(path.string() + ": another run")) << message;
   EXPECT_NE(message.find("writes the same output"), std::string::npos) << message;
-  // Also from another process, whose lock ends with the process, however it ends.
+  // Another process is locked out, too, and a process's lock ends with it, however it ends.
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) std::_Exit(error_of(path).empty() ? 1 : 0);

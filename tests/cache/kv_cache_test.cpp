@@ -1,5 +1,5 @@
-// The cache's pages against a simple model: each sequence is a list of numbers, and reads must
-// return what was written for a position, whatever was forked, truncated or cleared since.
+// Compares the cache's pages with a simple model in which each sequence is a list of numbers: reads
+// must return what was written for a position, whatever was forked, truncated or cleared since.
 #include "cache/kv_cache.h"
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class Sequences {
     longest(to) = longest(from);
   }
   std::int64_t length(std::int32_t sequence) { return std::ssize(at(sequence)); }
-  // The sequence begins with pages of another text.
+  // Begins the sequence with pages of another text.
   void adopt(std::int32_t sequence, std::span<const std::int32_t> pages,
              const std::vector<float>& text, std::int64_t wanted) {
     const auto within = [&](std::int64_t positions) {
@@ -107,7 +107,7 @@ class Sequences {
       const std::int64_t length = std::ssize(numbers_[s]);
       ASSERT_LE(std::ranges::count_if(pages, [](auto page) { return page >= 0; }),
                 cache_.most_pages(length));
-      // The positions that the next query reads.
+      // The first position that the next query reads; 0 without a window.
       const std::int64_t seen =
           window() == 0 ? 0 : std::max<std::int64_t>(0, length + 1 - window());
       for (std::int64_t position = seen; position < length; ++position) {
@@ -171,8 +171,8 @@ TEST(KvCache, KeepsEverySequenceThroughRandomOperations) {
   }
 }
 
-// Pages before a window are released and others are kept; pages that are referenced elsewhere can
-// begin a sequence as far as they reach.
+// Pages before a window are released, all others are kept. Pages that the test still references can
+// begin another sequence, as far as reach() allows.
 TEST(KvCache, KeepsWhatAWindowSeesThroughRandomOperations) {
   constexpr int kSequences = 3;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -307,7 +307,7 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
         CountingMemory counting(backend->layout());
         const KvCache counted(counting, backend->layout(), shape);
         EXPECT_EQ(backend->memory().allocated() - before, counting.allocated());
-        // 11 full pages of the positions, and one more partial page for the second sequence.
+        // The positions fill 11 pages; the second sequence needs one more, partially filled page.
         const std::size_t page = backend->layout().page_bytes(KvPart::keys, keys, 3, dim) +
                                  backend->layout().page_bytes(KvPart::values, values, 3, dim);
         EXPECT_EQ(counting.allocated(), 5u * 12 * page);
@@ -316,7 +316,7 @@ TEST(KvCache, BytesAreWhatIsAskedFor) {
   }
 }
 
-// By the layout in docs/kv-cache.md: 64 positions of all kv heads, int8 with f16 s and m for each.
+// By docs/kv-cache.md: 64 positions of all kv heads; each int8 row adds an f16 scale and minimum.
 TEST(KvCache, PageBytesFollowTheLayout) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   EXPECT_EQ(backend->layout().page_bytes(KvPart::keys, KvType::f32, 3, 22), 3u * 64 * 22 * 4);

@@ -1,6 +1,6 @@
-// The f16 copies of a cache that encodes whole blocks, against a naive one: whatever was forked,
-// truncated, released or restarted, the next query finds exactly what it must read, and a sequence
-// reaches as far as it reports.
+// Compares the f16 copies of a cache that encodes whole blocks with a naive implementation:
+// whatever was forked, truncated, released or restarted, the next query must find exactly what it
+// must read, and a sequence must be usable up to the length that it reports.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -24,8 +24,8 @@ KvShape shape_of(std::int64_t positions, int sequences, KvType type) {
   return shape;
 }
 
-// A device that writes one number for each position: into the copy when the position is appended,
-// as a code when its block is closed. The numbers are functions of the preceding text.
+// Simulates a device that writes one number for each position: to the copy when the position is
+// appended, to the codes when its block is closed. The numbers depend on the preceding text.
 class Copies {
  public:
   Copies(KvCache& cache, int sequences)
@@ -69,7 +69,7 @@ class Copies {
         for (const bool keys : {true, false}) {
           const auto page = cache_.pages(s)[static_cast<std::size_t>(at / kPageTokens)];
           const bool copied = cache_.layer(layer).copies[static_cast<std::size_t>(page)] >= 0;
-          // The next query first encodes a block that it closes from the copies.
+          // A block that the next query closes is first encoded from its copies.
           const bool coded = at < cache_.residual().quantized(length);
           ASSERT_TRUE(code && coded ? true : copied) << "position " << at << " of " << length;
           const float found =
@@ -130,7 +130,7 @@ TEST(KvCopies, TheNextQueryFindsWhatItReadsThroughRandomOperations) {
     KvCache cache(backend->memory(), backend->layout(), shape);
     ASSERT_LT(cache.copy_count(), cache.page_count()) << "copies are to be taken back";
     Copies copies(cache, kSequences);
-    // Pages that were shared, with their text, as in a prefix cache.
+    // Pages that were shared, and their text, as in a prefix cache.
     struct Kept {
       std::vector<std::int32_t> pages;
       std::vector<float> text;
@@ -208,8 +208,8 @@ TEST(KvCopies, TheNewestPositionsCanBeTakenBack) {
   EXPECT_EQ(cache.length(0), 0);
 }
 
-// Whole pages for codes, and for each sequence copies of the newest R + B + 512 positions and of
-// the current step, to the exact byte.
+// A cache has whole pages of codes, and for each sequence f16 copies of the newest R + B + 512
+// positions and of the current step. Sizes are checked to the byte.
 TEST(KvCopies, BytesFollowTheFormula) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const auto& layout = backend->layout();
@@ -243,7 +243,7 @@ TEST(KvCopies, APageIsReplacedByOneThatHasAllOfIt) {
   cache.hold(early);
   copies.append(1, 64);
   copies.text(1) = copies.text(0);
-  // The same text in a sequence that continued: both blocks are encoded.
+  // Sequence 1 gets the bytes of sequence 0; continuing it then encodes both blocks of the page.
   for (std::int64_t layer = 0; layer < kLayers; ++layer) {
     const KvLayer kv = cache.layer(layer);
     const auto from = static_cast<std::size_t>(early),

@@ -1,5 +1,5 @@
-// Saved sequences: the same types restore the same bytes, and bytes that are not a saved sequence
-// of this cache are refused.
+// Tests saved sequences: a cache with the same types restores the same bytes, and bytes that are
+// not a saved sequence of this cache are refused.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -105,7 +105,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           KvCache cache(backend->memory(), backend->layout(), shape);
           feed(*backend, cache, 1, length, 2);
           const auto saved = cache.save(1);
-          // A rejected draft changes nothing.
+          // A draft that is rejected and truncated leaves no change.
           for (const std::int64_t draft : {1, 16, 64}) {
             feed(*backend, cache, 1, draft, 3);
             ASSERT_EQ(cache.truncate(1, length), length);
@@ -116,7 +116,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
           other.load(1, saved, "test");
           EXPECT_EQ(other.length(1), length);
           EXPECT_EQ(other.save(1), saved);
-          // The same number of positions can be undone, or none.
+          // If the loaded sequence can be truncated, it must go on like the truncated saved one.
           const std::int64_t less = length - std::min<std::int64_t>(length, 40);
           KvCache third(backend->memory(), backend->layout(), shape);
           third.load(0, saved, "test");
@@ -132,7 +132,7 @@ TEST(KvSaved, PackedCodesComeBackWithTheirCopies) {
             ASSERT_EQ(cache.truncate(1, 0), 0);
             cache.load(1, saved, "test");
           }
-          // Both sequences continue identically.
+          // Both sequences must give the same results when they are continued.
           feed(*backend, cache, 1, 90, 5);
           feed(*backend, other, 1, 90, 5);
           EXPECT_EQ(other.save(1), cache.save(1));
@@ -150,7 +150,7 @@ TEST(KvSaved, AppendingOneByOneIsAppendingInBulk) {
     KvCache steps(backend->memory(), backend->layout(), shape);
     std::uint64_t seed = 0;
     for (std::int64_t i = 0; i < 300; ++i) feed(*backend, steps, 0, 1, ++seed);
-    // The same rows in one step; a row's numbers depend only on its seed.
+    // All rows are fed in one step; a row's numbers depend only on its seed.
     feed_rows(*backend, bulk, 0, 300);
     EXPECT_EQ(bulk.save(0), steps.save(0)) << kv_type_name(type);
   }
@@ -171,7 +171,7 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   for (std::size_t size = 0; size < saved.size(); size += size < 100 ? 1 : 37) {
     EXPECT_THROW(cache.load(0, std::span(saved).first(size), "test"), Error) << size;
   }
-  // copies_from: no multiple of a page, beyond the next query's reads, negative, beyond the end.
+  // Invalid copies_from: no page multiple, past what the next query reads, negative, past the end.
   for (const std::int64_t from : {1, 192, -64, 100000}) {
     auto wrong = saved;
     std::memcpy(wrong.data() + 64, &from, sizeof from);
@@ -180,7 +180,7 @@ TEST(KvSaved, RefusesOtherZonesAndDamagedOnes) {
   EXPECT_EQ(cache.save(0), saved) << "refused bytes change nothing";
 }
 
-// The inputs of rope_append are in the saved bytes in plain order.
+// The saved bytes contain the inputs of rope_append, ordered by head and position.
 TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   const KvShape shape{1, 2, 4, KvType::f32, KvType::f16, 100, 1};
@@ -209,7 +209,7 @@ TEST(KvSaved, HoldsNumbersByHeadAndPosition) {
   }
 }
 
-// The same for int8: after all codes of a head the scales of all positions, then their minima.
+// For int8, the codes of a head are followed by the scales of all positions, then by their minima.
 TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
   constexpr std::size_t kDims = 6, kHeads = 2;
   const auto backend = make_cpu_backend({1, Isa::portable});
@@ -242,7 +242,7 @@ TEST(KvSaved, HoldsCodesScalesAndMinimaByHeadAndPosition) {
   }
 }
 
-// A NaN at any position is refused, including first and last numbers, scales and minima.
+// A NaN at any position is refused, including the first and the last number, scale and minimum.
 TEST(KvSaved, RefusesEveryNumberThatIsNotFinite) {
   const auto backend = make_cpu_backend({1, Isa::portable});
   for (const KvType type : kTypes) {
@@ -284,7 +284,7 @@ TEST(KvSaved, RefusesEveryTruncatedPrefixAndForeignShapes) {
     KvCache foreign(backend->memory(), backend->layout(), other);
     EXPECT_THROW(foreign.load(0, saved, "test"), Error);
   }
-  // Every bit of the header matters; NaN is refused.
+  // A change of any bit of the header must be detected.
   for (std::size_t bit = 0; bit < 48 * 8; ++bit) {
     auto flipped = saved;
     flipped[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);

@@ -1,6 +1,6 @@
-// Attention over 32,768 positions of keys with outlier channels, stored in every type, against
-// softmax in double over the unrounded numbers: the error of the outputs, and whether a position
-// that a query searches for is found anywhere in the context.
+// Attention over 32,768 positions whose keys have outlier channels, for every KV type, compared
+// with softmax in double over the unrounded numbers. Checks the error of the outputs, and whether a
+// query whose key is stored at some position finds this position anywhere in the context.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,8 +19,8 @@ constexpr int kDims = 64, kHeads = 2;
 constexpr std::int64_t kPositions = 32768, kBatch = 512, kQueries = 3;
 constexpr double kRopeBase = 1e6;
 
-// Rows of q (two heads), k and v. Three channels of the keys are ten times as large as the others
-// and in rotary pairs that hardly turn, like channels with biases.
+// Rows of q (two heads), k and v. Three channels of the keys are ten times as large as the others,
+// and are in rotary pairs that hardly rotate, like channels with large biases in trained models.
 struct Text {
   std::vector<std::vector<float>> rows;  // [positions][(H + 2) d]
   std::vector<float> bias;               // [d]
@@ -48,7 +48,7 @@ struct Text {
     return static_cast<double>(at) * std::pow(kRopeBase, -2.0 * pair / kDims);
   }
 
-  // Each of the last queries of head 0 is set to the key of one position, rotated by the distance.
+  // Sets each of the last queries of head 0 to the key of one position, rotated by the distance.
   void hide_answers() {
     for (std::int64_t query = 0; query < kQueries; ++query) {
       const std::int64_t from = kPositions - kQueries + query, to = asked(query);
@@ -66,7 +66,7 @@ struct Text {
     }
   }
 
-  // k or q at a position after rotation, in double.
+  // Returns k or q of a position after rotation, in double.
   std::vector<double> turned(std::int64_t at, std::size_t first) const {
     const auto& row = rows[static_cast<std::size_t>(at)];
     std::vector<double> out(kDims);
@@ -110,7 +110,7 @@ const Text& text() {
   return kText;
 }
 
-// Outputs of the last queries, [queries][heads][d]; keys minus `offset` unless it is null.
+// Returns outputs of the last queries, [queries][heads][d]; any `offset` is subtracted from keys.
 std::vector<float> outputs(KvType keys, KvType values, const float* offset) {
   const auto backend = make_cpu_backend({2, chosen_isa()});
   KvShape kv = {1, 1, kDims, keys, values, kPositions, 1};
@@ -201,7 +201,7 @@ bool answers(const std::vector<float>& found) {
 }
 
 TEST(LongContext, OutputsOverKeysWithOutliersKeepToTheirBounds) {
-  // Queries that search for nothing weigh all positions almost equally, which is the hardest case.
+  // Queries of head 1 weigh all positions almost equally, which is the hardest case.
   const std::map<KvType, double> most = {{KvType::f32, 5e-4},
                                          {KvType::f16, 3e-3},
                                          {KvType::int8, 0.15},

@@ -1,7 +1,7 @@
-// Pages and fixed-size states combined, against lists of tokens. Two toy layers represent a model:
-// one stores a number for each position, like attention, the other folds all tokens into a few
-// numbers, like a recurrent layer. Whatever happened to a sequence, both must equal the result of
-// feeding its tokens once.
+// Tests pages and fixed-size states together against plain lists of tokens. Two toy layers
+// represent a model: one stores a number for each position like attention, the other folds all
+// tokens into a few numbers like a recurrent layer. Whatever happened to a sequence, both layers
+// must have the state that feeding its tokens once gives.
 #include "cache/sequence_state.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ constexpr int kToySequences = 4;
 constexpr std::int64_t kToyPositions = 40 * kPageTokens;
 using Toy = std::array<float, 5>;
 
-// The recurrence of the toy layer, different in each channel and exact in floats.
+// The recurrence of the toy layer differs for each channel and is exact in floats.
 void fold_token(Toy& state, float token) {
   for (std::size_t i = 0; i < state.size(); ++i) {
     const float next = state[i] * static_cast<float>(i + 2) + token;
@@ -48,7 +48,7 @@ struct Toys {
     return reinterpret_cast<float*>(kv.keys + page * kv.key_page_bytes)[position % kPageTokens];
   }
 
-  // One step of both layers over the tokens that were appended.
+  // Runs one step of both layers over the tokens that were appended.
   void compute(std::int32_t sequence, std::int64_t first, const std::vector<float>& tokens) {
     Toy toy = {};
     const FixedStates::StepStates step = fixed.step_states(sequence);
@@ -88,7 +88,7 @@ class Fed {
     toys.state.commit();
     at(sequence).insert(at(sequence).end(), tokens.begin(), tokens.end());
   }
-  // A step that is computed, perhaps only partly, and rolled back.
+  // Computes a step, perhaps only partly, and rolls it back.
   void fail(std::int32_t sequence, std::int64_t count) {
     const std::int64_t first = std::ssize(at(sequence));
     toys.state.append(sequence, count);
@@ -203,7 +203,7 @@ TEST(SequenceState, GoesBackToTheNewestCheckpointBeforeAPosition) {
   fed.check();
 }
 
-// Like the engine with drafts: after a rollback, the accepted tokens are fed again.
+// As in the engine with drafts, the accepted tokens are fed again after a rollback.
 TEST(SequenceState, RejectedDraftsLeaveNoTrace) {
   Fed fed;
   fed.feed(0, 64);

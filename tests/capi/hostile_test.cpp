@@ -118,13 +118,13 @@ TEST(CApiMisuse, SizesOfStructsAreChecked) {
     EXPECT_STATUS(leq_model_get_info(model.get(), &info, &error), LEQ_MISUSE,
                   "leq_model_info.size");
   }
-  // A caller with an older header: members beyond its struct are not written.
+  // A caller compiled with an older, smaller struct: members beyond its size must not be written.
   std::memset(&info, 0x55, sizeof info);
   info.size = 16;
   EXPECT_EQ(leq_model_get_info(model.get(), &info, nullptr), LEQ_OK);
   EXPECT_GT(info.context, 0);
   EXPECT_EQ(info.vocab, 0x5555555555555555);
-  // A caller with a newer header: unknown members must be 0.
+  // A caller compiled with a newer, larger struct: its additional members must be 0.
   struct Newer {
     leq_session_options known;
     std::int64_t more;
@@ -173,7 +173,7 @@ TEST(CApiMisuse, HugeSizesAreRefused) {
   options.context = std::numeric_limits<std::int64_t>::max();
   EXPECT_STATUS(leq_session_new(model.get(), &options, &another, &error), LEQ_BAD_SETTING,
                 "context");
-  // Some systems promise more memory than they have.
+  // Some systems grant more memory than they have.
   options.context = 1 << 30;
   const leq_status status = leq_session_new(model.get(), &options, &another, nullptr);
   EXPECT_TRUE(status == LEQ_OK || status == LEQ_NO_MEMORY) << status;
@@ -241,7 +241,7 @@ TEST(CApiMisuse, AModelThatIsCutOffIsRefused) {
   }
   leq_model* model = nullptr;
   EXPECT_STATUS(leq_open(folder.path().c_str(), nullptr, &model, &error), LEQ_BAD_INPUT, "folder");
-  // Only leq_verify finds a damaged plane.
+  // The damaged plane is only found by leq_verify.
   std::string damaged = bytes;
   damaged[4096] = static_cast<char>(damaged[4096] ^ 1);
   std::ofstream(path, std::ios::binary) << damaged;
@@ -297,7 +297,7 @@ TEST(CApiMisuse, AReplyIsCancelledFromAnotherThread) {
   other.join();
   EXPECT_EQ(written.replies.at(0).stop, LEQ_STOP_INTERRUPTED);
   EXPECT_LT(written.tokens.at(0).size(), 4000u);
-  // A JSON request and a measurement return a status, too.
+  // A JSON request and a measurement must return a status, too.
   const std::string request = R"({"prompt": "Once", "ignore_eos": true})";
   auto json_options = sized<leq_request_options>();
   json_options.cancel = cancel.get();

@@ -1,4 +1,4 @@
-// Generates a reply with the library's C++ classes, to compare with the C API's.
+// Generates a reply with the library's C++ classes, for comparison with the C API.
 #pragma once
 
 #include "capi/owned_handles.h"

@@ -1,4 +1,4 @@
-// Files other than .leq in leq_open, and receipts, compared with the C++ library.
+// leq_open of files other than .leq, and receipts, compared with the C++ library.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -49,7 +49,7 @@ TEST(CApiOpen, WhatIsNoFileInMemoryIsTold) {
   }
 }
 
-// The storyteller in f32, with a tokenizer of single letters.
+// Returns the storyteller as a GGUF file in f32, with a tokenizer of single letters.
 std::string gguf_of_story(const TemporaryFolder& folder) {
   const ImportedModel model = import_hf(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller");
   GgufWriter writer;
@@ -81,7 +81,7 @@ TEST(CApiOpen, AGgufFileIsConvertedIntoTheCacheOnceOrIntoMemory) {
     EXPECT_EQ(calls > before, texts.size() != 2) << "the second one finds the first one's file";
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(cache), fs::directory_iterator()), 1);
-  // The same weights without the detour through GGUF; f32 is preserved exactly.
+  // The same weights are also quantized without GGUF; f32 preserves them exactly.
   const std::string direct =
       quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "f32");
   const auto story = open_model(direct);
@@ -183,7 +183,7 @@ TEST(CApiReceipts, AreCheckedAndOthersAreFound) {
   EXPECT_EQ(check("{"), LEQ_BAD_INPUT);
   EXPECT_EQ(leq_check_receipt(nullptr, "{}", 2, &result, nullptr), LEQ_MISUSE);
   EXPECT_EQ(leq_check_receipt(session.get(), "{}", 2, nullptr, nullptr), LEQ_MISUSE);
-  // The session still works.
+  // The session still works after the refused receipts.
   EXPECT_EQ(
       receipt_of(session.get(), tokenize(model.get(), kPrompt), "{\"seed\": 3, \"top_k\": 5}"),
       text);

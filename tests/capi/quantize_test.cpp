@@ -1,4 +1,4 @@
-// Quantizing through the C API: interrupted and resumed.
+// Quantizes through the C API; a run is interrupted and resumed.
 #include <gtest/gtest.h>
 
 #include "base/file.h"
@@ -8,7 +8,7 @@
 namespace leq::test {
 namespace {
 
-// A run that its caller interrupts after the first block, and the next run on the same output.
+// Interrupts a run after the first block, then runs again with the same output path.
 class CApiInterrupted : public testing::Test {
  protected:
   struct Run {
@@ -16,7 +16,7 @@ class CApiInterrupted : public testing::Test {
     std::string error, lines;
     int calls = 0;
   };
-  // If `stops`, ends the work as soon as a file of finished work exists.
+  // If `stops`, interrupts the run as soon as a file of finished work exists.
   Run quantize_folder(const char* method, bool restart, bool stops) {
     struct Seen {
       std::string mark, lines;

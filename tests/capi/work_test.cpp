@@ -1,4 +1,4 @@
-// Measuring, files and memory through the C API: the same results as the library's.
+// Measurements, file functions and memory plans of the C API give the library's results.
 #include <gtest/gtest.h>
 
 #include "base/file.h"

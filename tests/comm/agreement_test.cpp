@@ -1,4 +1,4 @@
-// Settings that all ranks must share: the first difference is an error on all ranks.
+// Settings must be equal on all ranks: the first difference is an error on all ranks.
 #include "comm/agreement.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Ranks that are processes of mpirun: the suite of all communicators, a rank that fails, stays away
-// or dies, and settings that differ. Skipped without mpirun or MPI.
+// Tests ranks that are processes of mpirun: the suite of all communicators, settings that differ,
+// and a rank that fails, dies or does not take part. Skipped without mpirun or MPI.
 #include "comm/mpi_ranks.h"
 
 #include <gtest/gtest.h>
@@ -76,13 +76,13 @@ TEST_P(MpiErrors, SettingsThatDifferAreRefused) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, MpiErrors, ::testing::Values(0, 1));
 
-// A process is stopped or killed while the others are in an operation: they end and report where
-// they were. Two of three processes remain, with or without the leader.
+// One of three processes is stopped or killed while the others are in an operation: the others end
+// and report this operation. The leader may be the lost process.
 class MpiLosses : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 
 test::Finished lose(const char* how, int bad, const char* operation) {
   const test::TemporaryFolder own;
-  // A time limit that a hang would reach; the test then looks for mpirun's message.
+  // If a process hangs, mpirun ends all of them at this time limit, which the test then detects.
   return test::run_by_mpi(own.path().string(), 3,
                           {LEQ_MPI_SUITE, how, std::to_string(bad), operation},
                           {"--timeout", "60"});

@@ -29,7 +29,7 @@ void run(leq::Communicator& ranks, const std::string& what, int bad) {
   ranks.barrier("the end of the test");
 }
 
-// One operation, after others have succeeded, while the bad rank is killed or stopped by a signal.
+// Some operations succeed; during the last one, the bad rank is killed or stopped by a signal.
 void run_without(leq::Communicator& ranks, int signal, int bad, const std::string& operation) {
   const std::string site = "the test's " + operation;
   std::vector<std::byte> bytes(4);

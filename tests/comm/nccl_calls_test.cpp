@@ -1,4 +1,4 @@
-// NVIDIA's library against leq's declarations of it, if it is installed or LEQ_NCCL names it.
+// Compares leq's declarations of NCCL with NVIDIA's library, if installed or named by LEQ_NCCL.
 #include "comm/nccl_calls.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(NcclCalls, AnotherLibraryIsRefusedByTheNameThatItLacks) {
   test::expect_error([&] { (void)find_nccl("libc.so.6"); }, {"libc.so.6 has no ncclGetVersion"});
 }
 
-// The layout in the library's header, whose members are read by offset.
+// Members of the library's struct are read by offset, so their offsets must match its header.
 TEST(NcclCalls, ConfigurationLiesAsTheLibraryReadsIt) {
   EXPECT_EQ(offsetof(NcclConfig, magic), 8u);
   EXPECT_EQ(offsetof(NcclConfig, version), 12u);

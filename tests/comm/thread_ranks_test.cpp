@@ -1,4 +1,4 @@
-// Ranks that are threads: the suite of all communicators, and ranks that fail or stay away.
+// Tests ranks that are threads: the suite of all communicators, and ranks that fail or are absent.
 #include "comm/thread_ranks.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ TEST(ThreadRanks, NobodyLeavesABarrierBeforeAllHaveCome) {
   for (const auto& error : errors) EXPECT_EQ(error, "");
 }
 
-// The operation in which the others wait when a rank fails.
+// The kinds of operations in which the other ranks may wait when one rank fails.
 using Call = void (*)(Communicator& ranks);
 constexpr std::array<Call, 4> kCalls = {
     [](Communicator& ranks) { test::check_gather_round(ranks, 3, 2, Receivers::all); },
@@ -75,7 +75,7 @@ TEST(ThreadRanks, ARankThatFailsEndsAllOthersAtEachKindOfCall) {
         }
         try {
           call(ranks);
-          // In a broadcast, ranks only learn what the leader sends.
+          // In a broadcast, ranks only wait for the leader; the barrier reports any rank's failure.
           ranks.barrier("the next call");
           test::expect(false, "went on");
         } catch (const Error&) {

@@ -1,4 +1,4 @@
-// Log-likelihoods of choices compared with those of transformers (float32, the same checkpoint).
+// Compares log-likelihoods of choices with those of transformers (float32, the same checkpoint).
 #include "compare/choices.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace leq::test {
 namespace {
 
-// Computed with AutoModelForCausalLM and AutoTokenizer: log probabilities of the tokens of "context
-// choice" after as many tokens as "context" has.
+// Computed with AutoModelForCausalLM and AutoTokenizer: log probabilities of those tokens of
+// "context choice" that follow as many tokens as "context" has.
 constexpr std::array<std::array<double, 4>, 6> kLogLikelihoods = {
     {{-43.895762, -33.587676, -47.908739, -17.279672},
      {-49.408355, -24.386525, -38.779942, -42.857730},

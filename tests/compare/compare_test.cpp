@@ -1,4 +1,4 @@
-// A comparison from its steps to its report: resumed runs, the numbers of page, JSON and CSV, and
+// A comparison from its steps to its report: resumed runs, equal numbers in page, JSON and CSV, and
 // well-formed pages.
 #include "compare/compare.h"
 
@@ -21,7 +21,7 @@
 namespace leq::test {
 namespace {
 
-// Groups with measured times, and groups derived from them.
+// Groups that contain measured times, and groups that are derived from these.
 const std::set<std::string> kTimedGroups = {"speed", "batches", "ranks", "fusion"};
 
 Json without_times(Json results) {
@@ -84,7 +84,7 @@ TEST_F(Comparison, AFinishedRunMeasuresNothingAgain) {
   EXPECT_EQ(written("report.json"), before);
 }
 
-// Whether the numbers of a group differ between the two results.
+// Returns whether the numbers of a group differ between the two results.
 bool differs(const Json& one, const Json& other, const std::string& group) {
   return one[group] != other[group];
 }
@@ -119,7 +119,7 @@ void collect_numbers(const Json& json, std::set<std::string>& numbers) {
   }
 }
 
-// Points of charts and inputs by site: thousands of rows, which only CSV and JSON contain.
+// Chart points and inputs by site are thousands of rows and only in the CSV and JSON files.
 const std::set<std::string> kNotOnThePage = {"activations", "channels", "weight_histograms",
                                              "activation_histograms", "hidden"};
 
@@ -202,7 +202,7 @@ TEST_F(Comparison, TheErrorOfALayerIsWithinTheSumOfMeasuredGains) {
   }
 }
 
-// Codes times scales equal the inputs except for their rounding.
+// Inputs read back as codes times scales equal the exact inputs except for rounding.
 TEST_F(Comparison, InputsOfAQuantizedModelAreThoseOfTheOtherRounded) {
   constexpr double kRounding = 0.03;
   const Json& exact = (*results_)["activations"]["base"]["sites"];
@@ -265,7 +265,7 @@ TEST(ComparisonErrors, LeaveNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder / "report"));
 }
 
-// A measurement with ranks that the model does not support is reported; the others are performed.
+// If the model does not support a measurement with ranks, the report says so and has all others.
 TEST(HybridComparison, IsMeasuredLayerByLayer) {
   const auto model = shared_path("models/qwen35-tiny");
   if (!model) GTEST_SKIP() << "needs shared/models/qwen35-tiny";
@@ -283,7 +283,7 @@ TEST(HybridComparison, IsMeasuredLayerByLayer) {
 }
 
 TEST_F(Comparison, ClaimsAreDecidedByTheFigures) {
-  // Results in which no methods differ: nothing is significant.
+  // In these results no methods differ, so nothing is significant.
   Json results = *results_;
   for (const auto& [spec, entry] : (*results_)["quality"].items()) {
     results["quality"][spec]["window_nll"] = Json::array({1.0, 2.0, 3.0, 4.0});

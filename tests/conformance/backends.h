@@ -1,5 +1,5 @@
-// All backends that this machine can run, for tests of their common properties; also their rows and
-// weights through the interface of src/backend, so that no test reads device memory.
+// All backends that this machine can run, for tests of their common properties, and helpers for
+// rows and weights through the interface of src/backend, so that no test accesses device memory.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
     view.codes = reinterpret_cast<const std::byte*>(vectors_.back().data());
     return reinterpret_cast<const float*>(backend->memory().place(view, memory).codes);
   }
-  // The planes in a file's layout, 64-byte aligned, stored for the same reason.
+  // Planes in a file's layout, aligned to 64 bytes; they are kept here for the same reason.
   WeightView upload_weight(const PackedWeight& packed) {
     WeightView view = packed.view();
     view.codes = aligned(packed.codes);
@@ -91,7 +91,7 @@ class Conformance : public testing::TestWithParam<BackendCase> {
   std::deque<std::vector<Line>> planes_;
 };
 
-// Every TEST_P(Conformance, ...) of a file is run for each backend.
+// Names the instance of a backend; every TEST_P(Conformance, ...) runs once for each backend.
 inline std::string case_name(const testing::TestParamInfo<BackendCase>& item) {
   return item.param.name;
 }

@@ -75,7 +75,7 @@ TEST_P(RowsConformance, EmbeddingsAreTheRowsOfEveryScheme) {
   }
 }
 
-// Sums of f32 squares in any order, compared with double.
+// Sums of f32 squares may have any order, so they are compared with double.
 TEST_P(RowsConformance, NormsAgreeWithDouble) {
   constexpr double kTolerance = 3e-6;
   for (const NormKind kind : {NormKind::rms, NormKind::layer}) {
@@ -131,9 +131,9 @@ TEST_P(RowsConformance, RotationsAreTheMatrixOfSignsAndComeBack) {
   for (std::size_t i = 0; i < x.size(); ++i) ASSERT_NEAR(found[i], x[i], 1e-5);
 }
 
-// The clock of a step measures the number, bytes and seconds of operations by part of the step,
-// and only of those between its start and its stop. A clock that is stopped right after its start
-// measures nothing.
+// The clock of a step counts operations, bytes and seconds for each part of the step
+// between its start and its stop. A clock that is stopped right after its start has counted
+// nothing.
 TEST_P(RowsConformance, TimesAreThoseOfTheOperationsBetween) {
   const float* gain = upload_vector(std::vector<float>(256, 1.0f));
   const Norm norm = {NormKind::rms, gain, nullptr, 1e-5f, 256};
@@ -185,8 +185,8 @@ TEST_P(RowsConformance, MovingScalesSeeEachStep) {
   }
 }
 
-// A batch with a number that is not finite: always the same error, and no scale is updated, not
-// even by what would follow the bad row.
+// A batch with a non-finite number must always give the same error and update no scale, not even a
+// scale of an operation that follows the bad row.
 TEST_P(RowsConformance, MovingScalesForgetABatchThatFails) {
   const std::int64_t width = 160;
   const Norm norm = {NormKind::rms,

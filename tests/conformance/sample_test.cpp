@@ -1,4 +1,4 @@
-// Sampling on every backend: each row of a batch gets the host's token, and the same errors.
+// Sampling on every backend: each row of a batch gets the token or the error of the host's sampler.
 #include <array>
 #include <limits>
 
@@ -48,7 +48,7 @@ TEST_P(SampleConformance, EveryRowOfABatchGetsItsOwnToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);  // unchanged
 }
 
-// Under a grammar only allowed tokens are drawn, greedily and at random, on every device.
+// With a grammar, every device draws only allowed tokens, both greedily and at random.
 TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
   constexpr std::int64_t kVocabulary = 5001, kRows = 60;
   const auto numbers = test::random_numbers(kRows * kVocabulary, 9);
@@ -91,7 +91,7 @@ TEST_P(SampleConformance, OnlyAllowedTokensAreDrawn) {
   EXPECT_EQ(drawn[0], kAllBanned);
 }
 
-// Every cut that only the host supports, next to rows that the device samples itself.
+// Tests every cut that only the host supports, next to rows that the device samples itself.
 TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   constexpr std::int64_t kVocabulary = 5000, kRows = 70;
   const auto numbers = test::random_numbers(kRows * kVocabulary, 3);
@@ -123,7 +123,7 @@ TEST_P(SampleConformance, RowsWithTheHostsCutsGetTheHostsToken) {
   EXPECT_EQ(values_of(logits, kRows), numbers);
 }
 
-// Tokens that the host reads later, and that an embedding uses on the device.
+// The host reads the drawn tokens later; an embedding on the device uses them directly.
 TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   constexpr std::int64_t kVocabulary = 300, kRows = 256, kWidth = 24;
   auto numbers = test::random_numbers(kRows * kVocabulary, 5);
@@ -162,7 +162,7 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   EXPECT_LT(want[2], 0);
   const auto rows = values_of(x, std::ssize(rows_fed));
   for (std::size_t i = 0; i < rows_fed.size(); ++i) {
-    // If there is no token, the model's first one is used.
+    // For a row that has no token, the embedding uses token 0.
     const auto id = static_cast<std::size_t>(std::max(want[rows_fed[i]], 0));
     for (std::size_t k = 0; k < kWidth; ++k) {
       EXPECT_EQ(rows[i * kWidth + k], table[id * kWidth + k]);
@@ -172,7 +172,7 @@ TEST_P(SampleConformance, WhatIsDrawnWithoutWaitingIsTheSame) {
   EXPECT_EQ(backend->begin_sample(logits, requests), nullptr);
 }
 
-// A row without a token does not affect the other rows.
+// A row that has no token does not affect the other rows.
 TEST_P(SampleConformance, RowsTellWhyTheyHaveNoToken) {
   std::vector<float> numbers = {0, 3, 1, 2, 9, 8, 7, 6, 0, 0, 0, 5, 1, 2, 3, 4, 2, 7, 1, 0};
   numbers[2 * 4 + 1] = std::nanf("");

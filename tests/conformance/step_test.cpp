@@ -1,4 +1,4 @@
-// Steps on every backend: a device that records steps must use the current contents of their lists.
+// Steps on every backend. A replayed step must use the current lists of ids, positions and rows.
 #include "backends.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t kRows = 16, kWidth = 40;
 
-// last[i] = table[ids[rows[i]]] + table[positions[rows[i]]], then its codes.
+// Computes last[i] = table[ids[rows[i]]] + table[positions[rows[i]]], then the codes of this row.
 class StepConformance : public test::Conformance {
  protected:
   void SetUp() override {
@@ -29,7 +29,7 @@ class StepConformance : public test::Conformance {
         pack_weight(numbers, kRows, kWidth, QuantScheme{}, ActKind::none, "table"));
   }
 
-  // One sequence per id, each with one position; logits for some of them.
+  // Runs a step with one position of one sequence per id; some of these rows have logits.
   void run(std::int64_t position, const void* owner = nullptr) {
     runs_.clear();
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -96,7 +96,7 @@ TEST_P(StepConformance, FollowTheirLists) {
   }
 }
 
-// A GPU records steps of up to 256 rows. Here all but one have logits, in changing order.
+// A GPU records steps of up to 256 rows. All rows but one have logits; their order changes.
 TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
   for (const std::int32_t rows : {65, 256, 257}) {
     make_rows(rows);
@@ -121,7 +121,7 @@ TEST_P(StepConformance, OfManyRowsFollowTheirLists) {
   }
 }
 
-// More kinds of steps than are kept: those in use stay, the oldest ones are recorded again.
+// More kinds of steps run than are kept: the backend must drop the oldest, not those in use.
 TEST_P(StepConformance, KeepTheRecordingsThatAreInUse) {
   const std::vector<char> owners(200);
   const auto run_thrice = [&](const char& owner) {
@@ -150,7 +150,7 @@ TEST_P(StepConformance, CanBeToldNotToRecord) {
   EXPECT_EQ(called_, 3);
 }
 
-// Contexts of another length, and new blocks that may be where others were.
+// The context grows past a span, and rows are allocated anew, maybe at an address used before.
 TEST_P(StepConformance, FollowLongerContextsAndNewMemory) {
   for (std::int32_t i = 0; i < 4; ++i) {
     ids_ = {i, i + 1};

@@ -1,5 +1,5 @@
-// Checkpoints as published: heads that are tied or not, added tokens without weights, keys that
-// contradict each other or change the function.
+// Rules for published checkpoints: heads that are tied or not, added tokens without weights, and
+// keys that contradict each other or change the model's function.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::uint64_t kMostBytes = 64 << 20;
 
-// The storyteller's folder, whose files a test modifies.
+// A copy of the storyteller's folder, whose files a test may modify.
 class Checkpoint {
  public:
   Checkpoint() {
@@ -95,7 +95,7 @@ TEST(TiedHeads, AreWhatTheWeightsSay) {
   EXPECT_NE(both.notes[0].find("lm_head.weight differs from the embedding"), std::string::npos);
   const Checkpoint none;
   none.set("tie_word_embeddings", false);
-  // The storyteller's own head, if it has one, is not part of this case.
+  // The storyteller's own head, if it has one, is removed for this test.
   const ImportedModel plain = none.import();
   EXPECT_EQ(plain.config.tied, !has_head(plain));
 }
@@ -134,7 +134,7 @@ TEST(EndTokens, BeyondTheVocabularyAreLeftOutWithALine) {
 }
 
 // transformers 5 ignores clean_up_tokenization_spaces if the tokenizer is BPE, as all are here,
-// unless the second key forces it.
+// unless the key clean_up_tokenization_spaces_for_bpe... forces the clean-up.
 TEST(CleanUpOfSpaces, IsIgnoredUnlessItIsForced) {
   const Checkpoint checkpoint;
   Json config = checkpoint.read("tokenizer_config.json");
@@ -213,7 +213,7 @@ TEST(ConfigKeys, ThatAreAbsentOrNullAreWhatTransformersTakes) {
   EXPECT_EQ(import_hf_config(qwen.dump(), "c").head_dim, 16);
 }
 
-// Compared with the tokenizers library, on patterns that have another meaning in other engines.
+// Compares with the tokenizers library on patterns that have another meaning in other engines.
 TEST(OnigurumaPatterns, CutAsTheTokenizersLibraryDoes) {
   LEQ_SHARED_OR_SKIP(folder, "data/cases-2026-11");
   struct Case {

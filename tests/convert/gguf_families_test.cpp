@@ -1,5 +1,5 @@
-// Hybrids, experts and Ministral 3 in GGUF: seeded checkpoints written like llama.cpp's converter
-// does compute the same as transformers with the checkpoint.
+// Hybrids, experts and Ministral 3 in GGUF: seeded checkpoints, written to GGUF as llama.cpp's
+// converter does, must compute the same as transformers does with the checkpoint.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Written {
   test::WriteAs as = test::WriteAs::f32;
 };
 
-// llama.cpp's names of the tensors in leq's layers, written by hand.
+// Names of tensors in leq and in llama.cpp, written by hand.
 const std::map<std::string, std::string> kNames = {
     {"attention_norm", "attn_norm.weight"},
     {"delta_in_norm", "attn_norm.weight"},
@@ -165,7 +165,7 @@ class Converter {
     return bytes;
   }
 
-  // Rows of interleaved value heads: the j-th of each key head, for all key heads in order.
+  // Interleaves the rows of value heads: the j-th value head of each key head, for ascending j.
   test::Rows in_turns(const test::Rows& in, std::int64_t first, std::int64_t each) const {
     const DeltaNetConfig& delta = *model_.config.delta_net();
     if (!how_.tiled) return in;
@@ -237,7 +237,7 @@ class Converter {
 
   bool joins_gate() const { return model_.config.delta_net() != nullptr; }
 
-  // For each head the rows of the query, followed by those of the gate.
+  // Joins, for each head, the rows of the query and the rows of the gate.
   test::Rows joined_query(const std::string& from, const test::Rows& query) const {
     if (!tensors_.contains(from + "attention_gate") || !joins_gate()) {
       return how_.pairs ? test::paired(query, model_.config.heads) : query;
@@ -254,7 +254,7 @@ class Converter {
     return all;
   }
 
-  // For each key head, b of its value heads, then a.
+  // For each key head, joins the rows of b of its value heads and then the rows of a.
   test::Rows joined_gates(const std::string& from) const {
     const test::Rows &b = tensors_.at(from + "delta_b"), &a = tensors_.at(from + "delta_a");
     const DeltaNetConfig& delta = *model_.config.delta_net();
@@ -326,8 +326,8 @@ TEST(GgufFamilies, ComputeWhatTransformersComputesWithTheirCheckpoints) {
   }
 }
 
-// Q8_0: codes and scales are permuted together with interleaved value heads, also in the columns of
-// the output projection.
+// In Q8_0, codes and scales are permuted together when value heads are interleaved; this also
+// applies to the columns of the output projection.
 TEST(GgufFamilies, CodesOfHybridsAreKept) {
   const test::TemporaryFolder folder;
   const Json config = test::small_hybrid_config({.value_heads = 6, .value_dim = 32}, 3, 64, 64);
@@ -358,8 +358,8 @@ TEST(GgufFamilies, CodesOfHybridsAreKept) {
   EXPECT_EQ(carried, 3);
 }
 
-// Files have a flag for each layer, or a number: every fourth layer has full attention, counted
-// from the first.
+// The pattern in a file is a flag for each layer, or a number n (here 4): every n-th layer, counted
+// from the first, has full attention.
 TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
   const ImportedModel want = import_hf(test::family_folder("muse-glimmer"));
   const test::TemporaryFolder folder;
@@ -378,7 +378,7 @@ TEST(GgufFamilies, WindowsOfMuseGlimmerComeFromTheirPattern) {
   EXPECT_EQ(windows(false), (std::vector<std::int32_t>{8, 8, 8, 0, 8, 8}));
 }
 
-// A superblock of 256 columns has two heads that are moved apart: its codes cannot be kept.
+// A superblock of 256 columns spans two heads that are moved apart, so its codes cannot be kept.
 TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
   const test::TemporaryFolder folder;
   const Json config = test::small_hybrid_config({.value_dim = 128});
@@ -405,7 +405,7 @@ TEST(GgufFamilies, KTypesWhoseColumnsMoveAreReadAsNumbers) {
   }
 }
 
-// block_count includes the multi-token prediction layers, which are noted and not imported.
+// block_count includes multi-token prediction layers, which are reported and not imported.
 TEST(GgufFamilies, LayersThatGuessAheadAreLeftOut) {
   const ImportedModel want = import_hf(test::family_folder("qwen3.5-moe"));
   const test::TemporaryFolder folder;

@@ -1,4 +1,4 @@
-// GGUF files compared with the Hugging Face checkpoints that they were written from: configuration
+// Compares GGUF files with the Hugging Face checkpoints that they were written from: configuration
 // and tensors of every family, and pitfalls of the format.
 #include "convert/gguf_import.h"
 
@@ -101,7 +101,7 @@ TEST(GgufImport, EveryFamilyIsItsHuggingFaceCheckpoint) {
   }
 }
 
-// Mixtral as converters of 2023 wrote it, also with quantized experts, whose codes are kept.
+// Tests Mixtral as converters of 2023 wrote it, also with quantized experts, whose codes are kept.
 TEST(GgufImport, ExpertsOneByOneAndInCodes) {
   const test::TemporaryFolder folder;
   Json config = test::small_config("mixtral", "MixtralForCausalLM");
@@ -170,7 +170,7 @@ TEST(GgufImport, TrainedModels) {
   }
 }
 
-// Pitfall: Llama 3's scaling is a tensor of divisors. It is computed here in f32, as by converters.
+// Pitfall: Llama 3's scaling is stored as a tensor of divisors, computed in f32 as by converters.
 TEST_F(SmallGguf, DivisorsAreLlama3Scaling) {
   for (const double factor : {8.0, 32.0}) {
     std::vector<float> divisors;
@@ -241,7 +241,7 @@ TEST_F(SmallGguf, ScalingsByKeys) {
   EXPECT_NE(error_of(writer).find("original_context_length is missing"), std::string::npos);
 }
 
-// Pitfall: keys of any integer width, and lists with one number for each layer.
+// Pitfall: counts have any integer width, or are lists with one number for each layer.
 TEST_F(SmallGguf, CountsOfOtherWidths) {
   GgufWriter writer;
   writer.text("general.architecture", "llama");
@@ -301,7 +301,7 @@ TEST_F(SmallGguf, WhatIsNotComputedIsRefusedByKey) {
   EXPECT_NE(error_of(writer).find("blk.0.ffn_gate_inp.weight"), std::string::npos);
 }
 
-// Any damage results in an error or in a model whose numbers can be read.
+// Any damage must give an error or a model whose numbers can be read.
 TEST_F(SmallGguf, AnyDamageIsAnErrorOrAModel) {
   GgufWriter writer = start();
   test::add_letters(writer);

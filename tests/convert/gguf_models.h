@@ -1,5 +1,5 @@
-// Small models as GGUF files: an imported checkpoint written with llama.cpp's names and order of
-// rows, with tensors of any type.
+// Writes small models as GGUF files: an imported checkpoint with llama.cpp's names and order of
+// rows, and with tensors of any type.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace leq::test {
 
-// A byte tokenizer of printable letters, like RandomCheckpoint's, followed by one end token.
+// Adds a byte tokenizer of printable letters, like RandomCheckpoint's, followed by an end token.
 inline void add_letters(GgufWriter& writer) {
   std::vector<std::string> tokens;
   std::vector<std::int32_t> types;
@@ -72,7 +72,7 @@ struct Rows {
   std::vector<float> values;
 };
 
-// llama.cpp's order: the rows of each head's two halves alternate.
+// Reorders rows as llama.cpp does: the rows of a head's two halves alternate.
 inline Rows paired(const Rows& in, std::int64_t heads) {
   Rows out = in;
   const std::int64_t head = in.rows / heads;
@@ -138,7 +138,7 @@ inline void add_config(GgufWriter& writer, const ModelConfig& config, const std:
   }
 }
 
-// Q8_0: blocks of 32 elements with an f16 scale.
+// Returns Q8_0 blocks of 32 elements with an f16 scale.
 inline std::string q8_0_bytes(const std::vector<float>& values) {
   std::string bytes;
   for (std::size_t first = 0; first < values.size(); first += 32) {

@@ -1,4 +1,4 @@
-// Tokenizers, end tokens, templates and sampling defaults of GGUF files.
+// Tests tokenizers, end tokens, chat templates and sampling defaults of GGUF files.
 #include "convert/gguf_tokenizer.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using test::GgufWriter;
 using test::raw;
 using test::SmallGguf;
 
-// Pitfalls: a missing pre-tokenizer, an unknown one, a missing end token. None is guessed.
+// Pitfalls: a pre-tokenizer that is missing or unknown, a missing end token. None may be guessed.
 TEST_F(SmallGguf, TokenizersAreNotGuessed) {
   const auto with = [&](const char* pre, bool eos) {
     GgufWriter writer = start();
@@ -103,7 +103,7 @@ TEST_F(SmallGguf, TokenizersThatContradictThemselvesAreRefused) {
   }
 }
 
-// Pitfalls: end tokens are a set; padding tokens are never sampled; some numbers mean "none".
+// Pitfalls: end tokens are a set; padding tokens are never sampled; some values mean "none".
 TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   GgufWriter writer = start();
   writer.text("tokenizer.ggml.model", "gpt2");
@@ -134,7 +134,7 @@ TEST_F(SmallGguf, EndTokensSamplingAndTemplate) {
   EXPECT_FALSE(read(writer, false).tokenizer.add_bos);
 }
 
-// llama.cpp's own vocabularies, with the ids that it produces for 47 texts.
+// Compares the ids of 47 texts with llama.cpp's, for its own vocabulary files.
 TEST(GgufTokenizer, VocabulariesOfLlamaCpp) {
   LEQ_SHARED_OR_SKIP(data, "data/tokenizers/ggml-vocab");
   for (const char* name : {"ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-spm.gguf"}) {

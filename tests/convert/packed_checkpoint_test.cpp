@@ -1,5 +1,5 @@
-// Quantized safetensors checkpoints: every layout compared with values computed by hand, what is
-// kept bit for bit in a .leq file, and what is refused by name.
+// Quantized safetensors checkpoints: the values of every layout compared with values computed by
+// hand, codes that are kept bit for bit in a .leq file, and errors that name what is refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::vector<float> read_all(const PackedSource& source, const std::string& name)
   const SourceTensor* tensor = source.find(name);
   std::vector<float> values(static_cast<std::size_t>(tensor->shape[0] * tensor->shape[1]));
   source.read(*tensor, 0, values);
-  // Reads from any element on, across the ends of rows.
+  // Reads may begin at any element and cross the ends of rows.
   std::vector<float> again(values.size());
   for (std::size_t at = 0; at < again.size(); at += 37) {
     const std::size_t count = std::min<std::size_t>(37, again.size() - at);
@@ -50,7 +50,7 @@ std::string scheme_of(const PackedSource& source, const std::string& name) {
   return scheme ? scheme_name(*scheme) : "none";
 }
 
-// pack_codes reproduces from the codes exactly what `read` returns.
+// The codes packed by pack_codes must represent exactly the values that `read` returns.
 void expect_exact(const PackedSource& source, const std::string& name) {
   const SourceTensor& tensor = *source.find(name);
   const QuantScheme scheme = source.own_scheme(tensor).value();
@@ -113,7 +113,7 @@ TEST(PackedWeights, OfSortedColumnsAreReadAndQuantizedAgain) {
   IntegerWeight w = random_integers(24, 128, 4, 32, false, 8);
   for (int k = 0; k < w.columns; ++k) w.groups_of.push_back(k * 7 % 4);
   check_integers(test::gptq_parts(w, true), w, gptq(4, 32, true), "none");
-  // Columns in order, or without an order.
+  // Without activation order, columns are in order and g_idx is zero or missing.
   w.groups_of.clear();
   check_integers(test::gptq_parts(w, true), w, gptq(4, 32, true), "uint4-g32");
   Parts zeros = test::gptq_parts(w, true);
@@ -439,7 +439,7 @@ TEST(QuantizationConfigs, SayHowTensorsAreRead) {
 
 // ---- whole checkpoints
 
-// Converts with the checkpoint's own codes; all values in the file equal those of the import.
+// Converts with the checkpoint's own codes; all values in the file must equal the imported ones.
 void expect_carried(PackedFolder& folder, const Json& quantization, const std::string& type,
                     const std::string& source_type) {
   const auto path = folder.write(small_llama(quantization));

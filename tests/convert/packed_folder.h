@@ -1,4 +1,4 @@
-// Small quantized safetensors checkpoints, packed independently of the reader: codes are written to
+// Writes small quantized safetensors checkpoints, packed independently of the reader: codes become
 // one long sequence of bits, and their values are computed in double.
 #pragma once
 
@@ -24,7 +24,7 @@ struct StoredPart {
   std::string bytes;
 };
 
-// Codes u [N][K] in groups of columns, with a zero point and a scale for each row and group.
+// Codes u [N][K] with a zero point and a scale for each row and group of columns.
 struct IntegerWeight {
   int rows = 0, columns = 0, bits = 4, group = 32;
   std::vector<int> codes;           // [N][K]
@@ -64,7 +64,7 @@ inline IntegerWeight random_integers(int rows, int columns, int bits, int group,
   return w;
 }
 
-// A sequence of numbers of `bits` bits, lowest bit first, as little-endian 32-bit words.
+// Packs numbers of `bits` bits, lowest bit first, into little-endian 32-bit words.
 inline std::string in_words(const std::vector<int>& numbers, int bits) {
   std::vector<bool> string;
   for (const int number : numbers) {
@@ -147,7 +147,7 @@ inline Parts gptq_parts(const IntegerWeight& w, bool version_1) {
   return parts;
 }
 
-// Eight rows in a word: rows 0, 2, 4, 6, 1, 3, 5, 7 from the low bits up.
+// A word has codes of eight rows: from the lowest bits, rows 0, 2, 4, 6, 1, 3, 5, 7.
 inline Parts awq_parts(const IntegerWeight& w) {
   constexpr int kRows[8] = {0, 2, 4, 6, 1, 3, 5, 7};
   const int groups = w.groups();
@@ -186,7 +186,7 @@ inline Parts pack_quantized_parts(const IntegerWeight& w, bool with_zeros) {
   return parts;
 }
 
-// 8-bit codes minus 128 as signed bytes; scales per row.
+// Stores 8-bit codes minus 128 as signed bytes, with one scale per row.
 inline Parts int8_parts(const IntegerWeight& w, bool with_zeros) {
   Parts parts;
   std::string codes, zeros;
@@ -198,7 +198,7 @@ inline Parts int8_parts(const IntegerWeight& w, bool with_zeros) {
   return parts;
 }
 
-// The value of an 8-bit code, computed from its sign, exponent and fraction.
+// Computes the value of an 8-bit float from its sign, exponent and fraction.
 inline double float8(int code, int exponent_bits) {
   const int fraction_bits = 7 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
   const int exponent = code >> fraction_bits & ((1 << exponent_bits) - 1);

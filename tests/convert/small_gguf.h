@@ -1,4 +1,4 @@
-// A small llama as a GGUF file in which one thing is changed, and the result of importing it.
+// Writes a small llama as a GGUF file in which one thing is changed, and imports it.
 #pragma once
 
 #include <gtest/gtest.h>

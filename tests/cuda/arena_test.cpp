@@ -1,4 +1,4 @@
-// Blocks of a range: aligned, disjoint, and reused after they are freed.
+// Blocks allocated from a range are aligned and disjoint, and are reused after they are freed.
 #include "cuda/host/arena.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Attention over pages of random numbers: the batch, the pages in their device layout, and the
-// expected result from plain loops, in the order of docs/numerics.md and in double.
+// expected result from plain loops, both in the order of docs/numerics.md and in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ struct AttentionCase {
     for (const Run& run : runs) all += run.rows;
     return all;
   }
-  // The largest position + 1.
+  // Returns the end of the longest sequence: its largest position + 1.
   int end() const {
     int last = 0;
     for (const Run& run : runs) last = std::max(last, run.first_position + run.rows);
@@ -54,12 +54,12 @@ struct AttentionPart {
   int run, first_row, rows;
 };
 
-// One side of the cache (keys or values): the numbers in its pages.
+// One side of the cache (keys or values): the numbers that its pages contain.
 struct CacheSide {
   KvType type;
   std::vector<std::byte> bytes;
   std::int64_t page_bytes = 0;
-  // [run][kv head][position][d]; for int8, codes, with scales and minima [run][kv head][position].
+  // [run][kv head][position][d]; int8: codes, whose scales and minima are [run][kv head][position].
   std::vector<float> numbers, scales, minima;
 };
 
@@ -137,14 +137,14 @@ class AttentionData {
 
   // The number of values in one output row.
   std::int64_t out_width() const { return std::int64_t{c_.heads} * c_.head_dim; }
-  // The first row of a run in the batch.
+  // Returns the batch's row at which a run begins.
   std::int64_t row_of(int run) const {
     std::int64_t row = 0;
     for (int i = 0; i < run; ++i) row += c_.runs[static_cast<std::size_t>(i)].rows;
     return row;
   }
 
-  // The result in the written order.
+  // Returns the result in the order of docs/numerics.md.
   std::vector<float> ordered() const {
     std::vector<float> out;
     for_each_head([&](std::size_t run, int position, int head, const float* q) {
@@ -154,15 +154,15 @@ class AttentionData {
     return out;
   }
 
-  // The result of one softmax in double, and the mean of |v| with the same weights.
+  // The result of a softmax in double, and the mean of |v| with the same weights.
   struct Near {
     std::vector<double> out, size;
   };
-  // With unrounded q and values.
+  // Computes the result in double with unrounded q and values.
   Near in_double() const {
     return softmax([](double x) { return x; });
   }
-  // With the roundings of tensor cores except those of the weights: q is rounded to f16.
+  // Includes the roundings of tensor cores except those of the weights: q is rounded to f16.
   Near in_double_of_halves() const {
     return softmax([](double x) { return f16_to_f32(f32_to_f16(static_cast<float>(x))); });
   }
@@ -207,7 +207,7 @@ class AttentionData {
     return u * values_.scales[at] + values_.minima[at];
   }
 
-  // The value of code 128: weights of codes are rounded times the distance of a value from it.
+  // Returns the value of code 128, from which the error bound of int8 values is measured.
   double near_middle(std::size_t run, int j, int kv) const {
     if (c_.values != KvType::int8) return 0;
     const std::size_t at = position_at(run, kv, j);
@@ -242,7 +242,7 @@ class AttentionData {
     }
   }
 
-  // Positions that no row of a run reads, and padding, contain bytes that are NaN as floats.
+  // Fills positions that no row reads, and padding, with bytes that are NaN as floats.
   void make_side(KvType type, CacheSide& side) {
     side.type = type;
     const int d = c_.head_dim, bytes = type == KvType::f32 ? 4 : type == KvType::f16 ? 2 : 1;
@@ -328,7 +328,7 @@ class AttentionData {
     return sums[0];
   }
 
-  // Spans of 512 absolute positions, combined in ascending order.
+  // Combines spans of 512 absolute positions in ascending order.
   std::vector<float> ordered_head(std::size_t run, int position, int kv, const float* q) const {
     const auto d = static_cast<std::size_t>(c_.head_dim);
     const bool coded = c_.values == KvType::int8;

@@ -1,4 +1,4 @@
-// Scratch of attention for a limited number of records; checks that memory after it is unchanged.
+// Scratch of attention with a limited number of records; detects writes beyond its end.
 #pragma once
 
 #include <gtest/gtest.h>

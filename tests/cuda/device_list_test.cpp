@@ -1,4 +1,4 @@
-// Selects the GPU that a user names, and checks the message if no GPU can be used.
+// Tests selecting the GPU that a user names, and the message if no GPU can be used.
 #include "cuda/host/device_list.h"
 
 #include <gtest/gtest.h>

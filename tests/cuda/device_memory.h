@@ -47,8 +47,8 @@ class DeviceArray {
   T* data_;
 };
 
-// On the emulator, the arrays contain poison until a kernel that runs before the next one writes
-// them, so that a kernel that begins early and reads them before its wait is detected.
+// On the emulator, the arrays contain poison until a kernel writes their contents; this kernel runs
+// just before the next one. A next kernel that reads them before its wait is thus detected.
 void write_late(std::initializer_list<std::span<std::byte>> arrays);
 
 }  // namespace leq::LEQ_GPU

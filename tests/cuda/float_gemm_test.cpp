@@ -23,7 +23,7 @@ TEST_P(FloatGemmTest, AgreesWithSumsInDouble) {
   expect_near(GetParam(), problem, x, problem.run(x));
 }
 
-// Every tile in every order of threads, and every way to split the tokens.
+// Tests every tile in every order of threads, and every way to split the tokens.
 TEST_P(FloatGemmTest, BitsDependOnTheTokenAlone) {
   const IntCase& c = GetParam().shape;
   const Problem problem(GetParam());
@@ -73,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class FloatManyTokens : public FloatGemmTest {};
 
-// On compute capability 9.0 with wgmma, and bit-identical if a backend would use it.
+// Tests wgmma on compute capability 9.0; it must give the bits of mma if a backend would use it.
 TEST_P(FloatManyTokens, AreNearWhateverMultipliesThem) {
   const IntCase& c = GetParam().shape;
   const bool hopper = rt::device_of(test_stream()).major == 9;
@@ -134,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Types, OddRows,
                                          codes({8, false, 0, 0, 6, 300, {24}}),
                                          codes({4, true, 64, 0, 6, 300, {24}})));
 
-// A number is the sum of its terms, at the positions that launch.h defines.
+// An f32 number is the sum of its 16-bit parts ("terms"), whose positions launch.h defines.
 TEST(Terms, MakeTheirNumbersAndPadsAreZero) {
   constexpr int kColumns = 300, kPadded = 384;
   Inputs x = odd_inputs(kColumns);

@@ -1,5 +1,5 @@
-// Inputs and float weights for matmuls of f32 activations, on the host and on the device; rows are
-// split into terms by the kernel that the backend uses.
+// Inputs and float weights for matmuls of f32 activations, on the host and on the device. Inputs
+// are split into f16 or bf16 parts ("terms") by the kernel that the backend uses.
 #pragma once
 
 #include <bit>
@@ -41,7 +41,7 @@ class Inputs {
     return most;
   }
 
-  // `tokens` rows from `first` on, split into `count` terms; overwritten by the next call.
+  // Splits `tokens` rows from `first` on into `count` terms; the next call overwrites the result.
   TermRows terms(int count, int first, int tokens, TermOrder order = TermOrder::lanes) {
     const std::int64_t stride = padded_columns(columns_) * count;
     terms_there_ = std::make_unique<DeviceArray<std::uint16_t>>(

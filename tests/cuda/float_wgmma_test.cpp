@@ -1,5 +1,5 @@
-// Matmuls of f32 inputs on wgmma and the copy engine of compute capability 9.0: close to double,
-// and bit-identical to float_gemm if the hardware adds in the same way.
+// Matmuls of f32 inputs with wgmma and the copy engine of compute capability 9.0: close to double,
+// and bit-identical to float_gemm if the hardware's wgmma adds in the same way as its mma.
 #include <cstring>
 
 #include "cuda/host/float_forms.h"

@@ -1,4 +1,4 @@
-// A device of compute capability 9.0, for tests of features that only it has.
+// Emulates a device of compute capability 9.0, for tests of features that only such devices have.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace leq::LEQ_GPU {
 
-// While this exists, the emulator has that compute capability and two multiprocessors, so that a
-// block has several tiles. A real GPU is unchanged.
+// While such an object exists, the emulator has compute capability 9.0 and two multiprocessors, so
+// that a block has several tiles. A real GPU is unchanged.
 class HopperDevice {
  public:
   HopperDevice();
@@ -27,7 +27,7 @@ class HopperDevice {
 class LaunchCount {
  public:
   explicit LaunchCount(std::string_view kernels);
-  // Fails the test if another number of kernels was launched since construction.
+  // Fails the test unless exactly `launches` such kernels were launched since construction.
   void expect(std::uint64_t launches) const;
 
  private:

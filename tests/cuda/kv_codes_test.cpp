@@ -1,5 +1,5 @@
-// The layout of packed codes in a page: every code has a unique position, the inverse function
-// finds it, and data written token by token shares no byte between tokens.
+// Tests the layout of packed codes in a page: every code has a unique position, the inverse
+// function finds it, and data that is written token by token shares no byte between tokens.
 #include "cuda/layout/kv_codes.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(KvCodes, OfTwoPositionsShareNoByteFrom4BitsOn) {
   }
 }
 
-// A block of 32 positions has words of its own, also with 2 bits, because one thread writes them.
+// A block of 32 positions shares no word with other blocks, because one thread writes a block.
 TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   for (const KvPart part : {KvPart::keys, KvPart::values}) {
     for (const int bits : {2, 4}) {
@@ -65,8 +65,8 @@ TEST(KvCodes, OfABlockShareNoWordWithOthers) {
   }
 }
 
-// The operands of a lane in an mma: the four numbers of a unit along the sum are adjacent, as are
-// those of two units if a lane reads 16 bytes at once.
+// In the operand order of an mma, the four numbers that a lane reads from 16 columns are adjacent;
+// if a lane reads 16 bytes at once (by_two), its numbers from the next 16 columns follow directly.
 TEST(KvCodes, ScalesAlongASumLieByLanes) {
   for (const bool by_two : {false, true}) {
     for (int unit = 0; unit < 8; ++unit) {

@@ -1,4 +1,4 @@
-// Norm and quantization of rows on the emulator, compared with double arithmetic.
+// Norm and quantization of rows on the emulator, compared with double.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,7 +22,7 @@ class Norm : public testing::TestWithParam<Shape> {};
 
 constexpr int kTokens = 3;
 
-// f32 sums of a few thousand products, in another order than in double.
+// The tolerance for f32 sums of a few thousand products in another order than in double.
 constexpr double kTolerance = 2e-6;
 
 std::vector<double> norm_in_double(const float* x, const std::vector<float>& gain,

@@ -1,5 +1,5 @@
-// One layer of a text in a cache of packed codes: fed step by step through the kernels like an
-// engine does, with the contents of its pages, and the expected attention from plain loops in
+// One layer of a text in a cache of packed codes: feeds it step by step through the kernels like an
+// engine, and provides the contents of its pages and the expected attention from plain loops in
 // double over what each query may read.
 #pragma once
 
@@ -57,7 +57,7 @@ class PackedText {
     for (const int length : c.lengths) {
       std::vector<float> rows(static_cast<std::size_t>(length * c.width()));
       for (float& x : rows) x = normal(random);
-      // One channel of the keys is large, one is constant.
+      // Here one channel of the keys is large and one is constant.
       for (int at = 0; at < length; ++at) {
         float* const key = rows.data() + at * c.width() + c.heads * c.head_dim;
         key[3] += 20.0f;
@@ -67,7 +67,7 @@ class PackedText {
     }
   }
 
-  // Sequences one after another in chunks; after `prompt` positions token by token.
+  // Feeds sequences one after another: `prompt` positions in chunks, then token by token.
   PackedSteps in_chunks(int chunk, int prompt = 1 << 20) const {
     PackedSteps steps;
     for (int s = 0; s < static_cast<int>(c_.lengths.size()); ++s) {
@@ -80,7 +80,7 @@ class PackedText {
     }
     return steps;
   }
-  // All sequences together: a chunk of each, then single tokens of all in one batch.
+  // Feeds all sequences together: a chunk of each, then single tokens of all in one batch.
   PackedSteps together(int chunk) const {
     PackedSteps steps;
     const int longest = *std::max_element(c_.lengths.begin(), c_.lengths.end());
@@ -129,8 +129,8 @@ class PackedText {
     return fed;
   }
 
-  // The contents of a side's pages: numbers [length][d] of one head as a query reads them in closed
-  // blocks, and as they were appended.
+  // The contents of a side's pages for one head, [length][d]: the numbers that a query reads from
+  // closed blocks, and the numbers that were appended.
   struct Side {
     std::vector<double> stored, step;  // step of each number's codes, 0 for floats
     std::vector<double> appended;
@@ -159,7 +159,7 @@ class PackedText {
     return side;
   }
 
-  // The numbers that were appended, in f16 if they are first stored so.
+  // Returns the appended numbers, rounded to f16 if the cache first stores them in f16.
   std::vector<double> appended(KvPart part, int sequence, int head) const {
     const bool keys = part == KvPart::keys;
     const KvScheme& scheme = kv_scheme(keys ? c_.keys : c_.values);
@@ -177,8 +177,8 @@ class PackedText {
     return out;
   }
 
-  // One softmax in double over what the query may read, and the weighted mean of the products'
-  // sizes. `halves`: includes the roundings of q, and of q times a scale, to f16.
+  // Attention in double over what the query may read, and the same weighted mean of the values'
+  // magnitudes. `halves`: includes the roundings to f16 of q and of q times a scale.
   struct Near {
     std::vector<double> out, size;
   };
@@ -227,7 +227,7 @@ class PackedText {
       const auto at = static_cast<std::int32_t>(table.size());
       runs.push_back(
           {static_cast<std::int32_t>(batch.tokens), part.rows, part.first, at, at + pages_each_});
-      // Only codes are needed if all of a page was quantized before.
+      // If all of a page was quantized before this step, only its codes are needed.
       const std::int64_t quantized = residual_.quantized(part.first);
       for (int page = 0; page < pages_each_; ++page) table.push_back(place(part.sequence, page));
       for (int page = 0; page < pages_each_; ++page) {
@@ -335,7 +335,7 @@ class PackedText {
     side.minima.push_back(m);
   }
 
-  // Whether the query at `at` reads the code of the number at position j.
+  // Returns whether the query at `at` reads the number at position j as a code.
   bool reads_code(KvType type, int at, int j) const {
     if (!kv_scheme(type).coded()) return false;
     if (!kv_scheme(type).blocked()) return true;

@@ -14,8 +14,8 @@
 
 namespace leq::LEQ_GPU {
 
-// Copies blocks of the host through the device. Its buffers live as long as the communicator:
-// freeing memory waits for all work on the device, and if ranks share a device, this work includes
+// Sends host blocks through the device. The buffers live as long as the communicator, because
+// freeing memory waits for all work on the device; if ranks share a device, this work includes
 // kernels that wait for this rank's next block.
 class FromHost final : public Communicator {
  public:

@@ -24,7 +24,7 @@ int below(Numbers& random, int bound) {
 }
 float uniform(Numbers& random) { return static_cast<float>(random() >> 40) * 0x1p-24f; }
 
-// Rows that a sampler may get: a few words, ties of many kinds, impossible tokens, extremes.
+// Possible rows of a sampler: few distinct values, many kinds of ties, impossible tokens, extremes.
 std::vector<float> random_row(Numbers& random, std::size_t vocabulary) {
   constexpr std::array<float, 5> kScales = {0.0f, 0.01f, 1.0f, 6.0f, 60.0f};
   std::normal_distribution<float> normal;
@@ -103,7 +103,7 @@ class Batch {
     rows_.push_back(row);
   }
 
-  // Samples and returns the tokens; compares with the host, and checks that logits are unchanged.
+  // Samples and compares with the host; returns the tokens. Logits must be unchanged.
   std::vector<std::int32_t> check(DeviceSampler& sampler) const {
     const auto stride = static_cast<std::size_t>(float_stride(vocabulary_));
     std::vector<float> values(rows_.size() * stride, -7);
@@ -161,7 +161,7 @@ TEST_F(Sample, LargeVocabulariesGiveTheTokensOfTheHost) {
   }
 }
 
-// More candidates than the list can store, so that the row itself is read again.
+// There are more candidates than the list can store, so the row itself is read again.
 TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
   Numbers random(3);
   std::normal_distribution<float> normal;
@@ -183,7 +183,7 @@ TEST_F(Sample, RowsWithoutAnyLimitUseTheWholeVocabulary) {
   EXPECT_GT(*std::ranges::max_element(drawn), 1000);
 }
 
-// Without top-k, where the whole vocabulary takes part: every cut with every temperature, with
+// Without top-k the whole vocabulary takes part. Tests every cut with every temperature, with
 // candidates that fit into the list and with more.
 TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
   constexpr std::array<float, 7> kTemperatures = {1e-40f, 0.2f, 1, 1.5f, 5, 100, 1e38f};
@@ -214,7 +214,7 @@ TEST_F(Sample, RowsWithoutTopKGiveTheTokensOfTheHost) {
   }
 }
 
-// ... and no block reads the whole row, because the candidates that matter fit into the list.
+// No block reads the whole row, because all candidates that matter fit into the list.
 TEST_F(Sample, ListsFewTokensOfALargeVocabularyWithoutTopK) {
   constexpr std::size_t kVocabulary = 152000;
   Numbers random(6);
@@ -277,7 +277,7 @@ TEST_F(Sample, NamesTheFirstBadLogitAndRowsThatAreAllBanned) {
   }
 }
 
-// Draws and shares exactly at the mass of a prefix, and the values next to these.
+// Draws and shares are exactly the mass of a prefix, or the next smaller or larger value.
 TEST_F(Sample, BordersOfMassesAreThoseOfTheHost) {
   for (const int vocabulary : {4, 256, 8192}) {
     const std::vector<float> equal(static_cast<std::size_t>(vocabulary), 1.5f);

@@ -1,5 +1,5 @@
-// Weights converted from a file's layout to the device's: every code, scale and float is found at
-// its position.
+// Weights converted from a file's layout to the device's layout: every code, scale and float is
+// found at its position.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -46,11 +46,11 @@ TEST(Upload, CodesOfEveryWidthLieWhereTheLayoutSays) {
   }
 }
 
-// Number i of the 32 numbers in three words, where each byte belongs to one of four columns:
-// follows the words of layout.h bit by bit.
+// Returns number i of the 32 numbers in three words, where each byte belongs to one of four
+// columns; follows the description in layout.h bit by bit.
 int three_bit_number(const std::uint32_t (&words)[3], int i) {
   const int quad = i / 4, byte = 8 * (i % 4);
-  // Bit `at` of this byte of a word; if negative, of the previous byte; 0 before the first byte.
+  // Returns bit byte + at of a word; 0 if this is negative (a bit before the word's first byte).
   const auto bit = [&](int word, int at) {
     return byte + at < 0 ? 0 : static_cast<int>(words[word] >> (byte + at) & 1u);
   };

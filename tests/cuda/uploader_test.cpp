@@ -24,7 +24,7 @@ std::vector<std::uint8_t> random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Far more chunks than slots, so that each slot is refilled while other copies are in flight.
+// There are far more chunks than slots, so that slots are refilled while copies are in flight.
 TEST_P(UploaderTest, BringsArraysOfManyChunksInOrder) {
   constexpr std::size_t kSlot = 4096;
   const DeviceArray<std::byte> landing(Uploader::kSlots * kSlot);

@@ -1,4 +1,4 @@
-// Conversations: turns, regenerated replies, the KV cache across turns, and refused prompts.
+// Tests conversations: turns, regenerated replies, the KV cache across turns, and refused prompts.
 #include "engine/chat_session.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The contents of a draft model's cache, and vocabularies that differ.
+// Tests the contents of a draft model's cache, and draft models with another vocabulary.
 #include "engine/draft_model.h"
 
 #include <gtest/gtest.h>

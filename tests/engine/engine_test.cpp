@@ -1,5 +1,5 @@
-// Replies of the engine compared with one request at a time in a session of its own: the same
-// tokens regardless of concurrent requests, chunks, reused pages, evictions followed by
+// Compares the engine's replies with those of a session that runs one request at a time: tokens
+// must be equal regardless of concurrent requests, chunks, reused pages, evictions with
 // recomputation, and drafts.
 #include "engine/engine.h"
 
@@ -20,7 +20,7 @@
 namespace leq {
 namespace {
 
-// `fixed`: number of draft tokens; 0: as many as are worth it.
+// `fixed` is the number of draft tokens; 0: as many as the planner considers useful.
 DraftPlanner planner(std::int64_t fixed) {
   return fixed > 0 ? test::fixed_drafts(fixed) : DraftPlanner(plan_draft_tokens);
 }
@@ -58,8 +58,8 @@ class Engines : public testing::TestWithParam<EngineCase> {
     return limits;
   }
 
-  // Prompts of a growing chat, of similar texts, and of unrelated ones; some repeat themselves, so
-  // that drafts can be found.
+  // Creates prompts of a growing chat, similar prompts and unrelated ones; some prompts repeat
+  // themselves, so that drafts can be found.
   std::vector<Wanted> requests(const Model& model, std::uint64_t seed, int count) const {
     Random random(seed);
     const std::string text =
@@ -90,7 +90,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
     return all;
   }
 
-  // One after another, each from an empty cache, token by token, without an engine.
+  // Generates one reply after another token by token, each from an empty cache, without an engine.
   static std::vector<std::vector<Token>> alone(const Model& model, Backend& backend,
                                                RunLimits limits,
                                                const std::vector<Wanted>& requests) {
@@ -129,7 +129,7 @@ class Engines : public testing::TestWithParam<EngineCase> {
   }
 };
 
-// All together: neighbours, chunks, arrival, prefixes, evictions, draft tokens, temperature.
+// Combines neighbours, chunks, arrival times, prefixes, evictions, draft tokens and temperatures.
 TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
@@ -168,7 +168,7 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
           << "request " << i << " of " << mix.context << ", " << mix.sequences << ", " << mix.batch;
     }
     const EngineCounts& counts = engine.counts();
-    // A hybrid's prefix is only reused where a state was kept, so not in every mix.
+    // A hybrid's prefix is only reused where a state was kept, so some mixes reuse nothing.
     if (!mix.reuse || model.config().delta_net() == nullptr) {
       EXPECT_EQ(counts.cached_tokens > 0, mix.reuse);
     }
@@ -187,8 +187,8 @@ TEST_P(Engines, RepliesAreThoseOfARequestAlone) {
   EXPECT_GT(all.cached_tokens, 0);
 }
 
-// The same with a draft model: one identical to the model always drafts the drawn tokens; another
-// model with the same vocabulary also drafts wrong tokens.
+// Uses a draft model: one identical to the model always drafts the right tokens; another model with
+// the same vocabulary also drafts wrong tokens.
 TEST_P(Engines, DraftsChangeNoReply) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam().model);
   const Model model(test::quantized(folder, "int8"), {});
@@ -285,7 +285,7 @@ TEST_P(EngineRequests, ThePromptIsFedOnce) {
   EXPECT_EQ(second.cached_tokens, 149);
   EXPECT_EQ(second.fed_tokens, 1);
   EXPECT_EQ(first.tokens, second.tokens);
-  // The next turn: prompt, reply and a question.
+  // The prompt of the next turn is this prompt, its reply and a question.
   wanted.prompt.insert(wanted.prompt.end(), second.tokens.begin(), second.tokens.end());
   wanted.prompt.push_back(320);
   submit(engine, wanted, longer);

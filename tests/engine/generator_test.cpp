@@ -1,5 +1,5 @@
-// Replies of small trained models: the greedy text of their golden files, stop rules, the KV cache
-// kept between prompts, interruption.
+// Tests replies of small trained models: the greedy text of their golden files, stop rules, the KV
+// cache that is kept between prompts, and interruption.
 #include "engine/generator.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ class GreedyText : public testing::TestWithParam<const char*> {};
 TEST_P(GreedyText, EqualsTheGoldenWhereItsMarginsAreSure) {
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + GetParam());
   SmallModel engine(folder, "f32");
-  // The golden files ban end tokens.
+  // The golden files were generated with end tokens banned.
   const GeneratorOptions options = {.sampling = greedy(),
                                     .banned = engine.model.generation().end_tokens};
   Generator generator(engine.session, engine.model.tokenizer(), options);
@@ -133,7 +133,7 @@ TEST(Generator, StopStringsEndTheReplyAndAreLeftOut) {
   Generator generator(engine.session, engine.model.tokenizer(), {.sampling = greedy()});
   const std::vector<Token> prompt = engine.encode(kPrompt);
   const FinishedReply whole = generate(generator, prompt, at_most(60));
-  // A stop string within the text that it writes anyway, chosen so that it splits words.
+  // The stop string occurs in the text that is generated anyway, and splits words.
   const std::string stop = whole.text.substr(whole.text.size() / 2, 7);
   StopRules rules = at_most(60);
   rules.strings = {"never written", stop};
@@ -187,7 +187,7 @@ TEST(Generator, TellsHowMuchOfThePromptIsFed) {
   for (std::int64_t fed = 0; fed < length; fed += kChunk) expected.push_back({fed, length});
   expected.push_back({length, length});
   EXPECT_EQ(told(), expected);
-  // From a text that continues it, only the new part is fed.
+  // The prompt continues the cached text, so only its new part is fed.
   const std::vector<Token> more = engine.encode("The end");
   prompt.insert(prompt.end(), more.begin(), more.end());
   const auto again = told();
@@ -217,7 +217,7 @@ TEST(Generator, PromptAndReplyFillTheContextExactly) {
   const FinishedReply reply = generate(generator, prompt);
   EXPECT_EQ(reply.stopped, StopReason::context_full);
   EXPECT_EQ(prompt.size() + reply.tokens.size(), static_cast<std::size_t>(kContext));
-  // With a larger context, the reply begins with the same tokens.
+  // With a larger context, the reply must begin with the same tokens.
   SmallModel larger(folder, "int8", 4 * kContext);
   Generator longer(larger.session, larger.model.tokenizer(),
                    {.sampling = greedy(), .banned = {larger.model.tokenizer().eos()}});
@@ -271,7 +271,7 @@ TEST(Generator, OnlyWhatTheCacheLacksIsFed) {
   std::vector<Token> longer = prompt;
   longer.insert(longer.end(), again.tokens.begin(), again.tokens.end());
   longer.push_back(prompt[1]);
-  // All but the last reply token, which was sampled but not fed, and the new token.
+  // Two tokens are fed: the last reply token, which was sampled but not fed, and the new token.
   EXPECT_EQ(generate(generator, longer, at_most(1)).fed_tokens, 2);
 }
 
@@ -291,8 +291,8 @@ TEST(Generator, RepliesDifferByTheirNumberAndSeedAndBySomethingElseNever) {
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
 }
 
-// Concurrent replies, each of which is a sequence of one batch: they begin one after another, end
-// at different times, and their positions in the batch change.
+// Generates replies concurrently, each as a sequence of one batch. Replies begin one after another
+// and end at different times, so their positions in the batch change.
 std::vector<Reply> write_together(SmallModel& engine, std::vector<Reply> replies) {
   Transformer& transformer = engine.session.transformer();
   std::vector<std::size_t> held(replies.size());
@@ -356,7 +356,7 @@ TEST_P(SideBySide, RepliesAreThoseWrittenAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Generator, SideBySide, testing::Values(0, 1, 2));
 
-// Mirostat's state belongs to a reply: every reply, also a repeated one, starts a new state.
+// Mirostat's state belongs to one reply: every reply, also a repeated one, starts a new state.
 TEST(Generator, MirostatBeginsAnewWithEachReply) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   SmallModel engine(folder, "int8");
@@ -368,7 +368,7 @@ TEST(Generator, MirostatBeginsAnewWithEachReply) {
   const FinishedReply first = generate(generator, prompt, at_most(40), 0);
   EXPECT_NE(generate(generator, prompt, at_most(40), 1).tokens, first.tokens);
   EXPECT_EQ(generate(generator, prompt, at_most(40), 0).tokens, first.tokens);
-  // The first tokens are those of a shorter reply, because later tokens have no influence.
+  // The first tokens are those of a shorter reply, because later tokens have no influence on them.
   const FinishedReply shorter = generate(generator, prompt, at_most(15), 0);
   EXPECT_TRUE(std::ranges::equal(shorter.tokens, std::span(first.tokens).first(15)));
 }
@@ -402,7 +402,7 @@ TEST(Generator, AnInterruptStopsBetweenTokens) {
   EXPECT_LT(stopped.tokens.size(), whole.tokens.size());
   EXPECT_TRUE(whole.text.starts_with(stopped.text));
   EXPECT_FALSE(stopped.text.empty());
-  // The cache is as usable as before.
+  // After the error, the cache is as usable as before.
   EXPECT_EQ(generate(generator, prompt, at_most(20)).tokens, whole.tokens);
 }
 
@@ -424,7 +424,7 @@ TEST(Generator, AnInterruptStopsBetweenChunksOfThePrompt) {
 TEST(Generator, TextPiecesNeverCutACharacter) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen2-tiny");
   SmallModel engine(folder, "f32");
-  // A very high temperature, so that byte tokens occur in any order.
+  // The temperature is so high that byte tokens occur in any order.
   SamplingSettings wild = random_settings(3);
   wild.temperature = 50.0f;
   wild.top_k = 0;

@@ -1,5 +1,5 @@
-// Drafts of a model's own multi-token prediction head: a head that predicts perfectly is always
-// right, and no head, right or wrong, changes a token.
+// Drafts of a model's own multi-token prediction head: all drafts of a perfect head are accepted,
+// and no head, right or wrong, changes a token.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,7 +102,7 @@ TEST_P(MtpDrafts, NoHeadChangesAToken) {
     open(false, type);
     const auto of_plain = trunk();
     Engine fresh(*of_plain, model_->tokenizer(), plain());
-    // Enough pages for all, and so few pages that some tokens are recomputed.
+    // 512 positions suffice for all requests; with 192, some are evicted and recomputed.
     for (const std::int64_t context : {512, 192}) {
       const auto of_drafting = trunk(context), own = head(context);
       Engine engine(*of_drafting, model_->tokenizer(), with(*own, 2));
@@ -127,7 +127,7 @@ TEST_P(MtpDrafts, NoHeadChangesAToken) {
   }
 }
 
-// The head has not read the hidden states of a loaded prompt.
+// The prompt is loaded from a file, so the head has not read the hidden states of its tokens.
 TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   open(true);
   const auto writing = trunk(), reading = trunk(), own = head();
@@ -141,7 +141,7 @@ TEST_P(MtpDrafts, SavedPromptsGoOnAlike) {
   EXPECT_GT(got.accepted_tokens, 0);
 }
 
-// A reply that is generated without drafts for a long time; the head reads it meanwhile.
+// The reply is generated without drafts for a long time, while the head reads its hidden states.
 TEST_P(MtpDrafts, DraftsMayBeginLate) {
   open(true);
   const auto of_plain = trunk(), of_drafting = trunk(), own = head();

@@ -1,5 +1,5 @@
-// The prefix cache compared with a plain list of the kept texts: random prompts that are kept,
-// found, reused and evicted, with pages whose content identifies their tokens.
+// Compares the prefix cache with a plain list of the kept texts: random prompts are kept, found,
+// reused and evicted, and the content of each page identifies its tokens.
 #include "engine/prefix_cache.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ class Prefixes : public testing::Test {
     return shape;
   }
 
-  // Feeds what is not found, with contents: a position's first float is a digest of its prefix.
+  // Feeds what the cache does not have; a position's first float is a digest of its prefix.
   std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens) {
     cache_.clear(sequence);
     const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);
@@ -159,7 +159,7 @@ TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   };
   std::int64_t found = 0;
   for (int turn = 0; turn < 3000; ++turn) {
-    // Few different prefixes of random lengths, so that pages are shared, split and refilled.
+    // The texts have few different prefixes of random lengths, so that pages are shared and split.
     auto tokens = counting(1 + below(250), static_cast<Token>(below(3)));
     for (std::int64_t i = below(4); i > 0; --i) {
       tokens[static_cast<std::size_t>(below(std::ssize(tokens)))] = static_cast<Token>(below(5));
@@ -175,7 +175,7 @@ TEST_F(Prefixes, RandomLivesFindOnlyWhatIsTrue) {
   EXPECT_EQ(cache_.free_pages() + prefixes_.idle_pages(), cache_.page_count());
 }
 
-// With a window of 100, a text releases the pages that are out of the window.
+// With a window of 100 positions, a text releases the pages that are out of the window.
 class WindowedPrefixes : public Prefixes {
  protected:
   WindowedPrefixes() : Prefixes(64 * kPageTokens, 100) {}
@@ -188,7 +188,7 @@ TEST_F(WindowedPrefixes, ALongTextBeginsAgainWithoutItsFirstPages) {
   cache_.clear(0);
   EXPECT_EQ(feed(0, tokens), 960);
   EXPECT_EQ(cache_.pages(0)[0], KvCache::kNoPage);
-  // Evicts ends of texts first, then the pages of texts in use that are out of their window.
+  // Evicts the ends of texts first, then pages of texts in use that are out of their window.
   prefixes_.make_free(cache_.page_count());
   EXPECT_EQ(prefixes_.idle_pages(), 0);
   EXPECT_EQ(prefixes_.find(tokens, false).tokens, 960) << "its last pages are in use";
@@ -240,7 +240,7 @@ class PrefixStates : public testing::Test {
     return static_cast<float>(hash % 65521);
   }
 
-  // Feeds what is not found in chunks, keeps whole pages after each; returns the tokens found.
+  // Feeds missing tokens in chunks, keeps whole pages after each; returns the tokens found.
   std::int64_t feed(std::int32_t sequence, const std::vector<Token>& tokens, std::int64_t chunk) {
     state_.drop(sequence);
     const auto found = prefixes_.find(std::span(tokens).first(tokens.size() - 1), true);

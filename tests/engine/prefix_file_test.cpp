@@ -1,5 +1,5 @@
 // Texts that an engine keeps between runs: the next run generates the same replies and feeds one
-// token of each prompt. An invalid file is refused and only costs time.
+// token of each prompt. If the file is invalid, it is refused, and the run is only slower.
 #include "engine/prefix_file.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Receipts: a reply generated again from its receipt is the same on every instruction set, and each
-// change of a receipt is detected at its position.
+// A reply that is generated again from its receipt is the same on every instruction set, and each
+// change of a receipt is detected at the changed position.
 #include "engine/receipt.h"
 
 #include <gtest/gtest.h>

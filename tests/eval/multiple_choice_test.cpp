@@ -1,4 +1,4 @@
-// The rules of lm-evaluation-harness on cases computed by hand.
+// Tests the rules of lm-evaluation-harness on cases computed by hand.
 #include "eval/multiple_choice.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ TEST(MultipleChoice, TheTwoNormalisationsMayDisagree) {
   const std::vector<std::string> choices = {"no", "certainly not", "yes"};
   const std::vector<double> log_likelihoods = {-6.0, -13.0, -6.5};
   EXPECT_EQ(most_likely(log_likelihoods), 0u);
-  // -3, -1, -2.1667 per character
+  // Per character the log-likelihoods are -3, -1 and -2.1667.
   EXPECT_EQ(most_likely_by_length(log_likelihoods, choices), 1u);
 }
 
@@ -99,7 +99,7 @@ TEST(MultipleChoice, FilesNameTheLineThatIsWrong) {
   EXPECT_THROW(read_choice_file(folder.write("empty.jsonl", "\n")), Error);
 }
 
-// Every prefix of a valid file is a shorter file, or results in an error that names a line.
+// Every prefix of a valid file must be a shorter valid file or give an error that names a line.
 TEST(MultipleChoice, TruncatedFilesAreErrorsOrShorterFiles) {
   const std::string whole =
       R"({"context": "x", "choices": ["a", "b"], "label": 0})"
@@ -116,7 +116,7 @@ TEST(MultipleChoice, TruncatedFilesAreErrorsOrShorterFiles) {
   }
 }
 
-// A tokenizer of single bytes, and " b" as one token.
+// Creates a tokenizer of single bytes that also has " b" as one token.
 Tokenizer byte_tokenizer() {
   TokenizerSpec spec;
   spec.merge_order = MergeOrder::by_id;

@@ -1,4 +1,4 @@
-// Windows and scored tokens of each protocol compared with naive definitions and golden counts.
+// Compares windows and scored tokens of each protocol with naive definitions and golden counts.
 #include "eval/protocol.h"
 
 #include <gtest/gtest.h>
@@ -85,7 +85,7 @@ TEST(Windows, OverlappingOnesScoreEveryTokenOnceButTheFirst) {
         EXPECT_LE(window.first + window.count, tokens);
         for (auto t = window.scored_from; t < window.first + window.count; ++t) found.insert(t);
       }
-      // In windows without overlap, the first token has no context.
+      // If windows do not overlap, the first token of each window has no context and is not scored.
       std::multiset<std::int64_t> expected;
       for (std::int64_t t = 1; t < tokens; ++t) {
         if (stride < 10 || t % 10 != 0) expected.insert(t);
@@ -103,7 +103,7 @@ TEST(Windows, LlamacppScoresTokens257To511OfEachChunk) {
   EXPECT_EQ(windows[1].scored(), 255);
 }
 
-// The counts of every golden perplexity, computed from its number of tokens.
+// Compares with the counts of every golden perplexity, computed from the number of tokens.
 TEST(Windows, CountsEqualTheGoldenOnes) {
   int checked = 0;
   for (const std::string model : kModels) {
@@ -117,7 +117,7 @@ TEST(Windows, CountsEqualTheGoldenOnes) {
       if (protocol.ends_with("join none")) request.join = "none";
       if (request.protocol == "hf-stride") request.chunks = entry.at("windows").get<int>();
       const auto window = entry.at("window").get<std::int64_t>();
-      // The golden windows of the hf protocols are the models' contexts, which are the default.
+      // Golden runs of the hf protocols used the model's context, the default, as their window.
       const auto settings = resolve_protocol(request, std::max<std::int64_t>(window, 512));
       const auto windows = plan_windows(settings, entry.at("tokens").get<std::int64_t>());
       EXPECT_EQ(settings.window, window) << model << ' ' << protocol;

@@ -1,4 +1,4 @@
-// Compared with textbook values: tables of Student's t, worked examples of tests and intervals.
+// Compares with textbook values: tables of Student's t, worked examples of tests and intervals.
 #include "eval/statistics.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace leq {
 namespace {
 
 TEST(Statistics, CriticalValuesOfStudentsT) {
-  // Two-sided 5 % and 1 %, as in every table, to three decimals.
+  // The values of the two-sided 5 % and 1 % tables, to three decimals.
   struct Entry {
     double freedom, five, one;
   };
@@ -31,7 +31,7 @@ TEST(Statistics, CriticalValuesOfStudentsT) {
 }
 
 TEST(Statistics, ProbabilitiesInClosedForm) {
-  // One degree of freedom is the Cauchy distribution, two have an algebraic distribution.
+  // Student's t with one degree of freedom is the Cauchy distribution; with two it is algebraic.
   for (const double t : {0.1, 1.0, 3.0, 20.0}) {
     EXPECT_NEAR(student_t_two_sided(t, 1), 1 - 2 * std::atan(t) / M_PI, 1e-12);
     EXPECT_NEAR(student_t_two_sided(-t, 2), 1 - t / std::sqrt(2 + t * t), 1e-12);
@@ -49,7 +49,7 @@ TEST(Statistics, NormalQuantiles) {
 }
 
 TEST(Statistics, WilsonsInterval) {
-  // Newcombe 1998, table I, method 3: 81 of 263, 15 of 148, 0 of 20, 1 of 29.
+  // Newcombe 1998, table I, method 3: intervals for 81 of 263, 15 of 148, 0 of 20 and 1 of 29.
   struct Case {
     std::int64_t successes, trials;
     double low, high;

@@ -32,7 +32,7 @@ SyntheticModel small_model(const char* type, int threads) {
   return SyntheticModel({"llama-110m", require_scheme(type, "test"), 1}, 0, pool);
 }
 
-// Parameter counts as stated by the publishers.
+// Checks parameter counts against those stated by the publishers.
 TEST(Synthetic, CountsParametersAsPublished) {
   const std::map<std::string, std::int64_t> published = {
       {"gpt2-124m", 124439808},         {"llama-110m", 109529856},   {"tinyllama-1.1b", 1100048384},
@@ -77,7 +77,7 @@ TEST(Synthetic, ReadsItsNames) {
   }
 }
 
-// Sums as defined by the file format, from codes read one by one.
+// Checks sums of codes as the file format defines them, with codes that are read one by one.
 void expect_sums_of_codes(const WeightView& view, const std::string& name) {
   const std::int64_t group = sum_group(view.scheme, view.act, view.columns);
   const std::int64_t groups = view.padded_columns() / group;
@@ -109,7 +109,7 @@ TEST(Synthetic, StoresTheSumsOfItsCodes) {
 TEST(Synthetic, PadsOfEveryCodeMeanZero) {
   ThreadPool pool(2);
   for (const QuantScheme& scheme : all_schemes()) {
-    // The head is int8 for any type; a block linear with padding is q of 100 rows.
+    // The head is int8 for every type, so a block's linear is used: q, with 100 rows and padding.
     if (scheme.is_float() || scheme.scaling == Scaling::tensor) continue;
     StoredTensor tensor;
     tensor.name = "layers.0.q";
@@ -151,7 +151,7 @@ TEST(Synthetic, PadsHoldValueZeroAndScaleOne) {
   }
 }
 
-// A linear's rows have a sum of squares near 1, which preserves the variance of its input.
+// The sum of squares of each row is near 1, which preserves the variance of the input.
 TEST(Synthetic, LinearsKeepTheVarianceOfTheirInput) {
   for (const char* type :
        {"f32", "bf16", "f16", "int8", "int8-g128", "int4-g128", "int4-g32", "int3-g64", "int2-g128",

@@ -1,5 +1,5 @@
-// Reads protocol buffer messages field by field, written from the specification of the wire format
-// without sharing code with the writer.
+// Reads protocol buffer messages field by field; implemented from the specification of the wire
+// format without sharing code with the writer.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A fault that is injected into a program with the preloaded library; for the tests that start such
+// Describes the fault that the preloaded library injects into a program; for tests that start such
 // programs.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace leq::faults {
 
-// The fault `how`, at the `at`-th call of a kind.
+// A fault of kind `how` at call number `at` of one kind of call.
 struct Fault {
   Call call = Call::count_of;
   How how = How::none;
@@ -23,7 +23,7 @@ struct Fault {
   std::uint64_t at = 0;
 };
 
-// The shared block of one process, in a file of the folder `notes`.
+// The block of memory shared with one process, in a file of the folder `notes`.
 class Block {
  public:
   Block(const std::filesystem::path& notes, const Fault& fault)

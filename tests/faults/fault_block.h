@@ -1,5 +1,5 @@
-// The block shared by the preloaded library and the test that starts it: a file mapped by both, so
-// that counts survive a process that is killed.
+// The memory block that the preloaded library shares with the test that starts it: a file that both
+// map, so that counts survive if the process is killed.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace leq::faults {
 
-// Calls that can be made to fail.
+// System calls that can be made to fail.
 enum class Call : std::uint32_t {
   open,
   read,   // including pread
@@ -44,19 +44,19 @@ enum class How : std::uint32_t {
 };
 
 struct FaultBlock {
-  // Written by the test before the start.
+  // These fields are written by the test before the process starts.
   std::uint32_t call = 0;  // Call
   std::uint32_t how = 0;   // How
   std::int32_t error = 0;  // errno
   std::uint32_t padding = 0;
   std::uint64_t at = 0;  // index of the call of that kind, from 1
   std::atomic<std::uint32_t> go;
-  // Written by the library.
+  // These fields are written by the library.
   std::atomic<std::uint32_t> reached;
   std::atomic<std::uint64_t> counts[static_cast<std::size_t>(Call::count_of)];
 };
 
-// The environment variable with the path of the block's file.
+// The name of the environment variable that contains the path of the block's file.
 inline constexpr const char* kBlockVariable = "LEQ_TEST_FAULTS";
 
 }  // namespace leq::faults

@@ -57,7 +57,7 @@ struct FaultCase {
   Fault fault;
 };
 
-// A failure that can happen to a kind of call.
+// An error that can occur in one kind of call.
 struct Failure {
   Call call;
   How how;
@@ -89,7 +89,7 @@ constexpr Failure kFailures[] = {
     {Call::allocate_site, How::error, ENOMEM, "ENOMEM"},
 };
 
-// The options of the second of two writers that differ.
+// The second of two writers has these options, so that their settings differ.
 const std::vector<std::string> kOtherWriter = {"--seed", "7"};
 
 const char* call_name(Call call) { return kCallNames[static_cast<std::size_t>(call)]; }
@@ -183,7 +183,7 @@ class Run {
     return outcome;
   }
 
-  // An output is complete, unchanged or absent.
+  // Each output must be complete, unchanged or absent.
   Verdict judge_outputs(const Scenario& scenario, const Outcome& outcome,
                         const std::vector<std::string>& before) const {
     const Outcome& whole = whole_.at(scenario.name);
@@ -214,7 +214,7 @@ class Run {
     return said;
   }
 
-  // Each answer is that of a complete run, an error, or missing because the connection was cut.
+  // Each answer must be that of a complete run, an error, or missing because the connection broke.
   static bool answers_hold(const Outcome& outcome, const Outcome& whole) {
     const std::vector<std::string> said = said_by(outcome), wanted = said_by(whole);
     for (std::size_t i = 0; i < said.size(); ++i) {
@@ -224,7 +224,7 @@ class Run {
     return true;
   }
 
-  // Ignores files that an interrupted run keeps for the next one, if a message names them.
+  // Ignores files that an interrupted run keeps for the next run, if a message names them.
   static void forget_kept(Outcome& outcome, const Scenario& scenario) {
     if (!scenario.resumable ||
         outcome.ended.err.find("the same command goes on") == std::string::npos)
@@ -247,7 +247,7 @@ class Run {
     expectation.outputs = outcome.names;
     expectation.talk = hostile::Talk::around;
     forget_kept(outcome, scenario);
-    // A complete output may exist although a later step failed.
+    // An output may be complete although a later step failed.
     for (const std::string& output : outcome.names) {
       std::erase(outcome.changed.made, output);
       std::erase(outcome.changed.changed, output);
@@ -271,10 +271,11 @@ class Run {
     }
     for (std::size_t i = 0; i < scenario.outputs.size(); ++i) {
       const fs::path name = outcome.names[i];
-      // A file whose quality gate could not be measured says so.
+      // If the quality gate could not be measured, the file states this.
       const bool unjudged =
-          outcome.there[i] && said.find(name.filename().string() +
-                                        " is complete and was not judged") != std::string::npos;
+          outcome.there[i] &&
+          said.find(name.filename().string() +
+                    " is complete, but its KL divergence was not measured") != std::string::npos;
       const bool told =
           unjudged || (!scenario.questions.empty() &&
                        (!answered || said.find(name.filename()) != std::string::npos));
@@ -322,7 +323,7 @@ class Run {
     return {};
   }
 
-  // A second run with other settings on the same output, while the first waits in a call.
+  // Starts a second run with other settings on the same output while the first waits in a call.
   Verdict run_two_writers(const FaultCase& one, const fs::path& place, std::string& said) const {
     const Scenario& scenario = *one.scenario;
     fs::create_directories(place / "notes2");
@@ -347,7 +348,7 @@ class Run {
     if (first.ended.status != 0) {
       return {"writers", "the first writer failed, status " + std::to_string(first.ended.status)};
     }
-    // Before the first run has locked anything, the second one may begin and end.
+    // Before the first run has locked anything, the second run may begin and complete.
     const bool passed_by =
         second.ended.status == 0 && second.files == other_.at(scenario.name).files;
     const bool refused =
@@ -406,7 +407,7 @@ int run_all(const Run& run, const std::vector<FaultCase>& cases, const Arguments
   return failed == 0 ? 0 : 1;
 }
 
-// Every kind of call in every run is chosen once before any is chosen again.
+// Chooses each kind of call in each run once before it chooses any of them again.
 std::vector<FaultCase> choose(std::vector<FaultCase> cases, std::size_t count, std::uint64_t seed) {
   if (count == 0 || count >= cases.size()) return cases;
   hostile::Dice dice(seed, 0);

@@ -1,5 +1,5 @@
 // A library for LD_PRELOAD, used only by tests: it counts a program's system calls and makes one of
-// them fail, as specified in a block of shared memory. It observes calls from main() on.
+// them fail, as specified in a block of shared memory. It ignores calls before main().
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ std::atomic<std::uint64_t>& count_of(Call call) {
   return g_block->counts[static_cast<std::size_t>(call)];
 }
 
-// Returns true if this is the call that must fail.
+// Returns true if this call is the one that must fail.
 bool is_the_one(Call call) {
   const std::uint64_t number = ++count_of(call);
   return g_block->call == static_cast<std::uint32_t>(call) && number == g_block->at;
@@ -61,7 +61,7 @@ struct Decision {
 
 constexpr Call kNoOther = Call::count_of;
 
-// For a call of kind `call`, which may also count as another kind.
+// Decides whether a call of kind `call`, which may also count as kind `also`, fails.
 Decision decide(Call call, Call also) {
   Decision decision;
   if (!g_armed || t_inside) return decision;
@@ -91,7 +91,7 @@ Result guarded(Call call, Call also, Result failed, const Real& real) {
   return result;
 }
 
-// A pipe or event by which threads of a process wake each other cannot fail like a full disk.
+// Pipes and events that wake threads of the process cannot fail like a file on a full disk.
 bool wakes(int descriptor) {
   struct stat status = {};
   if (::fstat(descriptor, &status) != 0) return false;
@@ -109,7 +109,7 @@ ssize_t transferred(Call call, Call also, int descriptor, std::size_t size, cons
   return result;
 }
 
-// OpenSSL dereferences null if it cannot allocate its own tables, which callers cannot prevent.
+// OpenSSL crashes if it cannot allocate its own tables, which its callers cannot prevent.
 bool is_beyond_help(void* const* frames, int count) {
   for (int i = kOwnFrames; i < count; ++i) {
     Dl_info info = {};
@@ -119,7 +119,7 @@ bool is_beyond_help(void* const* frames, int count) {
   return false;
 }
 
-// Returns true for the first call from a chain of callers.
+// Returns true for the first call from a given chain of callers.
 bool new_site() {
   void* frames[kFrames];
   const int count = ::backtrace(frames, kFrames);
@@ -277,7 +277,7 @@ int flock(int descriptor, int operation) {
   static const auto real = next<int(int, int)>("flock");
   return guarded(Call::lock, kNoOther, -1, [&] { return real(descriptor, operation); });
 }
-// The descriptor is closed anyway, as in the kernel.
+// The kernel closes the descriptor even if close() fails.
 int close(int descriptor) {
   static const auto real = next<int(int)>("close");
   const Decision decision = decide(Call::close, kNoOther);

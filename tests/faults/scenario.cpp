@@ -31,6 +31,12 @@ std::vector<Scenario> make_scenarios() {
                  .words = {"sharded", "-o", "f32.leq", "-t", "1", "--type", "int8", "--no-gate"},
                  .copies = {"sharded", "f32.leq"},
                  .outputs = {"f32.leq"}});
+  all.push_back({.name = "quantize by blocks",
+                 .tool = "leq-quantize",
+                 .words = with(quantize, {"--type", "int8", "--no-gate", "--resume"}),
+                 .copies = {"sharded"},
+                 .outputs = {"out.leq"},
+                 .resumable = true});
   all.push_back({.name = "calibrate",
                  .tool = "leq-quantize",
                  .words = with(with(quantize, calibrated),
@@ -119,7 +125,7 @@ std::vector<Scenario> make_scenarios() {
   return all;
 }
 
-// The path of an output relative to `folder`.
+// Returns the path of an output relative to `folder`.
 std::string name_of(const std::string& output, const fs::path& folder) {
   if (!output.ends_with('*')) return output;
   const std::string start = output.substr(0, output.size() - 1);

@@ -18,13 +18,13 @@ struct Scenario {
   std::vector<std::string> words;
   std::vector<std::string> copies;   // sample files
   std::vector<std::string> outputs;  // files that it creates; "kept/texts-*": the one that matches
-  // Words with which the outputs are complete before the last step: the contents at that time.
+  // With these words the tool leaves the outputs as they are before the scenario's last step.
   std::vector<std::string> before_its_last_step = {};
   std::string input = {};
   bool same_out = true;    // its output does not depend on time
   bool resumable = false;  // the same command resumes it
-  // leq-server: the requests sent to it before it is told to end. It continues after a failure, and
-  // reports it in an answer or in a message that names the output.
+  // Requests that are sent to leq-server before it is told to exit. After a failure the server
+  // continues, and reports the failure in an answer or in a message that names the output.
   std::vector<hostile::Question> questions = {};
 };
 
@@ -48,7 +48,7 @@ struct Place {
 
 // Copies the files that a scenario needs to folder/work.
 void prepare(const Place& place, const Scenario& scenario, const std::filesystem::path& folder);
-// Runs it in folder/work, with `more` words after its own. `block` may be null: no faults.
+// Runs it in folder/work with `more` words appended. If `block` is null, there are no faults.
 Outcome run_scenario(const Place& place, const Scenario& scenario,
                      const std::filesystem::path& folder, Block* block,
                      const std::vector<std::string>& more = {});

@@ -19,7 +19,7 @@ using test::gguf_text;
 using test::GgufWriter;
 using test::raw;
 
-// One value of each kind, and three tensors.
+// Creates a file with one value of each kind and three tensors.
 GgufWriter good_gguf() {
   GgufWriter writer;
   writer.text("general.architecture", "llama");
@@ -119,7 +119,7 @@ TEST(Gguf, EveryTruncatedPrefixIsAnError) {
   }
 }
 
-// Every byte of the header replaced by others: no crash, whatever the result.
+// Replaces every byte of the header by others: the parser must not crash, whatever it returns.
 TEST(Gguf, EveryChangedByteIsAnErrorOrAFile) {
   const std::string good = good_gguf().bytes();
   int refused = 0;
@@ -338,7 +338,7 @@ TEST(GgufSource, ReadsAnyStretchOfBlocks) {
   EXPECT_THROW(source.read(tensor, -1, beyond), Error);
 }
 
-// The rows of a head of four are stored as 0 2 1 3 in the file.
+// The file stores the rows of a head of four in the order 0 2 1 3.
 TEST(GgufSource, UnpairsRowsAndVectors) {
   std::vector<float> weight, bias;
   std::string weight_bytes, bias_bytes;

@@ -1,4 +1,4 @@
-// The contents of the golden files of version 1, as formulas. The files are never rewritten:
+// The contents of the golden files of version 1, as formulas. The files are never rewritten, and
 // readers of all later versions must be able to open them.
 #pragma once
 
@@ -38,8 +38,8 @@ inline const std::vector<GoldenFile>& golden_files() {
   return files;
 }
 
-// The value at (row, column). For integer schemes: code * scale, where each scale group begins with
-// the code of largest magnitude and scales are powers of two, so that every number is exact.
+// The value at (row, column). For integer schemes it is code * scale; each scale group begins with
+// the code of largest magnitude, and scales are powers of two, so that every number is exact.
 inline int golden_code(const GoldenTensor& tensor, std::int64_t row, std::int64_t column) {
   const bool four = tensor.scheme.starts_with("int4");
   const std::int64_t group = tensor.scheme.ends_with("-g32") ? 32 : 128;

@@ -43,8 +43,8 @@ inline std::string hash_text(const std::byte* data, std::size_t size) {
   return text;
 }
 
-// A preamble, `data` from byte 64 on (its size is a multiple of 64), then `json`; all numbers in
-// the preamble match the content.
+// Returns a preamble, `data` from byte 64 on (whose size is a multiple of 64), then `json`; all
+// numbers in the preamble match the content.
 inline Bytes leq_file(const std::string& json, const Bytes& data) {
   const std::size_t json_offset = 64 + data.size();
   Bytes bytes(json_offset + json.size());

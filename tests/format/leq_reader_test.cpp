@@ -1,4 +1,4 @@
-// The .leq reader on truncated, damaged and hostile files.
+// Tests the .leq reader on truncated, damaged and hostile files.
 #include "format/leq_reader.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ std::string error_of(const Bytes& bytes) {
   return test::error_of([&] { const LeqReader reader(bytes, "m.leq"); });
 }
 
-// A small file from the writer: a float vector, grouped codes, a blob.
+// Writes a small file: a vector of floats, codes in groups, and a blob.
 Bytes written_file() {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
@@ -40,7 +40,7 @@ Bytes written_file() {
   return test::read_bytes(path);
 }
 
-// A file with one small tensor that has the planes which only some schemes have.
+// Creates a file with one small tensor that has all planes of this scheme.
 Bytes file_of_scheme(const char* scheme, ActKind act) {
   const test::TemporaryFolder folder;
   const auto path = folder.path() / "m.leq";
@@ -66,7 +66,7 @@ TEST(LeqReader, RejectsEveryTruncatedPrefixOfFilesWithZeroPoints) {
   expect_no_prefix_opens(file_of_scheme("nf4", ActKind::none));
 }
 
-// The error after one change to the JSON of a complete file with the same planes.
+// Returns the error after one change to the JSON of a complete file with the same planes.
 std::string error_after(const Bytes& whole, const std::function<void(json&)>& change) {
   const std::size_t offset = test::get_u64(whole, 16);
   json file = json::parse(reinterpret_cast<const char*>(whole.data()) + offset,
@@ -88,7 +88,7 @@ TEST(LeqReader, RefusesPlanesOfZeroPointsThatDoNotFit) {
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["planes"].erase("zeros"); })
                 .find("plane zeros is missing"),
             std::string::npos);
-  // An additional plane is one that the scheme does not have.
+  // The scheme does not have the additional plane.
   EXPECT_NE(error_after(whole, [](json& f) { f["tensors"]["w"]["scheme"] = "int4-g64"; })
                 .find("3 planes"),
             std::string::npos);
@@ -127,7 +127,7 @@ TEST(LeqReader, GroupsNeedTheirScaleMul) {
   }
 }
 
-// Everything that a caller can see of a file, without the bytes of planes.
+// Returns everything that a caller can read from a file, without the bytes of planes.
 std::string summary(const LeqReader& reader) {
   std::string text = reader.metadata().dump();
   for (const StoredTensor& tensor : reader.tensors()) {
@@ -153,7 +153,7 @@ TEST(LeqReader, EveryFlippedBitOfPreambleAndJsonIsRefusedOrHarmless) {
       try {
         const LeqReader reader(damaged, "m.leq");
         ASSERT_EQ(summary(reader), expected) << at;
-        // Only changes of the minor version and the reserved bytes may be undetected.
+        // Only changes of the minor version and of the reserved bytes may be undetected.
         ASSERT_TRUE((at >= 12 && at < 16) || (at >= 48 && at < 64)) << at;
       } catch (const Error&) {
       }
@@ -191,7 +191,7 @@ TEST(LeqReader, VerifyFindsEveryFlippedByteOfAPlaneAndNamesIt) {
   }
 }
 
-// One f32 vector of 4 numbers, one int8 row weight [2][3] (64 x 128 padded), one blob.
+// One f32 vector of 4 numbers, one int8 row weight [2][3] (padded to 64 x 128), and one blob.
 json good_json() {
   const std::string any(16, '0');
   const auto range = [&](int offset, int bytes) {

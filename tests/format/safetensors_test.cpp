@@ -1,4 +1,4 @@
-// Safetensors: verdicts of the reference implementation, shards, and errors by name.
+// Compares with verdicts of the reference implementation; tests shards, and errors that give names.
 #include "format/safetensors.h"
 
 #include <gtest/gtest.h>
@@ -200,7 +200,7 @@ TEST(Safetensors, RefusesHeadersThatAreTooLongOrCutOff) {
   test::expect_error([&] { open_safetensors(path); }, {"at most 100000000"});
 }
 
-// Two shards and their index.
+// A checkpoint of two shards and an index.
 class Sharded : public testing::Test {
  protected:
   void SetUp() override {
@@ -252,7 +252,7 @@ TEST_F(Sharded, RefusesATensorThatNoShardOrAnotherOneHas) {
   EXPECT_NE(error().find("no file has it"), std::string::npos);
 }
 
-// A stale copy in another shard, and a tensor that is not in the index.
+// There is a stale copy of a tensor in another shard, and a tensor that the index does not list.
 TEST_F(Sharded, TheIndexDecidesWhichTensorsThereAre) {
   write_text(folder_.path() / "one.safetensors", file_text(json{{"a", entry("F32", {1}, 0, 4)},
                                                                 {"b", entry("F32", {1}, 4, 8)},

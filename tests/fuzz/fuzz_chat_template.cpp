@@ -1,4 +1,4 @@
-// A model's chat template: for any bytes, a conversation is rendered or an Error is thrown.
+// Any bytes as a model's chat template: a conversation is rendered, or an Error is thrown.
 #include <cstddef>
 #include <cstdint>
 #include <string>

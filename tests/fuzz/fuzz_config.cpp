@@ -1,4 +1,4 @@
-// config.json of a checkpoint: any bytes give a configuration that passes its checks, or an Error.
+// Any bytes as config.json: they give a configuration that passes its checks, or an Error.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

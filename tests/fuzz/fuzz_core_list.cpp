@@ -1,4 +1,4 @@
-// Lists of cores as in /sys: never crashes, and the result is ascending and within bounds.
+// Any bytes as a list of cores as in /sys: no crash, and the cores are ascending and within bounds.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

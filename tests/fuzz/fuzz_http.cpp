@@ -1,5 +1,5 @@
-// Any bytes as HTTP requests: however they are split, the requests and the fault are the same. The
-// first byte of an input determines the length of the pieces.
+// Any bytes as HTTP requests: the parsed requests and the error must not depend on how the bytes
+// are split. The first byte of an input determines the length of the pieces.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -21,7 +21,7 @@ std::vector<std::string> examples() {
   };
 }
 
-// A description of all requests in `bytes`.
+// Returns a description of all requests in `bytes`.
 std::string requests_in(std::string_view bytes, std::size_t piece) {
   constexpr leq::HttpLimits kLimits = {.head_bytes = 512, .headers = 8, .body_bytes = 256};
   std::string seen;

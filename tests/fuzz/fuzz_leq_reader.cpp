@@ -1,6 +1,6 @@
-// The .leq reader on any bytes. The first byte of an input determines what follows: 0 means a whole
-// file, otherwise it is the number of blocks of 64 data bytes before the JSON, which is the rest; a
-// valid preamble is added (otherwise the checksum would stop the fuzzer).
+// Any bytes as a .leq file. If the first byte of an input is 0, the rest is a whole file. Otherwise
+// it is the number of blocks of 64 data bytes before the JSON, which is the rest; a valid preamble
+// is then added, so that inputs pass the checksum.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The safetensors reader on any bytes. The first byte of an input determines what follows: 0 means
-// a whole file, otherwise it is the number of data bytes after the header, which is the rest.
+// Any bytes as safetensors. If the first byte of an input is 0, the rest is a whole file. Otherwise
+// it is the number of data bytes after the header, and the header is the rest.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>

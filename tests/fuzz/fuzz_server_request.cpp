@@ -1,5 +1,5 @@
-// Any bytes as the body of a request: parsed, or an Error. The first byte of an input selects the
-// path and the model's style of tool calls.
+// Any bytes as the body of a request: it is parsed or gives an Error. The first byte of an input
+// selects the path and the model's style of tool calls.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -36,7 +36,7 @@ std::vector<std::string> examples() {
   return inputs;
 }
 
-// Copies, so that each table is aligned as in a file and reads beyond its end are detected.
+// Each table is copied, so that it is aligned as in a file and reads beyond its end are detected.
 std::vector<std::vector<std::byte>> cut_tables(std::span<const std::byte> input) {
   std::vector<std::vector<std::byte>> tables;
   while (input.size() >= 4 && tables.size() < kNames.size()) {

@@ -1,4 +1,4 @@
-// Saved conversations: what is written can be read, and no other file is accepted as one.
+// Saved conversations: a written file can be read, and no other file is accepted as one.
 #include "generate/chat_file.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Chat templates, models' own and named formats: rendered as by Jinja, and no message can form a
-// special token.
+// Chat templates, of models and of named formats, are rendered as by Jinja, and no message can form
+// a special token.
 #include "generate/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_P(TrainedModelChats, EqualTheGoldens) {
     const auto ids = entry["ids"].get<std::vector<Token>>();
     EXPECT_EQ(joined(parts), text);
     EXPECT_EQ(tokenizer.encode(text, {.parse_special = true}), ids) << text;
-    // The ids in the golden files are those of the whole text, so they differ if a message spells a
+    // The golden ids are those of the whole text, so they differ from leq's if a message spells a
     // special token.
     const bool spells_special = text.find("in my text?") != std::string::npos;
     const auto own = tokenizer.encode_parts(parts);
@@ -115,8 +115,8 @@ TEST(ChatTemplate, AMessageNeverFormsASpecialToken) {
   }
 }
 
-// Vectors with llama.cpp's own output instead of Jinja's: it puts the system prompt into a user's
-// message if the template does not support it, or omits BOS.
+// In these vectors, llama.cpp's output differs from Jinja's: it moves the system prompt to a user's
+// message if the template does not support system prompts, or it omits BOS.
 const std::set<std::string> kNotJinja = {
     "mistralai/Mistral-7B-Instruct-v0.2 (NOTE: Old pre-v1 without a system prompt)",
     "mlabonne/AlphaMonarch-7B",
@@ -146,7 +146,7 @@ TEST(ChatTemplate, ThirdPartyVectorsAreRendered) {
   EXPECT_EQ(equal, 22u);
 }
 
-// The named formats of some real templates.
+// The named formats that correspond to some real templates.
 const std::map<std::string, std::string> kFormatOf = {
     {"Qwen-Qwen2.5-7B-Instruct", "qwen2.5"},
     {"Qwen-Qwen3-0.6B", "qwen3"},
@@ -162,8 +162,8 @@ const std::map<std::string, std::string> kFormatOf = {
     {"mistralai-Mistral-Nemo-Instruct-2407", "mistral-v3-tekken"},
 };
 
-// Conversations rendered with the real templates by Jinja (null: the template refuses): by the
-// template itself, and by the corresponding named format.
+// Conversations rendered with the real templates by Jinja (null: the template refuses) must be
+// rendered the same by the template itself and by the corresponding named format.
 TEST(ChatTemplate, NamedFormatsRenderAsTheTemplatesTheyAreNamedFor) {
   LEQ_SHARED_OR_SKIP(folder, "data/chat/templates");
   const Json golden =
@@ -211,8 +211,8 @@ TEST(ChatTemplate, MistralsOwnSampleIsRendered) {
   }
 }
 
-// With only tokenizer.model, the tokenizer itself adds a space after special tokens, so the formats
-// without spaces give Mistral's own ids.
+// If there is only a tokenizer.model, the tokenizer itself adds a space after special tokens, so
+// formats without these spaces give Mistral's own ids.
 TEST(ChatTemplate, MistralsOwnSampleHasItsIds) {
   LEQ_SHARED_OR_SKIP(folder, "data/tokenizers/mistral");
   const auto sample = folder / "samples/no_tools";
@@ -251,7 +251,7 @@ TEST(ChatTemplate, EveryNameRendersAndSaysHowAReplyEnds) {
   EXPECT_NE(error.find("chatml"), std::string::npos);
 }
 
-// A conversation whose last message is continued; nullopt if the template does not support it.
+// Renders a conversation whose last message is continued; nullopt if the template cannot do this.
 std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view reply) {
   const Json conversation =
       Json::array({Json::object({{"role", "user"}, {"content", "Hello there"}}),
@@ -264,7 +264,7 @@ std::optional<std::string> reopened(const ChatTemplate& chat, std::string_view r
   return joined(parts);
 }
 
-// The last message is a whole text, or half of it, which the reply continues.
+// The last message is a whole text, or half of a text, which the reply continues.
 TEST(ChatTemplate, AReplyGoesOnFromTheLastMessage) {
   for (const std::string_view name : ChatTemplate::names()) {
     const auto chat = ChatTemplate::by_name(name);
@@ -352,7 +352,7 @@ TEST(ChatTemplate, AReplyEndsWithTheTokenThatTheModelsTemplateWritesBehindIt) {
     EXPECT_EQ(tokenizer.decode(rules.end_tokens, true), end) << model;
     EXPECT_TRUE(rules.strings.empty());
   }
-  // A template that writes nothing after a reply adds no stop rule.
+  // This template writes nothing after a reply, so it adds no stop rule.
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   const Tokenizer tokenizer(import_tokenizer(folder).spec);
   StopRules rules;

@@ -1,4 +1,4 @@
-// DRY compared with a reference that tries every token at every position, and breakers as texts.
+// Compares DRY with a reference that tries every token at every position; tests breakers as texts.
 #include "generate/dry.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace leq {
 namespace {
 
-// Token n is the byte n; then there are a few merges and "<end>".
+// Token n is the byte n; these tokens are followed by a few merges and "<end>".
 const Tokenizer& bytes() {
   static const Tokenizer kTokenizer(test::small_byte_spec());
   return kTokenizer;
@@ -61,7 +61,7 @@ TEST(Dry, CostsGrowWithTheSequenceThatWouldGoOn) {
 }
 
 TEST(Dry, OfSeveralSequencesTheLongestCounts) {
-  // "ab" before c, "-xab" before d; and both before c.
+  // The end of the text occurred before: "ab" in front of c, "-xab" in front of d.
   EXPECT_EQ(costs("abc-xabd-xab", dry()), (Costs{{'c', 1}, {'d', 4}}));
   EXPECT_EQ(costs("abc+-xabc*-xab", dry()), (Costs{{'c', 4}}));
   EXPECT_EQ(costs("aaaa", dry()), (Costs{{'a', 2}}));  // sequences may overlap
@@ -86,11 +86,11 @@ TEST(Dry, NoSequenceReachesOverABreaker) {
 TEST(Dry, ABreakerOfSeveralTokensIsOneText) {
   EXPECT_EQ(costs("abxyzcd-abxyzc", dry(), {"xyz"}), Costs());
   EXPECT_EQ(costs("abxyzcde-abxyzcd", dry(), {"xyz"}), (Costs{{'e', 1}}));
-  // x alone is not a breaker, and y of "xyz" is not the breaker's end.
+  // x alone is not a breaker, and this y is not the end of the breaker "xyz".
   EXPECT_EQ(costs("abxcd-abxc", dry(), {"xyz"}), (Costs{{'d', 4}}));
 }
 
-// Tokens that contain a breaker and more, or end with its beginning: " hello" is one token.
+// A token may contain a breaker and more text, or end with the beginning of a breaker.
 TEST(Dry, TokensMayHoldABreakerOrItsBeginning) {
   const std::vector<Token> hello = bytes().encode(" hello", {.parse_special = false});
   ASSERT_EQ(hello.size(), 1u);
@@ -111,7 +111,7 @@ TEST(Dry, CostsStayNumbers) {
   EXPECT_EQ(costs(text, dry(kLargestLogit, kLargestLogit)), (Costs{{'a', kLargestLogit}}));
 }
 
-// For each token and each position: does the text before the position end like the whole text?
+// Checks for each token at each position whether the text before it ends like the whole text.
 std::map<Token, double> slow_costs(const std::vector<Token>& context, const SamplingSettings& s,
                                    Token breaker) {
   const std::size_t n = context.size();
@@ -150,7 +150,7 @@ TEST(Dry, EqualsTheSlowReference) {
     for (std::uint32_t i = random.below(60); i > 0; --i) {
       context.push_back(static_cast<unsigned char>(
           letters[random.below(static_cast<std::uint32_t>(letters.size()))]));
-      // Occasionally earlier tokens are repeated.
+      // Occasionally some earlier tokens are repeated.
       if (random.below(8) == 0) {
         const auto from = random.below(static_cast<std::uint32_t>(context.size()));
         const std::vector<Token> again(context.begin() + from, context.end());

@@ -75,7 +75,7 @@ Node random_node(Random& random, int depth, int rules) {
     node.text = letters(1) + static_cast<char>('a' + random.bits() % 3);
     node.negated = random.bits() % 3 == 0;
   } else if (pick == 2) {
-    // Only later rules, and after a letter, to avoid left recursion and infinitely many texts.
+    // A rule refers to later rules only, after a letter: no left recursion, finitely many texts.
     node.kind = Node::Kind::rule;
     node.rule = static_cast<int>(random.bits() % static_cast<std::uint32_t>(rules));
   } else if (pick == 5) {
@@ -113,7 +113,7 @@ std::string written(const Node& node) {
   }
 }
 
-// All positions at which a match that begins at `from` may end.
+// Returns all positions at which a match that begins at `from` may end.
 std::set<std::size_t> ends(const Node& node, const std::vector<Node>& rules, std::string_view text,
                            std::size_t from) {
   std::set<std::size_t> found;
@@ -143,7 +143,7 @@ std::set<std::size_t> ends(const Node& node, const std::vector<Node>& rules, std
     case Node::Kind::repeat: {
       std::set<std::size_t> now = {from};
       if (node.least == 0) found = now;
-      // More repetitions than characters only add empty ones.
+      // Beyond the number of characters, repetitions can only be empty.
       const int turns = node.most < 0 ? node.least + static_cast<int>(text.size()) + 1 : node.most;
       for (int i = 1; i <= turns && !now.empty(); ++i) {
         std::set<std::size_t> next;
@@ -212,7 +212,7 @@ TEST(Gbnf, ReadsLlamaCppsNotation) {
   EXPECT_FALSE(
       gbnf_accepts("root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"",
                    "1+(2+(3+44)"));
-  // A range over all lengths of UTF-8.
+  // The range includes characters of all lengths in UTF-8.
   const auto all = Grammar::from_gbnf("root ::= [\\x41-\\U0010fff0]", "g");
   for (const char32_t c :
        {0x41u, 0x7fu, 0x80u, 0x7ffu, 0x800u, 0xd7ffu, 0xe000u, 0xffffu, 0x10000u, 0x10fff0u}) {
@@ -263,7 +263,7 @@ TEST(Grammars, NestAsDeepAsTheyLikeAndEndWhereTheyAreTooAmbiguous) {
   const auto brackets = Grammar::from_gbnf("root ::= \"(\" root \")\" | \"\"", "g");
   EXPECT_TRUE(accepts(brackets, std::string(100'000, '(') + std::string(100'000, ')')));
   EXPECT_FALSE(accepts(brackets, std::string(100'000, '(') + std::string(99'999, ')')));
-  // Lists do not grow the stack; two alternatives for each letter do.
+  // Lists do not grow the automaton's stack; two alternatives for each letter do.
   EXPECT_TRUE(
       accepts(Grammar::from_gbnf("root ::= \"a\" root | \"\"", "g"), std::string(1'000'000, 'a')));
   const auto bad = Grammar::from_gbnf("root ::= \"a\" root \"a\" | \"a\" root \"b\" | \"a\"", "g");
@@ -458,7 +458,7 @@ bool bit(const std::vector<std::uint64_t>& mask, Token id) {
   return (mask[static_cast<std::size_t>(id) / 64] >> id % 64 & 1) != 0;
 }
 
-// A sequence of random allowed tokens, which sometimes ends where the text may end.
+// Generates random allowed tokens; the sequence sometimes ends where the text may end.
 std::string random_walk(GrammarMatcher& matcher, const Words& words, Random& random,
                         std::size_t most, bool check) {
   std::string text;

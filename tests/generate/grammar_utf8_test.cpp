@@ -1,5 +1,5 @@
-// Character classes of a grammar on multi-byte letters: which bytes may come next and where a
-// letter ends, compared with all letters of Unicode.
+// Character classes of a grammar on multi-byte characters: which bytes may come next and where a
+// character ends, compared with all characters of Unicode.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ struct Class {
   }
 };
 
-// The letters of the class in UTF-8, and all their prefixes, including the empty one.
+// The characters of a class in UTF-8, and all their prefixes, including the empty one.
 struct Written {
   explicit Written(const Class& of) {
     for (std::uint32_t code = 0; code <= kLast; ++code) {
@@ -58,7 +58,7 @@ struct Written {
   std::set<std::string> whole, beginnings;
 };
 
-// After each prefix exactly the correct bytes are allowed, and only a whole letter may end.
+// After each prefix exactly the correct bytes are allowed, and text may only end after a character.
 void expect_class(const Class& of) {
   const Written written(of);
   ASSERT_FALSE(written.whole.empty()) << of.gbnf;
@@ -104,7 +104,7 @@ std::string escaped(std::uint32_t letter) {
   return text;
 }
 
-// Ranges that begin and end near the letters at which the encoded length changes, or near gaps.
+// These ranges begin and end near characters at which the encoded length changes, or near gaps.
 TEST(GrammarUtf8, RangesCrossTheLengthsOfLetters) {
   Random random(11);
   const std::uint32_t edges[] = {0x20,   0x7f,   0x80,    0x7ff,   0x800,   0xfff,

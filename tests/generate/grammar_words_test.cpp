@@ -1,5 +1,5 @@
-// Grammars with vocabularies that cannot write everything: what is allowed, compared with all texts
-// of the grammar, and the error if nothing is.
+// Grammars with vocabularies that cannot write everything: the allowed tokens, compared with all
+// texts of the grammar, and the error if no token is allowed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ TEST(GrammarWords, AGrammarThatNoTokensWriteIsRefusedBeforeWork) {
         "root ::= (\"a\" | \"b\")* \"c\"", "root ::= [^ab]"}) {
     EXPECT_NE(refusal(gbnf, {"a", "b"}).find("grammar: "), std::string::npos) << gbnf;
   }
-  // The bytes exist, but no token begins with them.
+  // All bytes exist in tokens, but no token begins with the required byte.
   EXPECT_NE(refusal("root ::= \"ba\"", {"ab"}).find("grammar: "), std::string::npos);
 }
 
@@ -70,7 +70,7 @@ TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
     const Tokenizer tokenizer = tokenizer_of(pieces);
     GrammarMatcher matcher(Grammar::from_gbnf(kGbnf, "g"),
                            make_token_trie(tokenizer, pieces.size()));
-    // The prefixes of all such texts.
+    // All prefixes of the texts whose bytes are all in the vocabulary.
     std::set<std::string> beginnings;
     for (const auto& text : left) {
       for (std::size_t n = 0; n <= text.size(); ++n) beginnings.insert(text.substr(0, n));
@@ -88,7 +88,7 @@ TEST(GrammarWords, OnlyWhatBytesOfTheVocabularyCanEndIsAllowed) {
   }
 }
 
-// All bytes exist, but in tokens that do not fit together, which is only detected when it happens.
+// The tokens contain all bytes but cannot be combined, which is only detected during the reply.
 TEST(GrammarWords, AReplyThatCannotGoOnSaysSo) {
   const Tokenizer tokenizer = tokenizer_of({"a", "bc"});
   const auto matcher = std::make_shared<GrammarMatcher>(Grammar::from_gbnf("root ::= \"ab\"", "g"),

@@ -1,4 +1,4 @@
-// Models' own templates compared with stored renderings, and with Jinja2 if it is installed.
+// Compares the models' templates with stored renderings, and with Jinja2 if it is installed.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -25,7 +25,7 @@ const fs::path kFolder = fs::path(LEQ_SOURCE_DIR) / "tests/generate/jinja";
 
 std::string text_of(const fs::path& path) { return read_file(path, 1 << 22); }
 
-// The options of a conversation in conversations.json; 5 March 2025, 14:07:09, a Wednesday.
+// The options of a conversation in conversations.json; the date is Wednesday, 5 March 2025.
 ChatOptions options_of(JsonNode conversation) {
   const auto flag = [&](const char* name) {
     const JsonNode found = conversation.find(name);
@@ -54,7 +54,7 @@ ChatRequest request_of(JsonNode conversation) {
           .variables = conversation.find("variables")};
 }
 
-// nullopt if the template refuses, with the reason in `error`.
+// Returns nullopt if the template refuses the conversation, with the reason in `error`.
 std::optional<std::string> rendered(const ChatTemplate& chat, JsonNode conversation,
                                     std::string& error) {
   try {
@@ -120,7 +120,7 @@ TEST(Jinja, RealTemplatesRenderAsJinjaDoes) {
   EXPECT_GE(seen, 700u);
 }
 
-// Conversations of unusual texts, with roles in the order that most templates accept.
+// Creates conversations of unusual texts, with roles in the order that most templates accept.
 std::string random_conversations(std::uint64_t seed, int count) {
   Random random(seed);
   const std::vector<std::string> kPieces = {"a",
@@ -243,8 +243,8 @@ TEST(Jinja, RandomConversationsRenderAsInJinjaItself) {
   EXPECT_GE(texts, folders.size() > 1 ? 500u : 10u);
 }
 
-// No byte of a message is ever in a part that may form special tokens, whatever a template does
-// with it, and all text of the template itself is in such parts.
+// Whatever a template does with a message, no byte of the message may be in a part that can form
+// special tokens, and all text of the template itself must be in such parts.
 TEST(Jinja, WhatCameWithTheConversationFormsNoSpecialToken) {
   std::vector<fs::path> paths = templates_in(kFolder);
   if (const auto shared = test::shared_path("data/chat/templates")) {
@@ -316,10 +316,10 @@ TEST(Jinja, KeepsTheOwnWordsApartThroughEveryOperation) {
   EXPECT_EQ(special("{% macro m(c) %}<m>{{ c }}{% endmacro %}{{ m(messages[0].content) }}"),
             "[<m>]u,u");
   EXPECT_EQ(special("{{ '%s<f>' % messages[0].content }}"), "u,u[<f>]");
-  EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // lost: content
+  EXPECT_EQ(special("{{ '<a>' | upper }}{{ ['<b>'] | tojson }}"), "<A>[\"<b>\"]");  // now content
 }
 
-// As Jinja2 3.1 formats them.
+// The expected texts are those of Jinja2 3.1.
 TEST(Jinja, WritesTitlesFormatsAndCounts) {
   const JsonTree messages = parse_json_tree(R"([{"role": "user", "content": "x"}])", "m");
   const std::vector<std::pair<std::string, std::string>> cases = {

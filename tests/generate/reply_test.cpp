@@ -1,4 +1,4 @@
-// A reply driven by the test: text, limits and ends at their borders, draws, and copies of replies.
+// A reply driven by the test: text, limits and ends in edge cases, draws, and copies of replies.
 #include "generate/reply.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kContext = 100;
 
-// Token n is the byte n; then there are a few merges and "<end>".
+// Token n is the byte n; these tokens are followed by a few merges and "<end>".
 const Tokenizer& bytes() {
   static const Tokenizer kTokenizer(test::small_byte_spec());
   return kTokenizer;
@@ -206,7 +206,7 @@ TEST(Reply, PenaltiesSeeThePromptAndTheReply) {
   EXPECT_EQ(penalised(), "abb");
 }
 
-// Three rows of one batch: one has invalid numbers and ends only its own reply.
+// In a batch of three rows, a row with invalid numbers ends only its own reply.
 TEST(Reply, ABadRowEndsItsOwnReply) {
   const auto backend = make_cpu_backend({.threads = 1});
   const auto vocabulary = static_cast<std::int64_t>(bytes().size());

@@ -1,5 +1,5 @@
 // Typical, top-n-sigma, XTC, Mirostat and biases compared with slow references in double, written
-// from their definitions, and with hand-made probabilities.
+// from the definitions, and with hand-computed probabilities.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,8 +41,8 @@ std::vector<float> logits_of(const std::vector<double>& probabilities) {
   return logits;
 }
 
-// A row during its cuts, in double: the remaining tokens, best first, and the margin of the closest
-// decision.
+// Applies cuts to a row in double: has the remaining tokens, best first, and the margin of the
+// closest decision.
 class SlowRow {
  public:
   SlowRow(const std::vector<float>& logits, const std::vector<LogitBias>& biases)
@@ -92,7 +92,7 @@ class SlowRow {
     while (above < p.size() && decide(p[above], threshold, 1)) ++above;
     if (above >= 2) order_.erase(order_.begin(), order_.begin() + static_cast<long>(above) - 1);
   }
-  // 1: with an estimated Zipf exponent; 2: by surprise.
+  // Version 1 estimates the exponent of Zipf's law; version 2 cuts by surprise.
   void mirostat(int version, double mu, double temperature, std::size_t vocabulary) {
     const std::vector<double> p = probabilities(temperature);
     std::size_t kept = 1;
@@ -113,7 +113,7 @@ class SlowRow {
     }
     order_.resize(kept);
   }
-  // The drawn token, and its surprise in bits.
+  // Returns the drawn token, and its surprise in bits.
   std::pair<Token, double> draw(double temperature, double r) {
     const std::vector<double> p = probabilities(temperature);
     double sum = 0;
@@ -237,7 +237,7 @@ TEST(SamplerCuts, MirostatDrawsAndFollowsAsTheSlowReferenceDoes) {
   EXPECT_GT(compared, kReplies * kTokens * 8 / 10);
 }
 
-// Surprises of 1, 2, 3, 4 and 4 bits: mu is exactly at a border.
+// The surprises are 1, 2, 3, 4 and 4 bits; mu is between two of them or just above one.
 TEST(SamplerCuts, MirostatKeepsASurpriseThatEqualsMu) {
   const std::vector<double> halves = {0.5, 0.25, 0.125, 0.0625, 0.0625};
   auto s = plain();
@@ -294,9 +294,9 @@ TEST(SamplerCuts, MirostatTakesRowsOfEveryShape) {
 TEST(SamplerCuts, TypicalKeepsWhatIsNearestToTheExpectedSurprise) {
   auto s = plain();
   s.typical_p = 0.3f;
-  // Entropy 0.950: scores 0.439 for 0.6, 0.659 for 0.2, twice.
+  // The entropy is 0.950; the scores are 0.439 for 0.6, and 0.659 for each 0.2.
   EXPECT_EQ(reachable(s, logits_of({0.6, 0.2, 0.2})), (std::set<Token>{0}));
-  // Entropy 1.505: scores 0.589 for 0.4, 0.392 for 0.15, four times.
+  // The entropy is 1.505; the scores are 0.589 for 0.4, and 0.392 for each 0.15.
   const auto four = logits_of({0.4, 0.15, 0.15, 0.15, 0.15});
   const std::vector<std::pair<float, std::set<Token>>> cases = {{0, {1}},
                                                                 {0.2f, {1, 2}},
@@ -314,9 +314,9 @@ TEST(SamplerCuts, WhatFollowsTypicalLooksAtWhatItLeft) {
   const auto four = logits_of({0.4, 0.15, 0.15, 0.15, 0.15});
   auto s = plain();
   s.typical_p = 0.55f;
-  s.min_p = 0.9f;  // would drop all of those with 0.4
+  s.min_p = 0.9f;  // relative to 0.4, it would drop all four tokens with 0.15
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2, 3, 4}));
-  s.top_p = 0.4f;  // half of these four
+  s.top_p = 0.4f;  // keeps two of the four tokens
   EXPECT_EQ(reachable(s, four), (std::set<Token>{1, 2}));
 }
 
@@ -335,7 +335,7 @@ TEST(SamplerCuts, XtcLeavesTheLeastProbableOfThoseAboveTheThreshold) {
   EXPECT_EQ(left(0.05f), (std::set<Token>{3}));
   EXPECT_EQ(left(0), (std::set<Token>{3}));
   EXPECT_EQ(left(0.6f), (std::set<Token>{0, 1, 2, 3}));
-  // Two of exactly one half, the largest possible threshold.
+  // Two tokens have probabilities of exactly 0.5, which is the largest possible threshold.
   s.xtc_threshold = 0.5f;
   EXPECT_EQ(reachable(s, {1, 1}), (std::set<Token>{1}));
   // A token with an impossible logit does not count.
@@ -354,7 +354,7 @@ TEST(SamplerCuts, XtcActsAsOftenAsItsProbabilitySays) {
     Sampler sampler(s, 2, {});
     int second = 0;
     for (std::uint32_t i = 0; i < kDraws; ++i) second += draw(sampler, logits, {.index = i});
-    // Half of the draws that XTC skips, and all of the others.
+    // The second token gets half of the draws that XTC skips, and all other draws.
     EXPECT_NEAR(second / double{kDraws}, 0.5 + double{probability} / 2, 0.012) << probability;
   }
 }
@@ -367,9 +367,9 @@ TEST(SamplerCuts, XtcsCoinIsTheSecondWordOfPhilox) {
 }
 
 TEST(SamplerCuts, TopNSigmaMeasuresFromTheLargestLogit) {
-  // Mean 4, deviation 2: only 7 is within one deviation of 9.
+  // A token is kept if its logit is within n standard deviations of the largest logit.
   const std::vector<float> logits = {2, 4, 4, 4, 5, 5, 7, 1};
-  // Mean 4, squares 4 + 0 + 0 + 0 + 1 + 1 + 9 + 9 = 24, deviation 1.732.
+  // The mean is 4; squares 4 + 0 + 0 + 0 + 1 + 1 + 9 + 9 = 24 give the deviation 1.732.
   auto s = plain();
   s.temperature = 50;
   const auto kept = [&](float n) {
@@ -420,13 +420,13 @@ TEST(LogitBiases, ComeBeforePenaltiesAndLiftNoBan) {
   s.temperature = 0;
   s.penalties_when_greedy = true;
   s.repeat_penalty = 2;
-  s.logit_bias = {{0, 6}, {2, 100}};
+  s.logit_bias = {{0, 3}, {2, 100}};
   Sampler sampler(s, 3, std::vector<Token>{2});
-  // -2 + 6 = 4, halved to 2, which is above 1.5. Doubled first, it would be -4 + 6.
-  const std::vector<float> logits = {-2, 1.5f, 0};
+  // The bias is added first: (-2 + 3) / 2 = 0.5. A penalty before it would give 2 * -2 + 3 = -1.
+  const std::vector<float> logits = {-2, 0.25f, 0};
   const std::vector<Token> context = {0};
   EXPECT_EQ(HostSampler().draw(logits, sampler.request(context, {})), 0);
-  EXPECT_EQ(HostSampler().draw({{-2.0f, 2.5f, 0.0f}}, sampler.request(context, {})), 1);
+  EXPECT_EQ(HostSampler().draw({{-2.0f, 0.75f, 0.0f}}, sampler.request(context, {})), 1);
 }
 
 TEST(LogitBiases, AreForTokensOfTheModel) {

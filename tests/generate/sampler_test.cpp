@@ -1,5 +1,5 @@
-// The sampler compared with a slow reference in double that sorts everything, with the
-// probabilities of its draws, and at limits of its settings.
+// Compares the sampler with a slow reference in double that sorts everything, checks the
+// probabilities of its draws, and tests limits of its settings.
 #include "generate/sampler.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// The token drawn on the host from one row of logits.
+// Draws a token on the host from one row of logits.
 std::int32_t draw(Sampler sampler, const std::vector<float>& logits,
                   const std::vector<Token>& context, const SamplePoint& point) {
   return HostSampler().draw(logits, sampler.request(context, point));
@@ -41,7 +41,7 @@ struct Drawn {
   double margin;  // relative margin of the closest decision
 };
 
-// A slow implementation of the definition, all in double with the C library's exp.
+// A slow implementation of the definition, all in double with exp of the C library.
 Drawn reference(const std::vector<float>& raw, const SamplingSettings& s,
                 const std::vector<Token>& context, const std::vector<Token>& banned,
                 const SamplePoint& point) {
@@ -167,7 +167,7 @@ TEST(Sampler, DrawsAsOftenAsTheProbabilitiesSay) {
 }
 
 TEST(Sampler, TheRandomNumberIsTheFirstWordOfPhilox) {
-  // 256 equal logits: the token is the first byte of Philox's published output 6627e8d5.
+  // There are 256 equal logits; the token is the first byte of Philox's published output 6627e8d5.
   const std::vector<float> logits(256, 1.0f);
   Sampler sampler(plain(), 256, {});
   EXPECT_EQ(draw(sampler, logits, {}, {}), 0x66);
@@ -216,7 +216,7 @@ TEST(Sampler, TopKOneAndTopPZeroTakeTheLowestIdOfTheLargestLogits) {
   }
 }
 
-// The tokens that are ever drawn.
+// Returns all tokens that are ever drawn.
 std::set<Token> reachable(const SamplingSettings& settings, const std::vector<float>& logits,
                           const std::vector<Token>& banned = {}) {
   Sampler sampler(settings, logits.size(), banned);
@@ -233,8 +233,8 @@ TEST(Sampler, TopKKeepsTheLowestIdsOfEqualLogits) {
 }
 
 TEST(Sampler, TopPCountsTheSharesOfTopKsSurvivorsOnly) {
-  // Probabilities 0.4, 0.3, 0.2, 0.1. After top-k 2 the shares are 4/7 and 3/7, so that 0.5 keeps
-  // one token, unlike for the whole distribution.
+  // The probabilities are 0.4, 0.3, 0.2, 0.1. After top-k 2 they are 4/7 and 3/7, so that top-p 0.5
+  // keeps one token; for the whole distribution it would keep two.
   std::vector<float> logits;
   for (const double p : {0.4, 0.3, 0.2, 0.1}) logits.push_back(static_cast<float>(std::log(p)));
   auto settings = plain();
@@ -289,7 +289,7 @@ TEST(Sampler, BannedAndImpossibleTokensAreNeverDrawn) {
 TEST(Sampler, NamesLogitsThatAreNoNumbersAndVocabulariesThatAreAllBanned) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), kInfinity}) {
     for (const float temperature : {0.0f, 1.0f}) {
-      // Also if the token is banned, and the first of two.
+      // The first of two bad logits is named, even if its token is banned.
       for (const std::vector<Token>& banned : {std::vector<Token>{}, {1}}) {
         const Sampler sampler(plain(temperature), 4, banned);
         EXPECT_EQ(draw(sampler, {0, bad, 1, bad}, {}, {}), bad_logit_of(1));
@@ -313,7 +313,7 @@ TEST(Sampler, BannedTokensStayBannedWhateverTheirPenalty) {
   EXPECT_EQ(draw(Sampler(settings, 3, banned), {1, 2, 3}, {1, 0}, {}), 0);
 }
 
-// Penalties beyond the range of floats: the largest float, or impossible.
+// Penalties beyond the range of floats give the largest float or an impossible token.
 TEST(Sampler, ExtremePenaltiesGiveNumbers) {
   auto settings = plain();
   settings.repeat_penalty = 1e-30f;

@@ -1,5 +1,5 @@
-// JSON schemas as pydantic 2 and zod 4 write them: which texts are allowed, which keywords do not
-// restrict anything, and the notes about keywords that are not enforced.
+// JSON schemas as pydantic 2 and zod 4 write them: which texts are allowed, which keywords restrict
+// nothing, and the notes about keywords that are not enforced.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -60,7 +60,7 @@ TEST(SchemaBounds, SixtyFourBitsAreHeldExactlyAndSmall) {
   }
 }
 
-// Compared with arithmetic on thousandths.
+// Compares with arithmetic on thousandths.
 TEST(SchemaBounds, OfNumbersAreHeldToTheDigit) {
   Random random(11);
   const auto written = [](std::int64_t thousandths) {
@@ -109,7 +109,7 @@ TEST(SchemaEnums, OfTwentyThousandValuesAreOneTree) {
     EXPECT_TRUE(automaton.may_end(state));
   }
   EXPECT_FALSE(takes(grammar, "\"value x\""));
-  // Literals of a zod union.
+  // A union of literals, as zod writes it.
   Json union_of = Json::array();
   for (int i = 0; i < 5'000; ++i) {
     union_of.push_back({{"type", "string"}, {"const", "v" + std::to_string(i)}});
@@ -307,7 +307,7 @@ TEST(AnswersAfterThoughts, SoDoForcedCallsAndCallsBesideAnAnswer) {
   }
 }
 
-// In the xml style every argument is written as text; the schema determines its type.
+// In the xml style every argument is written as text, and the schema determines its type.
 TEST(XmlArguments, StayTextsWhereTheSchemaAllowsOne) {
   const JsonTree tools = parse_json_tree(R"([{"function":{"name":"f","parameters":{"type":"object",
       "properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]},"b":{"type":["integer","string"]},

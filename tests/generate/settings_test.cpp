@@ -1,4 +1,4 @@
-// Which source of a sampling setting takes precedence, and the note about it.
+// Tests which source of a sampling setting takes precedence, and the note about this.
 #include "generate/settings.h"
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ struct Expected {
   std::string found;
 };
 
-// The definition on the whole text: the stop string that ends first; of several, the longest.
+// Searches the whole text for the stop string that ends first; of several, the longest.
 Expected reference(const std::string& text, const Strings& stops) {
   for (std::size_t end = 1; end <= text.size(); ++end) {
     std::optional<std::string> best;

@@ -1,6 +1,6 @@
-// Replies that may call tools: what is free, what is constrained, and from where. Random replies of
-// the grammar are parsed by ReplyReader and checked by plain code; replies built by plain code are
-// read by the grammar.
+// Replies that may call tools: which text is free, which is constrained, and from which position.
+// Random replies of the grammar are parsed by ReplyReader and checked by plain code; replies built
+// by plain code are read by the grammar.
 #include "generate/tool_grammar.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ class Automaton {
     automaton_.emplace(
         tool_grammar(watched.style, tree_.root(), watched.prompt, watched.count, "tools"));
   }
-  // The state after the text; kDead if the text is not allowed.
+  // Returns the state after the text, or kDead if the text is not allowed.
   GrammarAutomaton::State after(std::string_view text) {
     return automaton_->after(automaton_->start(), text);
   }
@@ -85,7 +85,7 @@ Told read(const Watched& watched, JsonNode tools, const std::string& text) {
   return told;
 }
 
-// Checks the arguments like the schemas above, but with separate code.
+// Checks the arguments as the schemas above do, but with separate code.
 bool is_valid(const std::string& name, const Json& arguments) {
   if (!arguments.is_object()) return false;
   if (name == "now") return arguments.empty();
@@ -215,7 +215,7 @@ TEST(ToolGrammar, AnythingIsFreeWithoutAMark) {
   EXPECT_EQ(tool_grammar({}, tools.root(), "", CallCount::any, "tools"), nullptr);
 }
 
-// Marks that overlap themselves and each other, compared with a search for each.
+// Marks that overlap themselves and each other; compared with a plain search for each mark.
 TEST(ToolGrammar, AMarkIsFoundWhereverItStands) {
   const std::vector<std::string> marks = {"aabab", "babb", "abba"};
   WatchMode free;
@@ -290,7 +290,7 @@ TEST(ToolGrammar, ASchemaThatCannotBeHeldIsAnyObjectUnlessItIsStrict) {
       {"tools: f: #: the keyword 'not'"});
 }
 
-// Random bytes among the allowed ones; occasionally bytes that end something.
+// Chooses random allowed bytes, and occasionally bytes that end something.
 std::string random_reply(Automaton& automaton, const std::string& mark, Random& random) {
   constexpr auto kDead = GrammarAutomaton::kDead;
   std::string text = mark;

@@ -1,12 +1,12 @@
-// A minimal client of leq-server, which sends requests while a case runs.
+// A minimal client of leq-server that sends requests while a case runs.
 #pragma once
 
 #include <string>
 
 namespace leq::hostile {
 
-// The port in the last URL of a server's messages that follows `start` ("listening on"); 0 if there
-// is none or if its line is incomplete.
+// Returns the port in the last URL of a server's messages after `start` ("listening on"); 0 if
+// there is none or if its line is incomplete.
 int port_in(const std::string& messages, const std::string& start);
 
 // A POST request with JSON.
@@ -15,10 +15,10 @@ struct Question {
   std::string json;
 };
 
-// The body of the answer; "" if none arrives within `seconds` or the connection ends before.
+// Returns the body of the answer; "" if none arrives in `seconds` or the connection ends early.
 std::string ask(int port, const Question& question, double seconds);
 
-// A summary of an answer: the generated text, "error" or "done"; "" if it is not JSON.
+// Summarizes an answer: the generated text, "error" or "done"; "" if the answer is not JSON.
 std::string said_in(const std::string& answer);
 
 }  // namespace leq::hostile

@@ -18,7 +18,7 @@ struct DamagedBytes {
   bool size_changed() const { return last == std::string::npos; }
 };
 
-// `boundaries`: offsets at which one part of the file ends and the next begins.
+// `boundaries` are offsets at which one part of the file ends and the next begins.
 DamagedBytes damage_bytes(const std::string& bytes, const std::vector<std::size_t>& boundaries,
                           Dice& dice);
 

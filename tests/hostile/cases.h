@@ -1,4 +1,4 @@
-// Numbered cases: a complete command with damaged files or words, and its allowed results.
+// Numbered cases; each is a complete command with damaged files or words, and its allowed results.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct Case {
   Expectation expectation;
 };
 
-// The settings shared by all cases.
+// The settings that all cases share.
 struct CasePlan {
   Tools tools;
   std::filesystem::path samples;  // created by make_samples
@@ -28,13 +28,13 @@ struct CasePlan {
 };
 
 // Creates the files of case `number` in `folder` (which must be empty) and returns the command to
-// run there. The same for the same seed and number.
+// run there. The same seed and number always give the same case.
 Case make_case(const CasePlan& plan, std::uint64_t number, const std::filesystem::path& folder);
 
-// One of this many cases is leq-server's, which is told to end once it listens.
+// One of this many cases runs leq-server, which is told to exit once it listens.
 inline constexpr std::uint64_t kServerEach = 16;
 
-// Cases with only command lines, without a damaged file.
+// Selects cases that only have command lines, without a damaged file.
 enum class Program : std::uint8_t { tools, server };
 Case make_words_case(const CasePlan& plan, std::uint64_t number,
                      const std::filesystem::path& folder, Program program);

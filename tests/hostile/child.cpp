@@ -36,7 +36,7 @@ std::string read_start(const fs::path& path) {
   return text;
 }
 
-// Prepared before the fork, because nothing may allocate between fork and exec.
+// These are prepared before the fork, because nothing may allocate between fork and exec.
 struct Prepared {
   std::vector<char*> words, environment;
   std::string folder, in, out, err;
@@ -82,7 +82,7 @@ Ended run_child(const Command& command, const Limits& limits, const fs::path& no
   child.words.push_back(nullptr);
   for (char** entry = environ; *entry != nullptr; ++entry) child.environment.push_back(*entry);
   for (const std::string& entry : command.environment) {
-    // The first entry of a name takes precedence.
+    // If the environment has several entries with one name, the first takes precedence.
     child.environment.insert(child.environment.begin(), const_cast<char*>(entry.c_str()));
   }
   child.environment.push_back(nullptr);

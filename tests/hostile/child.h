@@ -1,4 +1,4 @@
-// Runs a program with limits in a folder of its own, for tests of hostile input.
+// Runs a program with limits in a folder of its own, for tests with hostile input.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ struct Command {
   std::vector<std::string> environment;  // "NAME=value", in addition to the test's environment
   Stdin standard_input = Stdin::nothing;
   std::string input;  // used if standard_input is text
-  // If not empty: once a line of its messages contains this, the program is sent the questions one
-  // by one, at the port at the end of the line, and then told to end (SIGTERM).
+  // If not empty: once the program prints a line that contains this, it gets the questions one
+  // after another at the port at the end of the line, and then SIGTERM.
   std::string end_at = {};
   std::vector<Question> questions = {};
   std::filesystem::path folder;
@@ -40,15 +40,15 @@ struct Ended {
   std::vector<std::string> answers;  // to the questions
 };
 
-// `notes`: a folder for the program's streams, next to the one it runs in. The program has a
-// process group of its own, which is killed as a whole when its time is up, and cannot read files
-// whose mode forbids it, even if the test runs as root.
+// `notes` is a folder for the program's output, next to the folder it runs in. The program has its
+// own process group, which is killed as a whole when its time is up, and cannot read files whose
+// mode forbids this, even if the test runs as root.
 Ended run_child(const Command& command, const Limits& limits, const std::filesystem::path& notes);
 
-// The command as a shell would accept it.
+// Returns the command as a shell would accept it.
 std::string shell_text(const Command& command);
 
-// False if a process of root cannot give up its right to read everything.
+// Returns false if a root process cannot give up its right to read every file.
 bool modes_hold();
 
 }  // namespace leq::hostile

@@ -1,4 +1,4 @@
-// Damage is as described, and the same for the same number.
+// Damage must be as described, and the same for the same case number.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -22,7 +22,7 @@ TEST(JsonDamage, IsJsonWhereItSaysSo) {
     const DamagedJson damaged = damage_json(kText, dice);
     ++seen[damaged.harm];
     if (damaged.harm == JsonHarm::bomb) continue;  // may take long, or never end
-    // nlohmann-json takes a NUL for the end of the text.
+    // nlohmann-json stops at a NUL, as if the text ended there.
     const bool json =
         damaged.text.find('\0') == std::string::npos && nlohmann::json::accept(damaged.text);
     if (damaged.harm == JsonHarm::malformed) {

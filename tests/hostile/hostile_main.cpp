@@ -87,7 +87,7 @@ class Run {
   }
 
  private:
-  // On a busy machine, or for tools built with sanitizers, more time is allowed.
+  // Allows more time on a busy machine and for tools that were built with sanitizers.
   void calibrate() {
     const fs::path notes = folder_ / "calibration";
     fs::create_directories(notes);
@@ -101,7 +101,7 @@ class Run {
     }
     limits_.seconds = kSeconds * std::max(1.0, seconds / kSecondsOfASample);
     limits_.address_space = kAddressSpace;
-    // AddressSanitizer reserves terabytes.
+    // AddressSanitizer reserves terabytes, so the address space is not limited if a run fails.
     const bool may_have_none = std::strlen(LEQ_SANITIZE) > 0 || arguments_.tools != LEQ_TOOLS_DIR;
     if (may_have_none && run_child(command, limits_, notes).status != 0) limits_.address_space = 0;
     std::printf("a valid run takes %.3f s; each case may take %.0f s%s\n", seconds, limits_.seconds,

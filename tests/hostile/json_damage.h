@@ -1,4 +1,4 @@
-// Ways to damage a JSON text: one of its values, one member, or the text around it.
+// Damages a JSON text: one of its values, one member, or the text around it.
 #pragma once
 
 #include <string>

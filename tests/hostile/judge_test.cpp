@@ -1,4 +1,4 @@
-// The judge of hostile cases detects each fault in a program that commits it.
+// The judge of hostile cases must detect each fault of a program.
 #include "hostile/judge.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class Judge : public testing::Test {
     write_bytes(work_ / "input", "whole");
   }
 
-  // The judge's verdict on a shell script in the role of the tool.
+  // Returns the judge's verdict on a shell script that replaces the tool.
   std::string rule(const std::string& script, Expectation expectation = {}) {
     Command command;
     command.words = {"/bin/sh", "-c", script};

@@ -70,7 +70,7 @@ Target model_target(const std::string& type, int weight) {
           .weight = weight};
 }
 
-// The commands that read a whole checkpoint folder.
+// Returns the commands that read a whole checkpoint folder.
 std::vector<Reader> checkpoint_readers(const std::string& folder) {
   const Words start = {folder, "-o", "out.leq", "-t", "1", "--no-gate"};
   const auto quantize = [&](const Words& flags) {

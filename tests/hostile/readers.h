@@ -1,4 +1,4 @@
-// The files of a case, and the commands that read them.
+// Lists the files that cases damage, and the commands that read these files.
 #pragma once
 
 #include <string>
@@ -23,26 +23,26 @@ struct Reader {
   std::vector<Question> questions = {};
 };
 
-// A kind of file to be damaged, given as one of the samples' files.
+// A kind of file that is damaged, represented by one of the sample files.
 struct Target {
   std::string kind;                 // "config.json"
   std::vector<std::string> copies;  // sample files and folders that the commands need
   std::string file;                 // the file to damage; "kept/texts-*": the first match
   Layout layout = Layout::bytes;
   std::vector<Reader> readers = {};
-  // Prefixes of JSON pointers ("/config/layers") whose members must exist, be in range and have
-  // their type; "*" matches any name.
+  // Prefixes of JSON pointers ("/config/layers") whose members must exist, have the right type and
+  // be in range; "*" matches any name.
   std::vector<std::string> required = {};
-  // Other copied files that an error may name: a shape in config.json, for example, may contradict
-  // the weights' file.
+  // Other copied files that an error may name, because for example a shape in config.json may
+  // contradict the weights' file.
   std::vector<std::string> also_named = {};
   int weight = 1;  // relative frequency among the cases
-  // The tool continues without the file, with the same results.
+  // If true, the tool continues without the file, with the same results.
   bool spared = false;
 };
 
 const std::vector<Target>& targets();
-// Targets that only leq-server reads.
+// Returns the targets that only leq-server reads.
 const std::vector<Target>& server_targets();
 
 }  // namespace leq::hostile

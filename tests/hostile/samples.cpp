@@ -215,7 +215,7 @@ class Maker {
   Maker(const Maker&) = delete;
   Maker& operator=(const Maker&) = delete;
 
-  // Returns the program's output.
+  // Runs a tool and returns its output.
   std::string run(const std::string& tool, const std::vector<std::string>& words,
                   const std::string& input = "") const {
     Command command;
@@ -227,7 +227,7 @@ class Maker {
     return run(command).out;
   }
 
-  // The answer of leq-server to kQuestion.
+  // Returns the answer of leq-server to kQuestion.
   std::string answer(const std::vector<std::string>& words) const {
     Command command;
     command.words = {tools_.path("leq-server")};
@@ -251,7 +251,7 @@ class Maker {
   const fs::path& folder_;
 };
 
-// The certificate of a fictitious server, made for these tests.
+// The certificate and key of a fictitious server, made for these tests.
 constexpr const char* kCertificate =
     "-----BEGIN CERTIFICATE-----\n"
     "MIIBfzCCASWgAwIBAgIUVYfWOMv1+36qSGrzScC0k/PDVpswCgYIKoZIzj0EAwIw\n"
@@ -281,7 +281,7 @@ std::string gguf_of(const fs::path& checkpoint) {
   return writer.bytes();
 }
 
-// Quantized checkpoints, one folder for each method.
+// Creates quantized checkpoints, one folder for each method.
 void make_packed(const fs::path& folder) {
   using test::Parts;
   const auto make = [&](const char* name, const Json& quantization, auto parts) {

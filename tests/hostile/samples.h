@@ -1,4 +1,4 @@
-// Small valid files of every kind that the tools read, which the cases damage.
+// Creates small valid files of every kind that the tools read; the cases damage these.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace leq::hostile {
 
-// How the programs for the samples are found and started.
+// Locates and starts the programs that create the samples.
 struct Tools {
   std::filesystem::path folder;  // contains leq-run and the other tools
   std::string path(const std::string& tool) const { return (folder / tool).string(); }
@@ -30,7 +30,7 @@ void make_samples(const Tools& tools, const std::filesystem::path& folder);
 
 const std::vector<std::string>& model_types();
 
-// The message of leq-server before the port once it is ready.
+// leq-server prints this text, followed by its port, when it is ready.
 extern const std::string kListening;
 extern const Question kQuestion;
 

@@ -102,7 +102,7 @@ const std::vector<Base>& server_bases() {
   return kBases;
 }
 
-// Options whose large values mean endless work, as they should.
+// Returns whether large values of this option mean very long work, as intended.
 bool means_work(const std::string& tool, const ListedOption& option) {
   static const std::map<std::string, Words> kWork = {
       {"leq-bench",
@@ -239,14 +239,14 @@ class WordsCase {
     made.command.end_at = base_.end_at;
     made.command.standard_input = dice_.chance(0.2) ? Stdin::closed : Stdin::nothing;
     made.command.folder = folder;
-    // A successful run only writes files whose names were given.
+    // A successful run may only write files whose names were given.
     made.expectation = {.expect = expect_, .names = names_, .outputs = {"*"}, .talk = talk()};
     return made;
   }
 
  private:
   Talk talk() const {
-    // The number of tokens in a chat's texts is only known once its model is loaded and named.
+    // The number of tokens in a chat's texts is only known after its model is loaded and named.
     const bool chats = std::ranges::find(names_, "--system-prompt") != names_.end();
     const bool talks = base_.tool == "leq-quantize" || base_.tool == "leq-server" || chats;
     return talks ? Talk::before : Talk::none;
@@ -260,7 +260,7 @@ class WordsCase {
   void name(const ListedOption& option) {
     names_.insert(names_.end(), option.words.begin(), option.words.end());
   }
-  // A later spelling of an option takes precedence, or is refused as a duplicate; both are valid.
+  // A repeated option takes its last value or is refused as a duplicate; both are valid.
   void odd_option() {
     const ListedOption& chosen = option(true);
     const std::string value = odd_value(means_work(base_.tool, chosen), dice_);
@@ -329,10 +329,10 @@ class WordsCase {
     name_all();
     what_ = "'" + value.substr(0, 40) + "' as word " + std::to_string(at + 1);
     group_ = "odd position";
-    // Now anything may be at fault, so only the shape of the error line is checked.
+    // Any of the words may now be at fault, so only the form of the error line is checked.
     names_.clear();
   }
-  // Two flags may contradict each other, and the error may name either.
+  // Two flags may contradict each other, so the error may name either one.
   void name_all() {
     for (const std::string& word : words_) {
       if (word.size() > 1) names_.push_back(word.substr(0, 60));

@@ -1,5 +1,5 @@
-// Whole models with act tensor, act online and inv_smooth: folds that must not change any bit, the
-// grid of instruction sets, threads and chunks, and what an online scale remembers and refuses.
+// Whole models with act tensor, act online and inv_smooth: folds that keep all bits; instruction
+// sets, threads and chunks; saved states of online scales, and their refusal of several sequences.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ Source read_source(const std::filesystem::path& folder) {
   return source;
 }
 
-// Heads of 24 and a hidden size of 200, neither of which fills groups of 128 columns.
+// Heads of 24 and a hidden size of 200 do not fill whole groups of 128 columns.
 Source llama_source() {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -83,7 +83,7 @@ struct Storage {
   float act_scale = 0.03f;
 };
 
-// A file with these tensors: linears and the head stored as `storage` says, the others as f32.
+// Writes a file with these tensors: linears and the head with type `storage`, all others in f32.
 std::filesystem::path write_file(const test::TemporaryFolder& folder, const char* name,
                                  const Source& source, const Storage& storage) {
   const auto path = folder.path() / name;
@@ -123,7 +123,7 @@ std::vector<Token> some_ids() {
   return ids;
 }
 
-// Logits of ids [first, last), fed as one batch.
+// Feeds ids [first, last) as one batch and returns their logits.
 std::vector<float> feed(Session& session, int first, int last) {
   const auto ids = some_ids();
   Batch batch;
@@ -149,7 +149,7 @@ std::vector<float> logits_of(const Model& model) {
   return logits_of(model, supported_isas().back(), 2, kIds);
 }
 
-// A power of two for input channel k; query heads of one kv head share their scales.
+// Returns a power of two for input channel k; query heads of one kv head share their scales.
 float smooth_scale(const Source& source, const std::string& part, std::int64_t k) {
   const ModelConfig& config = source.config;
   if (part == "o") {
@@ -167,7 +167,7 @@ void scale_columns(const Source& source, const std::string& part, Numbers& weigh
 }
 
 struct Site {
-  std::string part;  // the linear whose inv_smooth it is
+  std::string part;  // the linear that stores the site's inv_smooth
   std::vector<std::string> consumers;
   std::vector<std::string> producers;  // vectors, or matrices whose rows produce the input
 };
@@ -182,7 +182,7 @@ const std::vector<Site> kGpt2Sites = {
     {"up", {"up"}, {"mlp_norm", "mlp_norm.bias"}},
     {"down", {"down"}, {}}};
 
-// Multiplies consumers' columns by s; divides at run time, or folds the division into producers.
+// Multiplies consumers' columns by s; the inverse is applied at run time or folded into producers.
 Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time) {
   for (std::int64_t l = 0; l < source.config.layer_count(); ++l) {
     for (const Site& site : sites) {
@@ -217,7 +217,7 @@ Source smoothed(Source source, const std::vector<Site>& sites, bool at_run_time)
   return source;
 }
 
-// With powers of two, x / s * (w s) is bit-identical to x w.
+// If s is a power of two, x / s * (w s) equals x w bit for bit.
 TEST(InvSmooth, OfPowersOfTwoLeavesAFloatModelAsItIs) {
   for (const bool gated : {true, false}) {
     const test::TemporaryFolder folder;
@@ -248,7 +248,7 @@ TEST(InvSmooth, AtRunTimeGivesTheCodesOfTheFold) {
   }
 }
 
-// Codes of a changed input differ, so that the test above cannot pass by ignoring inv_smooth.
+// The codes of a changed input must differ; otherwise the test above could ignore inv_smooth.
 TEST(InvSmooth, ChangesWhatIsQuantized) {
   const test::TemporaryFolder folder;
   const Source plain = llama_source();
@@ -294,8 +294,8 @@ double relative_error(const std::vector<float>& want, const std::vector<float>& 
   return error / energy;
 }
 
-// Steps of 0.1 suit these inputs; steps of 1 are coarse, and steps of 0.01 clip at 1.27.
-// Both of these give larger errors.
+// A scale (step) of 0.1 suits these inputs; a step of 1 is too coarse, and with a step of 0.01
+// values above 1.27 are clipped. Both of these give larger errors.
 TEST(ActivationModes, TheFilesScaleIsTheStepOfTheInputs) {
   const test::TemporaryFolder folder;
   const Source source = llama_source();
@@ -365,7 +365,7 @@ TEST(ActOnlineModel, SavedStatesGiveTheSameBitsAgain) {
     }
   };
   restore(2);
-  EXPECT_FALSE(same_bits(want, again()));  // its memory matters
+  EXPECT_FALSE(same_bits(want, again()));  // the restored scale matters
   restore(1);
   EXPECT_TRUE(same_bits(want, again()));
 }
@@ -415,8 +415,8 @@ TEST(ActivationModes, BindingRefusesWhatDoesNotGoTogether) {
   EXPECT_NE(bind_error(wrong).find("expected shape [200]"), std::string::npos);
 }
 
-// Smoothing vectors are bytes of the file and need no memory of their own; rows with one scale are
-// planned like all others.
+// Smoothing vectors are part of the file and need no other memory; rows with one scale are planned
+// like all other rows.
 TEST(ActivationModes, TheMemoryPlanStaysExact) {
   const test::TemporaryFolder folder;
   const Source source = smoothed(llama_source(), kLlamaSites, true);
@@ -432,7 +432,7 @@ TEST(ActivationModes, TheMemoryPlanStaysExact) {
   }
 }
 
-// A model that can be broken and repaired between steps by the gain of layer 1's first norm.
+// The gain of layer 1's first norm breaks or repairs this model between steps.
 struct Breakable {
   Breakable(const Model& of, int sequences)
       : model(of),
@@ -466,7 +466,7 @@ struct Breakable {
   std::vector<float> broken;
 };
 
-// Adjacent rows of the same sequence form several runs here.
+// Adjacent rows of the same sequence are in separate runs here.
 Batch later_batch(int sequences) {
   const auto ids = some_ids();
   Batch batch;

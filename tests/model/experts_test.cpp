@@ -1,5 +1,5 @@
-// Layers with experts: which rows are routed to which expert, and that results depend only on the
-// row.
+// Layers with experts: which rows are routed to which expert; a row's result must depend only on
+// the row.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -131,7 +131,7 @@ TEST(Experts, ComputeWhatANaiveTransformerDoes) {
   }
 }
 
-// Experts 1, 3 and 4 have the same row in the router, so every token finds them equal.
+// The router's rows of experts 1, 3 and 4 are equal, so every token has ties.
 TEST(Experts, OfEqualProbabilityAreTakenInOrder) {
   const ExpertsMlpConfig mlp = {.experts = 6, .active = 2, .hidden = 72, .normalized = true};
   test::ModelTensors model = random_tensors(with_experts(mlp));
@@ -183,7 +183,7 @@ TEST(Experts, OfAConfigurationAreReadAsTheyAreWritten) {
                      {"layers[0]: active experts = 8: expected 1 to 7"});
 }
 
-// q, k, v, o, three linears of each expert and of the shared one; router and shared gate are exact.
+// The quantized linears are q, k, v, o, and three of each expert and of the shared expert.
 TEST(Experts, ListTheirTensorsOnce) {
   const ModelConfig config = with_experts(expert_shapes()[4]);
   std::int64_t linears = 0, exact = 0;

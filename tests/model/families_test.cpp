@@ -1,5 +1,5 @@
-// Shapes, biases, windows and scalings that none of the trained models here has, each compared with
-// the naive transformer in double.
+// Shapes, biases, windows and scalings that none of the trained models here has; each is compared
+// with the naive transformer in double.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// f32 sums of a few hundred terms through two layers, compared with double.
+// The tolerance for f32 sums of a few hundred terms through two layers, compared with double.
 constexpr double kLogitTolerance = 2e-4;
 
 std::vector<Token> some_ids(int count, int vocab) {
@@ -33,7 +33,7 @@ std::filesystem::path scratch_folder() {
          ("leq_families_" + std::to_string(::getpid()) + "_" + test->name());
 }
 
-// Quantizes `folder` to f32, runs `tokens` ids through engine and reference, compares all logits.
+// Quantizes `folder` to f32 and compares all logits of `tokens` ids with those of the reference.
 void expect_same_function(const std::filesystem::path& folder, int tokens) {
   const auto file = folder / "model.leq";
   quantize_checkpoint(folder, file, {{.threads = 1}, "f32", ActChoice::automatic},
@@ -128,7 +128,7 @@ TEST(Families, LlamaWithYarnAsTransformers5WritesIt) {
   check_llama(config, {});
 }
 
-// From every sixteenth position on, the attention distribution is sharper.
+// From position 16 on, q is multiplied by a factor that sharpens the attention distribution.
 TEST(Families, Ministral3WithYarnAndQueriesThatGrowSharper) {
   Json config = test::small_config("ministral3", "Ministral3ForCausalLM");
   config["head_dim"] = 16;
@@ -208,7 +208,7 @@ TEST(Families, Qwen3MoeWithADenseLayerAndStackedExperts) {
   check_llama(config, {.qk_norm = true, .experts = Experts::stacked});
 }
 
-// (i + 1) % 2 == 0: of the two layers, layer 0 is dense.
+// Layers with (i + 1) % 2 == 0 have experts, so layer 0 is dense.
 TEST(Families, Qwen3MoeWithExpertsInEverySecondLayer) {
   Json config = qwen3_moe_config();
   config["decoder_sparse_step"] = 2;
@@ -228,7 +228,7 @@ TEST(Families, Qwen35WithExpertsAndASharedOne) {
   }
 }
 
-// All spellings have the same numbers, so that the imported models are the same.
+// All spellings contain the same numbers, so the imported models must be the same.
 TEST(Families, ExpertsAreTheSameInEverySpelling) {
   const auto tensors = [](const Json& config, Experts spelling) {
     test::RandomCheckpoint checkpoint(scratch_folder());

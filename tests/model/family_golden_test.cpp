@@ -1,4 +1,4 @@
-// Seeded checkpoints compared with transformers: fed whole, in chunks, one by one, and on ranks.
+// Compares seeded checkpoints with transformers: fed whole, in chunks, one by one, and on ranks.
 #include "reference/family_golden.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace leq {
 namespace {
 
-// f32 sums in another order through several layers, relative to the largest logit.
+// The tolerance for f32 sums in another order, relative to the largest logit.
 constexpr double kTolerance = 1e-4;
 
 class FamilyGoldensOf : public testing::TestWithParam<const char*> {};
@@ -25,7 +25,7 @@ TEST_P(FamilyGoldensOf, LogitsAreThoseOfTransformers) {
   EXPECT_EQ(whole, golden.run(model, *backend, 1));
 }
 
-// In layers that normalize sublayer outputs, the stream is gathered before and after.
+// Layers that normalize sublayer outputs gather the stream before and after the sublayer.
 TEST(FamilyGoldens, RanksGiveTheLogitsOfOne) {
   const test::FamilyGolden golden("muse-glimmer");
   const test::TemporaryFolder scratch;

@@ -21,7 +21,7 @@ struct Setup {
   int neighbours = 0;  // other sequences in every batch
 };
 
-// Logits of all positions of sequence 0, whose tokens are fed in chunks in batches with neighbours.
+// Logits of all positions of sequence 0, fed in chunks in batches with neighbouring sequences.
 std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, int tokens) {
   const auto backend = make_cpu_backend({setup.threads, setup.isa});
   RunLimits limits;
@@ -85,8 +85,8 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   }
 }
 
-// Tokens one by one and in chunks of four next to two other sequences, at the level that the tools
-// select: short enough to run under ThreadSanitizer.
+// Feeds tokens one by one and in chunks of four, next to two other sequences, on the instruction
+// set that the tools select: short enough for ThreadSanitizer.
 TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
@@ -100,7 +100,7 @@ TEST_P(Invariance, EveryNumberOfThreadsComputesTheSame) {
   }
 }
 
-// Beyond one span of 512 positions, so that partial results are merged.
+// The context is longer than one span of 512 positions, so that partial results are merged.
 TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);

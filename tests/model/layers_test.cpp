@@ -1,5 +1,5 @@
-// Models whose layers differ: their configurations, the files that they require, and that they
-// compute the same as a naive transformer.
+// Models whose layers differ: their configurations, the files that they require, and results that
+// are compared with a naive transformer.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -43,7 +43,7 @@ ModelConfig mixed() {
   return config;
 }
 
-// Two layers of Gated DeltaNet around gated attention with RoPE on a part of each head.
+// Two layers of Gated DeltaNet, and between them gated attention with RoPE on a part of each head.
 ModelConfig hybrid(std::int64_t values_of_a_key) {
   ModelConfig config = plain();
   const DeltaNetConfig delta = {.key_heads = 2,
@@ -115,7 +115,7 @@ TEST(LayerConfigs, ThatDifferAreWrittenOneByOneAndTakeAReaderThatKnowsThem) {
   EXPECT_FALSE(json.contains("hidden"));
   EXPECT_EQ(required_features(config), std::vector<std::string>{"layers"});
   EXPECT_EQ(config_from_json(parse_json(json.dump(), "text"), "again"), config);
-  // Uniform layers with neither RoPE nor learned positions, which version 1.0 cannot represent.
+  // Uniform layers without RoPE or learned positions, which version 1.0 cannot represent.
   ModelConfig bare = plain();
   for (LayerConfig& layer : bare.layers) layer.attention()->rotary = false;
   EXPECT_EQ(config_to_json(bare)["layers"].size(), 3u);
@@ -193,7 +193,7 @@ TEST(LinearSites, ListEveryLinearOfALayerOnceInTheOrderOfTheForwardPass) {
   EXPECT_EQ(linears, 6);
 }
 
-// Random numbers for all tensors, and norms near 1.
+// Returns random numbers for all tensors; norms are near 1.
 test::ModelTensors tensors_of(const ModelConfig& config) {
   test::ModelTensors model;
   model.config = config;

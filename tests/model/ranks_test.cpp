@@ -1,6 +1,6 @@
-// Several ranks compute the same as one, bit for bit: logits, hidden states and operations on a
-// session's sequences, for every family, type, activation format and KV type. Also tests what
-// happens when a rank fails.
+// Several ranks compute the same bits as one: logits, hidden states and operations on a session's
+// sequences, for every family, weight type, activation format and KV type. Also tests what happens
+// when a rank fails.
 #include "model/ranks.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ void run_batch(Session& session, const Batch& batch, std::vector<float>& all) {
   all.insert(all.end(), logits.begin(), logits.end());
 }
 
-// A prompt in chunks of several sizes, whose last tokens are fed one by one.
+// Feeds a prompt in chunks of several sizes, and the last tokens one by one.
 std::vector<float> prompt_logits(Session& session, int tokens) {
   const auto ids = ids_of(tokens, session.transformer().config().vocab, 1);
   std::vector<float> all;
@@ -61,7 +61,7 @@ std::vector<float> prompt_logits(Session& session, int tokens) {
   return all;
 }
 
-// Concurrent sequences that fork within a page, continue differently, are truncated and grow again.
+// Logits of sequences that fork within a page, continue differently, are truncated and grow again.
 std::vector<float> forked_logits(Session& session) {
   const auto ids = ids_of(150, session.transformer().config().vocab, 2);
   std::vector<float> all;
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SequencesOfRanks,
                                            Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
-// Experts of which each rank has a slice of the rows.
+// Each rank has some of the rows of each expert.
 TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   const test::TemporaryFolder folder;
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -209,7 +209,7 @@ TEST(RanksOfExperts, GiveTheLogitsOfOne) {
   }
 }
 
-// Each rank would need the largest input of all experts that a step uses.
+// One scale for all rows would require the largest input of a step's experts over all ranks.
 TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3moe-tiny");
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});
@@ -219,7 +219,7 @@ TEST(RanksOfExperts, OneScaleForAllInputsIsRefusedByName) {
                      {"act tensor and act online of experts"});
 }
 
-// Gated DeltaNet with `group` value heads for each of `key_heads`, all of size `dims`.
+// Creates Gated DeltaNet with `group` value heads for each of `key_heads`, all of size `dims`.
 Model hybrid_of(const test::TemporaryFolder& folder, int key_heads, int group,
                 const CheckpointOptions& options, int dims = 64) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -238,7 +238,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
   struct Shape {
     int key_heads, group, dims;
   };
-  // In the last one, panels contain rows of both q and k, so one rank has them all.
+  // In the last shape, panels contain rows of both q and k, so one rank has all of them.
   for (const Shape& shape : {Shape{4, 1, 64}, Shape{4, 2, 64}, Shape{3, 3, 64}, Shape{2, 2, 16}}) {
     for (const auto& [type, act] :
          {std::pair("f32", ActChoice::automatic), std::pair("int8", ActChoice::g128),
@@ -256,7 +256,7 @@ TEST(RanksOfHybrids, GiveTheLogitsOfOne) {
   }
 }
 
-// The states of several ranks, their saved bytes, and the memory that they use.
+// Tests the states of several ranks, their saved bytes, and the memory that they use.
 TEST(RanksOfHybrids, ShareStates) {
   const test::TemporaryFolder folder;
   CheckpointOptions options;
@@ -290,7 +290,7 @@ TEST(RanksOfHybrids, ShareStates) {
   }
 }
 
-// Shapes in which ranks share kv heads, hold some only for whole panels, or have none.
+// In these shapes, ranks share kv heads, have heads only because of whole panels, or have none.
 struct Odd {
   const char* name;
   int heads, kv_heads, head_dim, width, hidden, vocab;
@@ -349,7 +349,7 @@ TEST(Ranks, GiveTheHiddenStatesOfOne) {
   EXPECT_TRUE(same_bits(want, found));
 }
 
-// A checkpoint in which one row of a weight overflows, so that one known rank fails.
+// Writes a checkpoint in which one row of a weight overflows, so that a known rank fails.
 std::filesystem::path broken_model(const test::TemporaryFolder& folder, const std::string& tensor,
                                    std::int64_t row) {
   test::RandomCheckpoint checkpoint(folder.path() / "hf");
@@ -412,7 +412,7 @@ TEST(Ranks, ALeaderThatFailsEndsAll) {
   EXPECT_TRUE(text.starts_with("rank 0 of 2: step 1:")) << text;
 }
 
-// A batch that the leader refuses before a step begins does not end the ranks.
+// If the leader refuses a batch before its step begins, the ranks continue.
 TEST(Ranks, GoOnAfterABatchThatWasRefused) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -435,8 +435,8 @@ TEST(Ranks, GoOnAfterABatchThatWasRefused) {
 
 class SavedByRanks : public ::testing::TestWithParam<Case> {};
 
-// A sequence saved by any number of ranks has one rank's bytes, and any number of ranks continues
-// from it with one rank's logits.
+// A sequence saved by any number of ranks has the bytes of one rank, and any number of ranks
+// continues from it with the logits of one rank.
 TEST_P(SavedByRanks, IsWhatOneRankSaves) {
   const Case& c = GetParam();
   LEQ_SHARED_OR_SKIP(folder, std::string("models/") + c.model);
@@ -482,7 +482,7 @@ INSTANTIATE_TEST_SUITE_P(Models, SavedByRanks,
                                            Case{"qwen3moe-tiny", "int8", KvType::f16}),
                          case_name);
 
-// As with steps, a refusal by the leader does not end the ranks.
+// A saved sequence that the leader refuses does not end the ranks, as with steps.
 TEST(Ranks, GoOnAfterASavedSequenceThatWasRefused) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -515,7 +515,7 @@ TEST(Ranks, DivideTheirThreads) {
   }
 }
 
-// The memory of a rank equals its plan.
+// The memory that a rank uses must equal its plan.
 TEST(Ranks, TakeTheMemoryThatIsPlanned) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});

@@ -1,5 +1,5 @@
-// The table of sampling settings: names, limits of ranges and their errors, what backends receive,
-// and values in a model's generation_config.json and file.
+// Tests the table of sampling settings: names, ranges and their errors, what backends receive, and
+// values in a model's generation_config.json and file.
 #include "model/sampling_settings.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A model whose layers all have sliding windows only caches what its windows contain, and computes
-// the same as with a full cache.
+// If all layers of a model have sliding windows, only the positions within the windows are cached,
+// and results are the same as with a full cache.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 using test::same_bits;
 
-// A transformer with a cache that never releases a page.
+// Runs the model with a cache that never releases a page.
 struct WholeCache {
   WholeCache(const Model& model, Backend& backend, const RunLimits& limits)
       : weights(bind_weights(model.file(), model.config(), backend.memory())),

@@ -1,5 +1,5 @@
-// The fixed scale of int8 activations compared with a sort of all values, and when it is not good
-// enough.
+// The fixed scale of int8 activations, compared with a sort of all values, and the rule for when a
+// fixed scale is not good enough.
 #include "quantize/rewrites/act_rounding.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ double static_error(const std::vector<float>& x, double c) {
   return total;
 }
 
-// |x| in ascending order.
+// Returns |x| in ascending order.
 std::vector<float> sorted_sizes(const std::vector<float>& x) {
   std::vector<float> sizes;
   for (const float value : x) sizes.push_back(std::fabs(value));
@@ -34,7 +34,7 @@ std::vector<float> sorted_sizes(const std::vector<float>& x) {
   return sizes;
 }
 
-// The best of the three candidates, found by sorting all values.
+// Returns the error of the best of three candidates, found by sorting all values.
 double naive_error(const std::vector<float>& x) {
   const std::vector<float> sizes = sorted_sizes(x);
   double least = static_error(x, static_cast<double>(sizes.back()));
@@ -91,15 +91,15 @@ TEST(Histogram, HoldsValuesBeyondItsBins) {
 }
 
 TEST(StaticActScale, ClipsOnlyWhereThatHelps) {
-  // Values without outliers: almost the whole range is worth its step size.
+  // There are no outliers, so the best scale covers almost the whole range.
   auto x = normals(56, 400000);
   EXPECT_GT(static_act_scale(x) * 127, 3.0f);
-  // One outlier: its clipping error is less than what all others would lose by a larger range.
+  // With one outlier, clipping costs less than the larger step would cost all other values.
   x[77] = 60;
   const float clipped = static_act_scale(x) * 127;
   EXPECT_LT(clipped, 4.0f);
   EXPECT_LT(static_error(x, static_cast<double>(clipped)), static_error(x, 60.0));
-  // With few other values, covering the outlier is better.
+  // With few other values, a range that includes the outlier is better.
   x.resize(4000);
   EXPECT_EQ(static_act_scale(x), 60.0f / 127);
   EXPECT_EQ(static_act_scale(std::vector<float>(10)), 1.0f);
@@ -137,7 +137,7 @@ TEST(StaticActScale, AFoldKeepsTheLargestValueOfEachColumn) {
   EXPECT_EQ(static_act_scale(statistics), 2500.0f / 127);
 }
 
-// Similar tokens, and one token that is an outlier in one linear's input.
+// The tokens are similar except one, which is an outlier in the input of one linear.
 TEST(ActErrors, AWildTokenMakesAFixedScaleWorseThanOneByToken) {
   const auto weight = normals(61, 32 * kColumns, 0.1f);
   const QuantScheme scheme = *parse_scheme("int8");

@@ -25,7 +25,7 @@ struct Outcome {
   double all = 0;     // with scales and clipping
 };
 
-// The result of the runtime: inputs divided by the scales, weights rounded.
+// Computes what the runtime computes: inputs divided by the scales, rounded weights.
 Outcome outcome(const SyntheticSite& site, const std::vector<float>& x, const char* scheme) {
   const AwqOptions options = with_scheme(scheme);
   const AwqResult result = apply_awq(site.view(), options);
@@ -115,15 +115,15 @@ TEST(Awq, WorksWithTheDiagonalAlone) {
   EXPECT_LT(result.found.error, 0.9 * result.found.plain_error);
 }
 
-// Columns whose inputs have different magnitudes, so that scaling helps.
+// Columns have inputs of different magnitudes, so that scaling helps.
 std::vector<float> uneven_inputs(std::uint64_t seed, std::int64_t tokens) {
   auto x = normals(seed, tokens * kColumns);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] *= i % kColumns % 8 == 0 ? 6.0f : 1.0f;
   return x;
 }
 
-// Like weights decoded from a GGUF file of type Q4_1: a scale and a minimum per 32 columns, codes
-// from 0 to 15.
+// Creates weights as decoded from a GGUF file of type Q4_1: a scale and a minimum per 32 columns,
+// with codes from 0 to 15.
 std::vector<float> decoded_q4_1(std::int64_t rows) {
   const auto noise = normals(90, rows * kColumns);
   std::vector<float> weight(noise.size());
@@ -148,14 +148,14 @@ TEST(Awq, ScalesForScalesOfScales) {
   const SyntheticSite site = synthetic_site({normals(93, 64 * kColumns)}, x, kColumns);
   const AwqScales found = search_awq_scales(site.view(), with_scheme("q4_k"));
   EXPECT_LT(found.error, found.plain_error);
-  // The plain error is that of rtn's codes with the unscaled inputs.
+  // The plain error is that of the codes of rtn with unscaled inputs.
   MethodInput input = method_input(site.weights[0], kColumns, "q4_k");
   input.statistics = &site.statistics;
   const double plain = output_error(x, site.weights[0], rounded_by("rtn", input), kColumns);
   EXPECT_NEAR(found.plain_error, plain, 1e-3 * plain);
 }
 
-// v has 8 bits and loses nothing, so only q's errors remain, which are a hundred times as large.
+// v has 8 bits and is exact, so only q's errors remain, which are a hundred times as large.
 TEST(Awq, EachConsumerIsRoundedAsItsOwnType) {
   const auto x = uneven_inputs(94, 128);
   SyntheticSite site =

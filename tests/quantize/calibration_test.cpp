@@ -1,9 +1,10 @@
-// Calibration: statistics compared with a naive double loop, and runs that must be identical.
+// Compares calibration statistics with a naive loop in double, and runs that must be identical.
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 
+#include "base/error.h"
 #include "convert/hf_import.h"
 #include "convert/quantize_checkpoint.h"
 #include "format/leq_reader.h"
@@ -20,7 +21,7 @@ namespace {
 
 bool norms_keys(const ModelConfig& config) { return config.layers[0].attention()->qk_norm; }
 
-// f32 through two layers against double, relative to the largest number of its kind.
+// The tolerance of f32 through two layers, relative to the largest number of its kind.
 constexpr double kTolerance = 1e-4;
 
 struct Family {
@@ -60,7 +61,7 @@ std::filesystem::path make_checkpoint(const Family& family, const std::filesyste
   return checkpoint.write(family.config);
 }
 
-// Letters for which the checkpoints' tokenizer has ids.
+// Returns letters for which the checkpoints' tokenizer has ids.
 std::string letters(std::size_t count, std::uint64_t seed) {
   Random random(seed);
   std::string text;
@@ -105,7 +106,7 @@ struct NaiveSums {
   }
 };
 
-// By input ("layers.0.qkv"), over the calibration windows.
+// Returns sums over the calibration windows by input ("layers.0.qkv").
 std::map<std::string, NaiveSums> naive_inputs(const ImportedModel& model,
                                               const CheckpointOptions& options) {
   const CalibrationData data =
@@ -132,7 +133,7 @@ void expect_near(const std::vector<Found>& found, const std::vector<double>& wan
   EXPECT_LT(worst, kTolerance * largest) << what;
 }
 
-// W mean(x) + b for the keys of layer `layer`, in double.
+// Returns W mean(x) + b for the keys of layer `layer`, in double.
 std::vector<double> mean_keys(const ImportedModel& model, const std::vector<double>& mean,
                               std::int64_t layer) {
   std::vector<double> keys;
@@ -159,7 +160,7 @@ TEST(Calibration, FilesHaveTheMeanOfKeysBeforeRope) {
     for (const char* method : {"absmax", "gptq"}) {
       CheckpointOptions options = small_run(method, "int8");
       options.measure_keys = std::string(method) == "absmax";  // gptq has statistics anyway
-      // Later layers have inputs from layers that were already rounded.
+      // Inputs of later layers are computed by layers that were already rounded.
       const std::int64_t layers = options.measure_keys ? model.config.layer_count() : 1;
       const auto output = folder.path() / "model.leq";
       if (norms_keys(model.config) && options.measure_keys) {
@@ -250,7 +251,7 @@ TEST(Calibration, SavedStatisticsGiveTheSameFile) {
   }
 }
 
-// Stored statistics are of the unquantized model, so a run that uses them is not sequential.
+// Stored statistics are those of the unquantized model, so a run that uses them is not sequential.
 TEST(Calibration, ZeroquantPlusLearnsFromTheUnquantizedModelAlone) {
   const test::TemporaryFolder folder;
   const auto source = make_checkpoint(families()[2], folder.path() / "hf");
@@ -312,7 +313,45 @@ TEST(Calibration, AnInterruptedRunResumesToTheSameFile) {
   }
 }
 
-// The input formats of the linears of a file, in order.
+// Without calibration: the finished blocks are not read again.
+TEST(KeptBlocks, ARunWithoutCalibrationResumesToTheSameFile) {
+  const test::TemporaryFolder folder;
+  const auto source = make_checkpoint(families()[0], folder.path() / "hf");
+  const auto output = folder.path() / "model.leq";
+  for (const char* type : {"int8", "uint4-g32", "f16"}) {
+    CheckpointOptions options = small_run("absmax", type);
+    const std::string whole = run_bytes(source, output, options);
+    options.keep_blocks = true;
+    EXPECT_EQ(run_bytes(source, output, options), whole) << type;
+    std::filesystem::remove(output);
+    CheckpointOptions stopped = options;
+    stopped.stop = [&] {
+      return std::filesystem::exists(output.string() + ".partial/block-00000.leq");
+    };
+    EXPECT_THROW(run_bytes(source, output, stopped), Error) << type;
+    EXPECT_FALSE(std::filesystem::exists(output));
+    CheckpointOptions other = options;
+    other.act = ActChoice::none;
+    if (std::string_view(type) != "f16") {
+      EXPECT_THROW(run_bytes(source, output, other), Error) << type;
+    }
+    ImportedModel model = import_hf(source);
+    for (TensorInput& tensor : model.tensors) {
+      if (tensor.name == "layers.0.gate") {
+        tensor.read = [](auto, auto, auto) { fail("a finished block is quantized again"); };
+      }
+    }
+    std::string said;
+    options.say = [&](const std::string& line) { said += line; };
+    quantize_imported(model, output, options, [](auto, auto) {});
+    EXPECT_EQ(said, "resume      1 of 2 blocks are done") << type;
+    std::ifstream file(output, std::ios::binary);
+    EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(file), {}) == whole) << type;
+    EXPECT_FALSE(std::filesystem::exists(output.string() + ".partial"));
+  }
+}
+
+// Returns the input formats of the linears of a file, in order.
 std::vector<ActKind> linear_acts(const std::filesystem::path& path) {
   const LeqReader reader(path, {.mode = LoadMode::map});
   std::vector<ActKind> acts;
@@ -343,7 +382,7 @@ TEST(Calibration, LinearsThatAFixedScaleDoesNotSuitTakeOneForEachToken) {
   const std::string whole = run_bytes(source, output, options);
   EXPECT_EQ(linear_acts(output), std::vector<ActKind>(14, ActKind::row));
   EXPECT_NE(said.find(" 14 of 14 linears"), std::string::npos) << said;
-  // A resumed run also counts the blocks that were done before.
+  // A resumed run also counts the blocks that were finished before.
   std::filesystem::remove(output);
   CheckpointOptions stopped = options;
   stopped.stop = [&] {
@@ -383,7 +422,7 @@ TEST(Calibration, KeepsToTheMemoryAllowed) {
   EXPECT_THROW(run_bytes(source, folder.path() / "2.leq", options), Error);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "2.leq.partial"));
 
-  // Slightly too little memory: hidden states are written to disk, and the file is the same.
+  // Memory is slightly too small, so hidden states are written to disk; the file must be the same.
   const ImportedModel model = import_hf(source);
   const auto layout = make_layout({"cpu", 1});
   const CalibrationShape shape = {.windows = 200,

@@ -23,7 +23,7 @@ std::vector<float> random_values(std::int64_t count, std::uint64_t seed) {
   return values;
 }
 
-// X^T X by definition, in double.
+// Computes X^T X by definition, in double.
 std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tokens,
                                    std::int64_t columns) {
   std::vector<double> h(at(columns * columns));
@@ -37,7 +37,7 @@ std::vector<double> outer_products(const std::vector<float>& x, std::int64_t tok
   return h;
 }
 
-// A random positive definite matrix: R R^T + I, R upper triangular with ones on the diagonal.
+// Returns a random positive definite matrix R R^T + I; R is upper triangular with a unit diagonal.
 std::vector<double> positive_matrix(std::int64_t n, std::uint64_t seed) {
   const std::vector<float> r = random_values(2 * n * n, seed);
   std::vector<double> h = outer_products(r, 2 * n, n);
@@ -53,7 +53,7 @@ TEST(Dense, OuterProductsAreTheDefinition) {
     std::vector<double> h(at(columns) * at(columns));
     ThreadPool pool(2);
     add_outer_products(x, tokens, columns, h, pool);
-    // f32 sums of at most 2,048 products each, relative to the diagonal.
+    // The error of f32 sums of at most 2,048 products each, relative to the diagonal.
     const double bound = 1e-5 * tokens;
     for (std::size_t i = 0; i < h.size(); ++i)
       ASSERT_NEAR(h[i], want[i], bound) << tokens << " x " << columns << ", entry " << i;
@@ -167,8 +167,8 @@ TEST(Dense, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// Matrices with a partial block, and with odd and even numbers of blocks; more ranks than squares
-// in a row, and more ranks than squares.
+// Matrices have a partial block, and odd and even numbers of blocks; there are more ranks than
+// squares in a row, and more ranks than squares.
 TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   for (const std::int64_t n : {31, 120, 361, 700}) {
     const std::vector<double> a = positive_matrix(n, 12);
@@ -198,7 +198,7 @@ TEST(Dense, RanksThatDivideTheFactorHaveTheBitsOfOne) {
   }
 }
 
-// All ranks report it, whichever rank finds the pivot.
+// All ranks must report the missing factor, whichever rank finds the pivot that is not positive.
 TEST(Dense, RanksAgreeThatThereIsNoFactor) {
   constexpr std::int64_t kColumns = 500;
   const std::vector<float> x = random_values(50 * kColumns, 10);

@@ -1,5 +1,5 @@
-// Several ranks write the same file as one, byte for byte: with and without calibration, for all
-// methods, if windows and tensors do not divide evenly, and if there are fewer of them than ranks.
+// Several ranks must write the same bytes as one rank: with and without calibration, for all
+// methods, also if windows and tensors do not divide evenly or are fewer than the ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   return checkpoint.write(config);
 }
 
-// Five experts, two for each token, in one of two layers.
+// Creates five experts, two for each token, in one of two layers.
 std::filesystem::path experts_in(const std::filesystem::path& folder) {
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");
   config["num_local_experts"] = 5;
@@ -58,7 +58,7 @@ std::string bytes_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Ranks other than the leader get another output path, where nothing may appear. Returns each
+// Ranks other than the leader get another output path, where no file may appear. Returns each
 // rank's error, "" for none.
 std::vector<std::string> quantize_on(int count, const std::filesystem::path& source,
                                      const std::filesystem::path& output,
@@ -111,7 +111,7 @@ TEST_P(DividedQuantize, WritesTheFileOfOneRank) {
     EXPECT_EQ(std::filesystem::exists(folder / "n.leq.partial"), false);
   }
 }
-// A GPTQ checkpoint, whose codes are kept, or quantized again within a memory limit.
+// The input is a GPTQ checkpoint, whose codes are kept or quantized again within a memory limit.
 TEST(DividedPacked, WritesTheFileOfOneRank) {
   const test::TemporaryFolder folder;
   test::PackedFolder packed;
@@ -176,6 +176,36 @@ TEST(DividedQuantize, SavesTheStatisticsOfOneRank) {
   }
   EXPECT_EQ(bytes_of(folder / "one") == bytes_of(folder / "two"), true);
   EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "n.leq"), true);
+}
+
+TEST(DividedQuantize, KeepsNoBlocksWithoutCalibration) {
+  const test::TemporaryFolder folder;
+  CheckpointOptions options = options_of("absmax", "int8", 5);
+  options.keep_blocks = true;
+  const auto errors =
+      quantize_on(2, checkpoint_in(folder.path() / "hf"), folder / "n.leq", options, {});
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("one rank alone keeps blocks"), std::string::npos) << error;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "n.leq"));
+}
+
+// The type that a tensor has in the checkpoint, which the file names, is kept with its block.
+TEST(DividedPacked, KeptBlocksMakeTheSameFile) {
+  const test::TemporaryFolder folder;
+  test::PackedFolder packed;
+  test::add_llama(packed, [](int n, int k) {
+    return test::gptq_parts(test::random_integers(n, k, 4, 64, false, 31), true);
+  });
+  const auto source =
+      packed.write(test::small_llama({{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 64}}));
+  CheckpointOptions own;
+  own.threads = 1;
+  keep_types(import_checkpoint(source), own);
+  quantize_checkpoint(source, folder / "1.leq", own, [](auto, auto) {});
+  own.keep_blocks = true;
+  quantize_checkpoint(source, folder / "2.leq", own, [](auto, auto) {});
+  EXPECT_EQ(bytes_of(folder / "1.leq") == bytes_of(folder / "2.leq"), true);
 }
 
 TEST(DividedQuantize, EndsAllRanksWithTheErrorOfOne) {

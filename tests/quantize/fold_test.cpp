@@ -1,5 +1,5 @@
-// Folds do not change the function: logits of the naive double transformer with the original
-// tensors compared with those with the rewritten tensors.
+// Folds must not change the function: the naive double transformer compares logits with the
+// original tensors and with the rewritten tensors.
 #include "quantize/rewrites/fold.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +15,10 @@
 namespace leq {
 namespace {
 
-// Rewritten weights are rounded to f32 once per fold: 2^-24 per number, through every layer.
+// Each fold rounds weights to f32 once: 2^-24 per number, through every layer.
 constexpr double kSameFunction = 1e-4;
 
-// Scales from 1/3 to 3 in random order, all different.
+// Returns different scales from 1/3 to 3 in random order.
 std::vector<float> wide_scales(std::int64_t count, std::uint64_t seed) {
   Random random(seed);
   std::vector<float> scales;
@@ -33,7 +33,7 @@ void expect_wide(std::span<const float> scales, const std::string& where) {
   EXPECT_GE(high / low, 4.0f) << where;
 }
 
-// Every tensor of the site has changed values.
+// Checks that every tensor of the site has changed values.
 void expect_changed(const BlockTensors& before, const BlockTensors& after,
                     const SmoothingSite& site) {
   std::vector<std::string> parts = site.consumers;
@@ -107,7 +107,7 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
       kSameFunction);
-  // The engine reads the bias that did not exist before.
+  // The engine must use the bias, which did not exist before.
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
       kSameFunction);
@@ -134,7 +134,7 @@ TEST(SmoothingSites, AreInTheOrderOfTheBlockAndShareScalesBehindKvHeads) {
   EXPECT_EQ(smoothing_sites(config)[3].producer, Producer::run_time);
 }
 
-// Queries and keys read q and k rows; only the rows of v may absorb the scales of o.
+// The q and k rows depend on queries and keys, so only the rows of v may absorb the scales of o.
 TEST(FoldScales, ValuesIntoOutputTouchesNothingElse) {
   const test::ModelTensors model = test::make(test::random_models()[0]);
   BlockTensors block = model.blocks[0];
@@ -160,8 +160,8 @@ TEST(FoldScales, RefusesScalesThatCannotBeDividedBy) {
   EXPECT_THROW(fold_scales(block, site, wide_scales(site.scales - 1, 5)), Error);
 }
 
-// s = sqrt(max|x| / max|w|), SmoothQuant at alpha 0.5, from the inputs of the naive transformer.
-// Alternately halved and doubled if the trained inputs alone would not differ by a factor of 4.
+// Returns SmoothQuant's s = sqrt(max|x| / max|w|) (alpha 0.5) from the naive transformer's inputs,
+// alternately halved and doubled unless the trained inputs alone differ by a factor of 4.
 std::vector<float> half_alpha_scales(const SmoothingSite& site, const BlockTensors& block,
                                      const std::vector<double>& absmax) {
   std::vector<double> x(static_cast<std::size_t>(site.scales), 1e-5), w(x);

@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// Losses are compared in double; the methods' own sums are f32.
+// Losses are compared in double, but the methods use f32 sums.
 constexpr double kSame = 1 + 1e-6;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -38,7 +38,7 @@ TEST_P(GptqPlus, LosesNoMoreThanGptqAndGptqNoMoreThanTheNearestCodes) {
   const double gptq = loss(choose_gptq(input).codes);
   EXPECT_LE(plus, gptq * kSame);
   EXPECT_LE(gptq, loss(nearest_codes(input, weighted_ranges(input))) * kSame);
-  // It gains on correlated inputs; with one scale for a whole tensor, only codes can be improved.
+  // With correlated inputs gptq+ loses 5 % less; with one scale per tensor, only codes can improve.
   const double gain = input.scheme.scaling == Scaling::tensor ? 1.0 : 0.95;
   EXPECT_LT(plus, gain * gptq);
 }
@@ -144,7 +144,7 @@ TEST(GptqPlus, AnIndefiniteHessianFallsBackToTheNearestCodesWithANote) {
   EXPECT_EQ(found.codes.codes, nearest_codes(input, weighted_ranges(input)).codes);
 }
 
-// Codes, ranges and H of a small layer, as the start of a descent.
+// Codes, ranges and H of a small layer from which a descent starts.
 struct Start {
   SyntheticLayer layer = synthetic_layer(24, 150, 600);
   ThreadPool pool{2};
@@ -164,9 +164,9 @@ struct Start {
   }
 };
 
-// The change of the row's loss d H d^T by a step of one in each single code of a row, as a share of
-// the step's own loss: 1 - 2 g_j / (s H_jj) upwards, 1 + ... downwards. Steps out of range are
-// omitted.
+// For each code of a row, the change of the row's loss d H d^T if the code changes by one, relative
+// to the loss s^2 H_jj of this step alone: 1 - 2 g_j / (s H_jj) for +1, 1 + 2 g_j / (s H_jj) for
+// -1, with g = H d. Steps out of range are omitted.
 std::vector<double> changes_by_single_steps(const Start& start, std::int64_t row) {
   const std::int64_t columns = start.layer.columns;
   const std::vector<double>& h = start.layer.statistics.hessian;
@@ -202,7 +202,7 @@ TEST(Descent, EveryPassLowersTheLossUntilNoMoveHelps) {
       ASSERT_LT(++passes, 100);
     }
     EXPECT_GT(passes, 0);
-    // In the end, no step of one in a single code lowers the loss.
+    // At the end, no step of one in a single code may lower the loss.
     for (std::int64_t row = 0; row < 5; ++row) {
       for (const double change : changes_by_single_steps(start, row)) ASSERT_GT(change, -0.01);
     }

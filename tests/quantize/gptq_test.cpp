@@ -52,8 +52,8 @@ std::vector<double> inverse_of(std::vector<double> a, std::int64_t n) {
   return inverse;
 }
 
-// GPTQ as in the paper, unblocked, in double: after column i is rounded, the following columns are
-// updated by w_j -= e H^-1_ij, e = (w_i - q_i) / H^-1_ii, and column i is removed from H^-1.
+// GPTQ as in the paper, without blocks, in double: after column i is rounded, the following columns
+// are updated by w_j -= e H^-1_ij, e = (w_i - q_i) / H^-1_ii, and column i is removed from H^-1.
 std::vector<std::int16_t> naive_gptq(const MethodInput& input, const Ranges& ranges) {
   const std::int64_t n = input.columns;
   const std::vector<double> h = damped(*input.statistics, input.options.damping);
@@ -124,8 +124,8 @@ TEST_P(Gptq, BlocksGiveTheCodesOfOneColumnAtATime) {
     const auto feedback = factor_hessian<double>(input, pool);
     ASSERT_TRUE(feedback);
     EXPECT_EQ(choose_with_feedback(input, ranges, *feedback, pool).codes, want) << act_order;
-    // In f32 a target halfway between two codes may be rounded to the other one, and the rest of
-    // its row follows; the loss hardly changes.
+    // In f32, a target halfway between two codes may be rounded to the other code, which changes
+    // the rest of its row; the loss hardly changes.
     const auto narrow = factor_hessian<float>(input, pool);
     const auto codes = choose_with_feedback(input, ranges, *narrow, pool).codes;
     const auto loss = [&](const std::vector<std::int16_t>& of) {
@@ -135,7 +135,7 @@ TEST_P(Gptq, BlocksGiveTheCodesOfOneColumnAtATime) {
   }
 }
 
-// A layer whose inputs are uncorrelated.
+// Creates a layer whose inputs are uncorrelated.
 SyntheticLayer diagonal_layer() {
   SyntheticLayer layer = synthetic_layer(30, 140, 10);
   std::vector<double> h(at(140 * 140));
@@ -172,9 +172,9 @@ TEST_P(Gptq, ADiagonalHessianLeavesRtnAndTheNearestCodesOfPlainRanges) {
   EXPECT_EQ(found.note, "");
 }
 
-// What smoothing would fix: an input far larger than the others and uncorrelated with them, with
-// small weights. These are negligible next to the largest weight of their group, so plain ranges
-// lose them, and no other column can compensate.
+// One input is far larger than the others, uncorrelated with them, and its weights are small
+// (smoothing would help). These weights are negligible next to the largest weight of their group,
+// so plain ranges round them to 0, and no other column can compensate.
 TEST(Gptq, LosesNoMoreThanRtnWhereALargeInputMeetsSmallWeights) {
   constexpr std::int64_t kLarge = 38;
   SyntheticLayer layer = synthetic_layer(40, 150, 600);
@@ -232,7 +232,7 @@ TEST(Gptq, TheScaleOfTheHessianDoesNotMatter) {
   }
 }
 
-// A shrunk X^T X is an X^T X with a larger diagonal.
+// Shrinking X^T X is the same as enlarging its diagonal.
 TEST(Gptq, ShrinkageIsALargerDiagonal) {
   const SyntheticLayer layer = synthetic_layer(20, 150, 600);
   SyntheticLayer larger = layer;

@@ -1,5 +1,5 @@
-// Rotation does not change the function: logits of the naive double transformer with the original
-// tensors compared with the engine's with the rotated ones.
+// Rotation must not change the function: logits of the naive double transformer with the original
+// tensors are compared with the engine's with the rotated tensors.
 #include "quantize/rewrites/rotate.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 namespace leq {
 namespace {
 
-// The engine's own f32 sums, and weights rounded to f32 once more.
+// The tolerance for the engine's f32 sums and for weights that are rounded to f32 once more.
 constexpr double kSameFunction = 1e-4;
 constexpr std::uint64_t kSeed = 0x9876543210fedcba;
 
@@ -137,7 +137,7 @@ TEST_P(RotationOf, TheMemoryPlanIsTheEnginesPeak) {
   EXPECT_EQ(session.plan().kv_bytes + session.plan().scratch_bytes, backend->memory().peak());
 }
 
-// The same through a file: configuration and requirement are written and read back.
+// A file of the rotated tensors, with the configuration and the required feature, has their logits.
 TEST_P(RotationOf, AFileOfItComputesTheSame) {
   const test::ModelTensors after = rotated_tensors(test::make(GetParam()), kSeed);
   const test::TemporaryFolder folder;
@@ -187,7 +187,7 @@ TEST_P(RotationOfTrained, LeavesTheLogits) {
 INSTANTIATE_TEST_SUITE_P(Models, RotationOfTrained, testing::ValuesIn(test::kTrainedModels),
                          test::named_by_text);
 
-// Q is orthogonal: with gains of 1 a weight keeps its sum of squares, and a column that is much
+// Q is orthogonal: with gains of 1, a weight keeps its sum of squares, and a column that is much
 // larger than the others is spread over its block.
 TEST(Rotation, SpreadsAnOutlierColumnAndKeepsTheEnergy) {
   test::ModelTensors before = test::make(test::random_models()[3]);  // GQA, without biases
@@ -233,8 +233,8 @@ TEST(Rotation, ConfigurationIsReadBackOrRefused) {
   }
 }
 
-// Salmon et al.'s generator with known words: a seed must always give the same signs, because files
-// that are already rotated would compute something else otherwise.
+// Compares with known words of the generator of Salmon et al.: a seed must always give the same
+// signs, because files that are already rotated depend on them.
 TEST(RotationSigns, AreTheTopBitsOfPhilox) {
   const auto signs = rotation_signs(kSeed, RotationSpace::residual, 6);
   const auto first = philox(kSeed, {0, 0, 0, 0}), second = philox(kSeed, {1, 0, 0, 0});

@@ -13,7 +13,7 @@ using namespace test;
 
 constexpr std::int64_t kColumns = 128;
 
-// Inputs with a few channels that are 30 times as large as the others.
+// Returns inputs with a few channels that are 30 times as large as the others.
 std::vector<float> inputs_with_outliers(std::uint64_t seed, std::int64_t tokens) {
   auto x = normals(seed, tokens * kColumns);
   for (std::size_t i = 0; i < x.size(); ++i) {
@@ -103,7 +103,7 @@ TEST(Smoothquant, ErrorOverAlphaHasOneValleyAndIsFarBelowNone) {
   EXPECT_GT(errors.back(), 2 * errors[static_cast<std::size_t>(lowest)]);
 }
 
-// The simulated site computed again, token by token in double.
+// Computes the simulated site again, token by token in double.
 TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   const SyntheticSite site = outlier_site();
   const auto s = smoothing_scales(site.view(), 0.6);
@@ -136,7 +136,7 @@ TEST(Smoothquant, ErrorIsThatOfTheRoundedSite) {
   EXPECT_NEAR(error_at_alpha(site, 0.6, {}, &pool), error / energy, 1e-3 * error / energy);
 }
 
-// Repeats each row of `weight` `times` times.
+// Returns `weight` with each row repeated `times` times.
 std::vector<float> rows_repeated(const std::vector<float>& weight, int times) {
   std::vector<float> repeated;
   for (std::size_t n = 0; n < weight.size(); n += kColumns) {
@@ -188,7 +188,7 @@ TEST(Smoothquant, SearchTakesTheLeastAndIsNeverWorseThanNothing) {
 }
 
 TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
-  // Weights that mirror their inputs: any change makes one of them coarser. Inputs are equal.
+  // All inputs are 1 and all columns of weights have similar ranges, so scales hardly help.
   const auto x = std::vector<float>(32 * kColumns, 1.0f);
   auto weight = normals(53, 32 * kColumns);
   const SyntheticSite site = synthetic_site({weight}, x, kColumns);
@@ -199,7 +199,7 @@ TEST(Smoothquant, NothingIsMovedWhereThatWouldHurt) {
   if (!choice.alpha) {
     EXPECT_EQ(choice.scales, std::vector<float>(kColumns, 1.0f));
   }
-  // Inputs and weights that int8 represents exactly: no result is better than zero error.
+  // int8 represents these inputs and weights exactly, so no scales can be better.
   std::vector<float> grid(32 * kColumns);
   for (std::size_t i = 0; i < grid.size(); ++i) {
     grid[i] = i % kColumns == 0 ? 127.0f : static_cast<float>(static_cast<int>(i * 37 % 200) - 100);

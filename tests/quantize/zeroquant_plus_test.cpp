@@ -19,7 +19,7 @@ ChosenCodes zeroquant(const MethodInput& input) {
   return require_method("zeroquant").choose(input).codes;
 }
 
-// d H d^T of each row by definition, in double.
+// Returns d H d^T of each row by definition, in double.
 std::vector<double> losses(const SyntheticLayer& layer, const ChosenCodes& chosen,
                            const QuantScheme& scheme) {
   std::vector<float> d = dequantize(chosen, layer.rows, layer.columns, scheme);
@@ -59,7 +59,7 @@ TEST_P(ZeroquantPlus, NoRowLosesMoreThanWithZeroquantAndAllTogetherLessThanHalf)
   EXPECT_LT(after, 0.5 * before);
 }
 
-// Inputs that are always 0 and weights that are 0: still, no row gets worse.
+// Some inputs are always 0 and some weights are 0; no row may get worse.
 TEST_P(ZeroquantPlus, DeadInputsAndEmptyGroupsDoNoHarm) {
   SyntheticLayer layer = synthetic_layer(12, 150, 600);
   std::fill_n(layer.weight.begin(), 150, 0.0f);            // a row
@@ -119,8 +119,8 @@ TEST(ZeroquantPlusMethod, WithoutDescentAndNewScalesItIsZeroquant) {
   EXPECT_EQ(choose_zeroquant_plus(input).codes.codes, plain.codes);
 }
 
-// The live weights are exact in zeroquant's codes; scales that suit the weights of dead inputs
-// better, whose errors do not matter, must not be used.
+// zeroquant's codes represent the weights of live inputs exactly. Other scales may suit the weights
+// of dead inputs better, but these do not matter, so such scales must not be used.
 TEST(ZeroquantPlusMethod, DoesNotPayForDeadInputsWithErrorsOfLiveOnes) {
   constexpr std::int64_t kRows = 4, kColumns = 64;
   SyntheticLayer layer{kRows, kColumns, {}, {}, {}};

@@ -1,4 +1,4 @@
-// The gate's messages about a quantized file, and when the file is not measured.
+// Tests the gate's messages about a quantized file, and when the file is not measured.
 #include "recipes/gate.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ TEST(GateReport, SaysHowFarOffTheBuiltInTextMayBe) {
             std::string::npos);
 }
 
-// Advice names options that were measured to lose less (bench/results/quality-smollm2.md).
+// The advised options were measured to lose less (bench/results/quality-smollm2.md).
 TEST(GateReport, FourBitsAreAdvisedToTakeEight) {
   const std::string failed = gate_report(sample(0.06), &require_recipe("q4"));
   EXPECT_TRUE(failed.ends_with("limit of q4: 0.050 nats, not passed: try recipe q8")) << failed;
@@ -57,7 +57,7 @@ TEST(DistanceReport, IsOneLineThatSaysWhereAnotherRecipeHelps) {
             "of 512 tokens of tales");
   EXPECT_EQ(distance_report(sample(2.08)),
             "distance    KL 2.08000 nats from the checkpoint, same first choice 97.5 %, 2 windows "
-            "of 512 tokens of tales: far, the recipes q8 and q4 stay nearer");
+            "of 512 tokens of tales: a large divergence; the recipes q8 and q4 have a smaller one");
 }
 
 TEST(GateResources, NamesWhatIsMissing) {
@@ -71,7 +71,7 @@ TEST(GateResources, NamesWhatIsMissing) {
   EXPECT_EQ(memory_shortage(resources), "7 B of memory are needed, 6 B are there");
 }
 
-// The base file of an unquantized checkpoint is no larger than planned.
+// The base file of an unquantized checkpoint must not be larger than planned.
 TEST(GateResources, CoversTheFilesThatAComparisonMaps) {
   const ImportedModel model = import_hf(*test::shared_path("models/storyteller"));
   const test::TemporaryFolder folder;

@@ -1,5 +1,5 @@
-// From a checkpoint to a judged file in one call: what is measured, what is skipped and why, and
-// how an interrupted run is resumed.
+// From a checkpoint to a file with a measured loss in one call: what is measured, what is skipped
+// and why, and how an interrupted run is resumed.
 #include "recipes/quantize_job.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ std::string bytes_of(const fs::path& path) {
 
 class Job : public testing::Test {
  protected:
-  // A model whose tokenizer has 94 letters.
+  // Creates a model whose tokenizer has 94 letters.
   fs::path checkpoint(std::int64_t context) {
     const Json config = test::small_config_with({{"hidden_size", 64},
                                            {"num_hidden_layers", 3},
@@ -64,7 +64,7 @@ class Job : public testing::Test {
         .at("provenance");
   }
   bool said(const std::string& part) const { return said_.find(part) != std::string::npos; }
-  // Only checkpoint and model remain.
+  // Only the checkpoint and the model may remain.
   void expect_tidy() const {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 2);
   }
@@ -94,7 +94,7 @@ TEST_F(Job, ATimeSaysHowManyWindowsAreRead) {
     run_job(job);
     EXPECT_EQ(provenance().at("calibration").at(0).at("samples"), windows) << said_;
     EXPECT_EQ(said(", the least that it takes"), windows == 2) << said_;
-    // The file is the same as with that number of windows.
+    // The file must be the same as with that number of windows given explicitly.
     const std::string timed = bytes_of(job.output);
     fs::remove(job.output);
     job.fit_windows = false;
@@ -119,7 +119,7 @@ TEST_F(Job, ADistanceIsALineAndNotKept) {
   expect_tidy();
 }
 
-// The unquantized file has a KL of 0 from itself.
+// The unquantized file must have a KL of 0 from itself.
 TEST_F(Job, AFileOfTheCheckpointsOwnNumbersIsAtNoDistance) {
   QuantizeJob job = job_of(64);
   job.checkpoint.type = "f32";
@@ -163,7 +163,7 @@ TEST_F(Job, ATextTooShortToJudgeByIsNoReasonToFail) {
   EXPECT_TRUE(said("distance    left out: three letters has 3 tokens, too few")) << said_;
 }
 
-// The machine may be slower or faster on resuming: the windows are those of the interrupted run.
+// A resumed run uses the interrupted run's windows, even if the machine's speed has changed.
 TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   QuantizeJob job = recipe_job(64);
   job.gate_mode = GateMode::none;
@@ -187,7 +187,7 @@ TEST_F(Job, AResumedRunKeepsTheWindowsOfTheInterruptedOne) {
   expect_tidy();
 }
 
-// Flags changed by mistake do not discard the work of hours.
+// Changing flags by mistake must not discard the work of hours.
 TEST_F(Job, ARunOfOtherSettingsKeepsTheWorkUntilItIsToldToRestart) {
   QuantizeJob job = recipe_job(64);
   job.gate_mode = GateMode::none;
@@ -219,7 +219,7 @@ TEST_F(Job, SaysNothingOfAFolderThatIsNotThere) {
   EXPECT_FALSE(fs::exists(job.output.string() + ".partial"));
 }
 
-// If memory for the gate is insufficient, the file is nevertheless complete.
+// If there is not enough memory for the gate, the file must nevertheless be complete.
 TEST_F(Job, NoMemoryForTheGateIsAWarning) {
   const auto throws = {+[] { throw std::bad_alloc(); },
                        +[] { throw Error("no room", ErrorKind::no_memory); }};
@@ -230,7 +230,9 @@ TEST_F(Job, NoMemoryForTheGateIsAWarning) {
       if (work == "gate") fails();
     };
     EXPECT_FALSE(run_job(job).has_value());
-    EXPECT_TRUE(said("warning     ") && said("model.leq is complete and was not judged")) << said_;
+    EXPECT_TRUE(said("warning     ") &&
+                said("model.leq is complete, but its KL divergence was not measured"))
+        << said_;
     EXPECT_FALSE(provenance().contains("gate"));
     LeqReader(job.output, {.mode = LoadMode::map}).verify([](auto, auto) {});
     expect_tidy();

@@ -1,4 +1,4 @@
-// Small seeded checkpoints of Qwen 3.5 with a multi-token prediction head.
+// Writes small seeded checkpoints of Qwen 3.5 with a multi-token prediction head.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace leq::test {
 
 inline constexpr std::int64_t kMtpWidth = 64;
 
-// The config of Qwen 3.5 with a head: a hybrid, or attention in all layers.
+// Returns a config of Qwen 3.5 with a head: a hybrid, or a model with attention in all layers.
 inline Json mtp_config_of(bool hybrid) {
   Json config = small_hybrid_config({});
   config["hidden_size"] = kMtpWidth;

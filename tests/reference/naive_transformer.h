@@ -1,6 +1,6 @@
-// A naive transformer in double precision, written from the papers and sharing no code with the
-// engine except the import of a checkpoint's names: the reference for families, shapes and scalings
-// without golden files.
+// A naive transformer in double precision, written from the papers, which shares no code with the
+// engine except the import of a checkpoint's names. It is the reference for families, shapes and
+// scalings without golden files.
 #pragma once
 
 #include <algorithm>
@@ -32,21 +32,21 @@ class NaiveTransformer {
     }
   }
 
-  // The same from tensors by name, each of them row-major.
+  // Creates the transformer from tensors by name, each of them row-major.
   NaiveTransformer(const ModelConfig& config, std::map<std::string, std::vector<double>> tensors)
       : c_(config), tensors_(std::move(tensors)) {}
 
-  // The largest |x| of each input channel over all calls of forward, by the linear that reads it
-  // ("layers.0.q").
+  // Maps the name of a linear ("layers.0.q") to the largest |x| of each of its input channels over
+  // all calls of forward.
   const std::map<std::string, std::vector<double>>& input_absmax() const { return absmax_; }
 
   using Matrix = std::vector<std::vector<double>>;
 
-  // Called with every row before the linears of a block read it: "layers.0.qkv", "o", "gate_up",
-  // "down".
+  // Called with each row that linears of a block read and a name such as "layers.0.qkv" or
+  // "layers.0.down"; it may change the row.
   std::function<void(const std::string& input, std::vector<double>& row)> on_input;
 
-  // Logits of every position of one sequence.
+  // Returns logits of every position of one sequence.
   Matrix forward(const std::vector<std::int32_t>& ids) const {
     Matrix x;
     for (std::size_t t = 0; t < ids.size(); ++t) {
@@ -112,13 +112,13 @@ class NaiveTransformer {
     return x;
   }
 
-  // stream += y, where y is normalized if the model normalizes sublayer outputs.
+  // Computes stream += y, where y is normalized if the model normalizes sublayer outputs.
   void add(std::vector<double> y, const std::string& post_norm, std::vector<double>& stream) const {
     if (c_.post_norm_eps > 0) y = norm(std::move(y), post_norm, c_.post_norm_eps);
     for (std::size_t i = 0; i < y.size(); ++i) stream[i] += y[i];
   }
 
-  // The angle per position of pair i, and the factor of cosine and sine.
+  // Returns the angle per position of pair i, and the factor of cosine and sine.
   std::pair<double, double> rotary(std::int64_t i, std::size_t length) const {
     const auto d = static_cast<double>(c_.rope_dims());
     const RopeScaling& s = c_.rope_scaling;
@@ -282,7 +282,7 @@ class NaiveTransformer {
     return out;
   }
 
-  // The output of a head's state for this token's query, after it has processed its key and value.
+  // Updates a head's state with the token's key and value; returns the output for its query.
   static std::vector<double> remembered(const DeltaNetConfig& delta, std::int64_t head,
                                         const std::vector<double>& qkv, double decay, double rate,
                                         Matrix& state) {
@@ -357,7 +357,7 @@ class NaiveTransformer {
     const double largest = *std::max_element(p.begin(), p.end());
     for (double& value : p) sum += value = std::exp(value - largest);
     for (double& value : p) value /= sum;
-    // Repeatedly the largest one left, the first among equals.
+    // Repeatedly chooses the largest remaining probability, the first among equals.
     std::map<std::int64_t, double> chosen;
     for (std::int64_t i = 0; i < mlp.active; ++i) {
       const auto best = std::max_element(p.begin(), p.end());

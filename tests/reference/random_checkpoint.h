@@ -1,4 +1,4 @@
-// Writes small Hugging Face checkpoints with random weights to a folder, for shapes and spellings
+// Writes small Hugging Face checkpoints with random weights to a folder, with shapes and spellings
 // that none of the trained models here has.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace leq::test {
 
-// config.json of the LLaMA-like families: two layers with shapes that do not fill a panel.
+// Returns config.json for LLaMA-like families: two layers with shapes that do not fill a panel.
 inline Json small_config(const std::string& type = "llama",
                          const std::string& architecture = "LlamaForCausalLM", int heads = 6,
                          int kv_heads = 2) {
@@ -42,8 +42,8 @@ inline Json small_config_with(const Json& changes) {
 
 class RandomCheckpoint {
  public:
-  // by_name: the numbers of each tensor are derived from its name, so that another program can
-  // compute them (mtp_vectors.py).
+  // by_name: a tensor's numbers are derived from its name, so that another program can compute them
+  // (mtp_vectors.py).
   enum class Numbers { normal, by_name };
   explicit RandomCheckpoint(std::filesystem::path folder, std::uint64_t seed = 7,
                             Numbers numbers = Numbers::normal)
@@ -79,7 +79,7 @@ class RandomCheckpoint {
         {"dtype", "F32"}, {"shape", shape}, {"data_offsets", {first * 4, data_.size() * 4}}};
   }
 
-  // The numbers of a tensor added before, to be changed.
+  // Returns the numbers of a tensor added before, which the caller may change.
   std::span<float> values_of(const std::string& name) {
     const auto at = header_[name]["data_offsets"].get<std::vector<std::size_t>>();
     return std::span(data_).subspan(at[0] / 4, (at[1] - at[0]) / 4);
@@ -99,7 +99,7 @@ class RandomCheckpoint {
     header_ = renamed;
   }
 
-  // A LLaMA-like checkpoint in config.json's shape, with the requested biases and norms.
+  // Adds a LLaMA-like checkpoint in config.json's shape, with the requested biases and norms.
   enum class Experts { none, single, stacked, mixtral };  // how their tensors are spelled
   struct Extras {
     bool qkv_bias = false, o_bias = false, mlp_bias = false, qk_norm = false;
@@ -142,8 +142,8 @@ class RandomCheckpoint {
     if (!config.value("tie_word_embeddings", false)) add("lm_head.weight", {vocab, width}, 0.3f);
   }
 
-  // Like Qwen 3.5: Gated DeltaNet except in every fourth layer (or another interval); with experts,
-  // a shared one in all layers.
+  // Adds tensors like Qwen 3.5's: Gated DeltaNet except in every fourth layer (or another
+  // interval); experts, if any, are in all layers with a shared one.
   void add_qwen3_5(const Json& config, Experts spelling, int attention_interval = 4) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
     const std::int64_t width = get("hidden_size");
@@ -186,7 +186,7 @@ class RandomCheckpoint {
     add("lm_head.weight", {get("vocab_size"), width}, 0.3f);
   }
 
-  // A multi-token prediction head like Qwen 3.5's, with a dense MLP.
+  // Adds a multi-token prediction head like Qwen 3.5's, with a dense MLP.
   void add_mtp(const Json& config) {
     const auto width = config.at("hidden_size").get<std::int64_t>();
     const std::string at = "mtp.layers.0.";
@@ -204,7 +204,7 @@ class RandomCheckpoint {
     add(name + ".weight", {n, k}, 0.3f / std::sqrt(static_cast<float>(k) / 16.0f));
   }
 
-  // For Qwen 3.5: a gate for each query.
+  // Adds attention as in Qwen 3.5, with a gate for each query.
   void add_gated_attention(const Json& config, const std::string& at) {
     const auto get = [&](const char* key) { return config.at(key).get<std::int64_t>(); };
     const std::int64_t width = get("hidden_size"), dim = get("head_dim");
@@ -231,7 +231,7 @@ class RandomCheckpoint {
     return std::find(dense.begin(), dense.end(), layer) != dense.end();
   }
 
-  // The same numbers in every spelling.
+  // Adds experts, with the same numbers in every spelling.
   void add_experts(const Json& config, const std::string& at, Experts spelling) {
     const bool mixtral = spelling == Experts::mixtral;
     const auto width = config.at("hidden_size").get<std::int64_t>();

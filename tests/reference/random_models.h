@@ -67,7 +67,7 @@ inline std::vector<RandomModel> random_models() {
           {"Qwen3MoeWithADenseLayer", qwen3_moe, {.qk_norm = true, .experts = Experts::single}}};
 }
 
-// Returns the tensors; the checkpoint's folder is deleted.
+// Returns the tensors and deletes the checkpoint's folder.
 inline ModelTensors make(const RandomModel& model) {
   const auto folder = std::filesystem::temp_directory_path() /
                       ("leq_random_" + std::to_string(::getpid()) + "_" + model.name);

@@ -1,4 +1,4 @@
-// Charts are well-formed, keep text as text, and have shapes where their numbers are.
+// Charts must be well-formed, escape text, and draw shapes at the positions of their numbers.
 #include "report/charts/charts.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 namespace leq {
 namespace {
 
-// Whether elements are opened and closed equally often.
+// Returns whether elements are opened and closed equally often.
 bool balanced(const std::string& markup) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)([^<>]*)>");

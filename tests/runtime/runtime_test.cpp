@@ -1,5 +1,5 @@
-// A model opened by open_runtime computes the same as a session created by hand, within its plan;
-// threads that share its engine get the same results as alone.
+// A model opened by open_runtime must compute the same as a session created by hand, within its
+// memory plan. Threads that share its engine must get the same results as one thread.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -124,7 +124,7 @@ TEST(RunLimits, KvTypesAreThoseThatAreGivenElseTheModels) {
   EXPECT_GT(reply_rows(3, Drafting::by_model), reply_rows(3, Drafting::from_text));
 }
 
-// The replies of a call, by index.
+// Waits for the replies of a call and returns their tokens by index.
 std::vector<Token> wait_for(Mailbox& mailbox) {
   std::vector<Token> tokens;
   for (bool ended = false; !ended;) {

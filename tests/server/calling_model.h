@@ -1,4 +1,4 @@
-// The storyteller with an additional token that begins a call, and a chat template for the test.
+// Writes the storyteller with an additional token that begins a call, and a chat template for it.
 #pragma once
 
 #include <filesystem>
@@ -19,12 +19,12 @@ struct CallingTemplate {
   std::string chat_template;
 };
 
-// Writes each message's role and content, and the available tools, in Hermes' style.
+// Renders each message's role and content, and the available tools, in Hermes' style.
 inline const std::string kHermesTemplate =
     "{# <tool_call> #}{% if tools %}{{ '[INST] ' + tools | tojson + ' [/INST]' }}{% endif %}"
     "{% for m in messages %}{{ '[INST] ' + m['content'] + ' [/INST]' }}"
     "{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{% endfor %}";
-// The same for a model with reasoning: the prompt begins the reasoning unless it is disabled.
+// The same template for a model with reasoning, which the prompt opens unless it is disabled.
 inline const std::string kThinkingTemplate =
     kHermesTemplate +
     "{# </think> #}{% if add_generation_prompt %}{{ '<think>' if enable_thinking else "

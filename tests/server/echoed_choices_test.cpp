@@ -1,6 +1,6 @@
-// Multiple choice as requested by lm-evaluation-harness: a prompt of ids is echoed with its
-// probabilities, and compared with the log-likelihoods of leq-perplexity --choices.
-// lm_eval_client.py is the same with the harness itself.
+// Multiple choice as lm-evaluation-harness requests it: the reply echoes a prompt of ids with the
+// probabilities, which are compared with the log-likelihoods of leq-perplexity --choices.
+// lm_eval_client.py does the same with the harness itself.
 #include <gtest/gtest.h>
 
 #include "eval/multiple_choice.h"

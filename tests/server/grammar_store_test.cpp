@@ -1,4 +1,4 @@
-// Schemas of earlier requests are found by their text; the most recent ones are kept.
+// Grammars of earlier requests are found by their schema's text; the most recent ones are kept.
 #include "server/grammar_store.h"
 
 #include <gtest/gtest.h>

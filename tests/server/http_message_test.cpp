@@ -1,4 +1,4 @@
-// Parsing requests: however the bytes are split, and whatever they are.
+// Parses requests with any bytes, and independently of how the bytes are split.
 #include "server/http_message.h"
 
 #include <gtest/gtest.h>

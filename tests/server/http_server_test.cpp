@@ -1,5 +1,5 @@
-// The server's connections, tested with a client that shares no code with it (cpp-httplib) and with
-// hostile clients.
+// Tests the server's connections with a client that shares no code with the server (cpp-httplib)
+// and with hostile clients.
 #include "server/http_server.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 namespace leq::test {
 namespace {
 
-// Echoes the request; /stream in pieces, /slow after a delay, /throw with an exception.
+// Echoes the request; /stream answers in pieces, /slow after a delay, /throw with an exception.
 void answer(HttpExchange& exchange) {
   const HttpRequest& request = exchange.request();
   HttpReply reply;
@@ -122,7 +122,7 @@ TEST(HttpServer, RefusesABodyThatIsTooLargeAndSaysSo) {
   options.limits.body_bytes = 1000;
   HttpServer server(options, answer, fault_reply);
   RawClient client(server.port());
-  // All of it is sent before the answer is read, as real clients do.
+  // The whole request is sent before the answer is read, as real clients do.
   client.send(plain_request("POST", "/a", std::string(200'000, 'x')));
   EXPECT_TRUE(client.read_all().starts_with("HTTP/1.1 413 "));
 }
@@ -141,7 +141,7 @@ TEST(HttpServer, EndsRequestsThatDoNotArrive) {
   EXPECT_EQ(idle.read_all(5).find("408"), std::string::npos);
 }
 
-// Slow clients only occupy sockets: two workers answer complete requests.
+// Slow clients only occupy sockets, so two workers can answer the complete requests.
 TEST(HttpServer, ServesWhileManySendSlowly) {
   HttpOptions options = any_port();
   options.connections = 400;
@@ -215,7 +215,7 @@ TEST(HttpServer, NamesAnAddressThatIsNotToBeHad) {
                      ErrorKind::io);
 }
 
-// A self-signed certificate, created here.
+// Creates a self-signed certificate.
 void write_certificate(const std::string& certificate, const std::string& key) {
   const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> pair(EVP_EC_gen("P-256"),
                                                                  EVP_PKEY_free);

@@ -1,5 +1,5 @@
 // Several models in one server: which model a request gets, when models are loaded and unloaded,
-// and how a model that cannot be loaded affects the others.
+// and the effect of a model that cannot be loaded on the others.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,7 +43,7 @@ struct RunningModel {
   Session session;
 };
 
-// A server with models in a folder of its own: int8, int4 and f16 are variants of the storyteller.
+// A server with its own folder of models: int8, int4 and f16 variants of the storyteller.
 class FolderServer {
  public:
   explicit FolderServer(std::uint64_t models_in_memory = 2, const std::string& file = "",
@@ -94,7 +94,7 @@ class FolderServer {
             .dump());
   }
   std::string text(const std::string& path) const { return client().Get(path)->body; }
-  // By model name.
+  // Returns the state of each model by its name.
   std::map<std::string, std::string> states() const {
     std::map<std::string, std::string> states;
     const Json list = parse_json(text("/v1/models"), "models");
@@ -121,7 +121,7 @@ std::string text_of(const std::pair<int, Json>& answer) {
   return answer.first == 200 ? answer.second["choices"][0]["text"].text() : "";
 }
 
-// The reply of a server that only has this model.
+// Returns the reply of a server that only has this model.
 std::string alone(const std::string& type) {
   const Model model(file_of(type), {});
   const ServedModel served(2, story_options(), model);
@@ -226,7 +226,7 @@ TEST(ModelsOfAFolder, ARunningReplyKeepsItsModel) {
   EXPECT_EQ(models.states()["int8"], "unloaded");
 }
 
-// Small replies of one model follow each other without a gap; the other model gets its turn anyway.
+// Small requests for one model arrive without a gap; the other model must get its turn anyway.
 TEST(ModelsOfAFolder, ABusyModelDoesNotKeepOthersOutForEver) {
   FolderServer models(1);
   (void)models.complete("int8", 1);
@@ -275,7 +275,7 @@ TEST(ModelsOfAFolder, ADamagedFileSaysSoAndHurtsNoOther) {
   EXPECT_EQ(models.states()["cut"], "failed");
   EXPECT_EQ(models.states()["int8"], "loaded");
   EXPECT_EQ(text_of(models.complete("int8")), alone("int8"));
-  // A complete file that replaces the damaged one is read.
+  // The damaged file is replaced by a complete one, which must be read.
   fs::copy_file(file_of("int8"), models.folder / "whole");
   fs::rename(models.folder / "whole", models.folder / "cut.leq");
   EXPECT_EQ(text_of(models.complete("cut")), alone("int8"));
@@ -349,7 +349,7 @@ TEST(ModelsOfAFolder, StopsWhileRepliesRunAndRequestsWait) {
   EXPECT_NE(refused.find("shutting_down"), std::string::npos) << refused;
 }
 
-// Three models in the memory of two, requested concurrently: each reply is that of its model.
+// There is memory for two of three models. Each reply must be that of the requested model.
 TEST(ModelsOfAFolder, ManyClientsGetTheirModelsRepliesWhileModelsComeAndGo) {
   const char* more = std::getenv("LEQ_MODEL_REQUESTS");
   const int requests = more != nullptr ? std::atoi(more) : 8;  // per client

@@ -1,4 +1,4 @@
-// A socket that sends bytes unchanged and reads the reply, for requests no usual client sends.
+// A socket that sends bytes unchanged and reads the reply, for requests that no usual client sends.
 #pragma once
 
 #include <arpa/inet.h>
@@ -53,7 +53,7 @@ class RawClient {
   }
   std::string read_all(double seconds = 120) { return read_until("\x01never", seconds); }
   void forget() { received_.clear(); }
-  // Whether the peer closes within `seconds`.
+  // Returns whether the peer closes within `seconds`.
   bool is_closed_within(double seconds) {
     pollfd waiting = {socket_, POLLIN, 0};
     char byte;
@@ -71,7 +71,7 @@ class RawClient {
   std::string received_;
 };
 
-// "GET /path" and similar requests, as sent by a client that closes the connection afterwards.
+// Returns "GET /path" and similar requests of a client that closes the connection afterwards.
 inline std::string plain_request(std::string_view method, std::string_view path,
                                  std::string_view body = "") {
   std::string text = std::string(method) + ' ' + std::string(path) +

@@ -1,5 +1,5 @@
-// Requests with the headers and members that widely used clients send, byte for byte over a socket:
-// the reply must contain what these clients rely on.
+// Requests with the headers and members that widely used clients send, byte for byte over a socket.
+// The reply must contain what these clients rely on.
 #include <gtest/gtest.h>
 
 #include "server/calling_model.h"
@@ -23,7 +23,7 @@ std::string sent(const Recorded& recorded) {
   return text + "Connection: close\r\n\r\n" + recorded.body;
 }
 
-// As written by LangChain 1.7 and OpenAI's client 3.54.
+// Headers and members as written by LangChain 1.7 and OpenAI's client 3.54.
 const std::string kPythonClient =
     "Accept-Encoding: gzip, deflate\r\nauthorization: Bearer sk-none\r\naccept: "
     "application/json\r\n"
@@ -50,7 +50,7 @@ const std::string kCat =
     R"({"enum":["black","red",null],"title":"Colour"}},"required":["name","age","colour"],)"
     R"("title":"Cat","type":"object","additionalProperties":false)";
 
-// A body of ChatOpenAI, with members in the order in which it writes them.
+// Returns a body of ChatOpenAI, whose members have the order in which it writes them.
 std::string chat(bool stream, const std::string& messages, int tokens, const std::string& more) {
   return std::string(R"({"model":"storyteller","stream":)") + (stream ? "true" : "false") +
          R"(,"messages":[)" + messages + R"(],"max_completion_tokens":)" + std::to_string(tokens) +
@@ -162,8 +162,8 @@ std::vector<Recorded> of_langchain() {
   };
 }
 
-// From Open WebUI 0.12.4 in front of leq-server: its chat with settings (params), with tools, and
-// the requests of its background tasks. Texts are shortened.
+// Requests of Open WebUI 0.12.4 to leq-server: a chat with settings (params), a chat with tools,
+// and the requests of its background tasks. Texts are shortened.
 std::vector<Recorded> of_open_webui() {
   const std::string ask =
       R"("messages":[{"role":"user","content":"Tell me a story about a lighthouse."}])";
@@ -240,7 +240,7 @@ std::vector<Recorded> others() {
   };
 }
 
-// With a model whose template supports tools.
+// Sends the requests to a model whose template supports tools.
 void expect_answers(const std::vector<Recorded>& requests) {
   ServerOptions options = story_options();
   options.name = "storyteller-int8";

@@ -1,5 +1,5 @@
-// The server as its clients see it, over loopback. Its replies are compared with those of the
-// engine for single requests, and with softmax sums computed by the test.
+// Tests the server as its clients use it, over loopback. Its replies are compared with those of the
+// engine for single requests, and probabilities with softmax sums computed by the test.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -119,7 +119,7 @@ TEST(Server, StreamsWhatItWritesInOnePiece) {
   EXPECT_EQ(events.back()["usage"]["completion_tokens"], whole.json["usage"]["completion_tokens"]);
 }
 
-// Whatever other requests are in the batch, the reply is the same as alone.
+// Whatever other requests are in the batch, the reply must be the same as for a single request.
 TEST(Server, WritesTheSameAloneAndAmongThirtyTwo) {
   ServerOptions options = story_options();
   options.most_waiting = 32;
@@ -219,7 +219,7 @@ TEST(Server, EndsAtStopStringsAndObeysBiases) {
             biased.json["choices"][0]["text"]);
 }
 
-// More texts and replies at once than there are sequences: each waits for a free one.
+// There are more texts and replies than sequences, so each request waits for a free sequence.
 TEST(Server, EmbedsWhileAllSequencesAreInUse) {
   const ServedModel served(2);
   const Json body = {{"input", Json::array({"a bear", std::string(900, 'x')})}};
@@ -383,7 +383,7 @@ TEST(Server, EmbedsTexts) {
   EXPECT_EQ(many.json["data"][0]["embedding"], one.json["data"][0]["embedding"]);
 }
 
-// The reply continues the text of the last message directly, without template text in
+// The reply continues the last message's text directly, without template text in
 // between.
 TEST(Server, GoesOnFromTheLastMessage) {
   const ServedModel served(1);
@@ -446,7 +446,7 @@ TEST(Server, TellsWhatItIsAndWhatItDoes) {
   EXPECT_EQ(native.json["stop_type"].text(), "limit");
 }
 
-// The value of a metric; -1 if there is none.
+// Returns the value of a metric; -1 if there is none.
 double metric(const std::string& metrics, const std::string& name) {
   const std::size_t at = metrics.find("\nleq:" + name + " ");
   return at == std::string::npos ? -1 : std::stod(metrics.substr(at + name.size() + 6));

@@ -1,4 +1,4 @@
-// Many slow clients and many clients that send garbage: the server keeps serving. ctest runs a
+// The server must keep serving many slow clients and many clients that send garbage. ctest runs a
 // small number; LEQ_SLOW_CONNECTIONS and LEQ_HOSTILE_BODIES set larger ones.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -40,7 +40,7 @@ const std::vector<std::string>& good_bodies() {
   return all;
 }
 
-// Bytes changed, removed, doubled or cut; sometimes deeply nested.
+// Changes, removes, doubles or cuts bytes; sometimes returns deeply nested text.
 std::string hostile(const std::string& good, Random& random) {
   std::string body = good;
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random.bits() % n); };

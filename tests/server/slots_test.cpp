@@ -1,4 +1,4 @@
-// Texts of slots in files: saved, restored, erased, and kept from one run of a server to the next.
+// Tests texts of slots in files: saved, restored, erased, and kept between runs of a server.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -87,7 +87,7 @@ TEST_F(Slots, OfHybridsAndExpertsGoOnInAnotherServer) {
     const auto restored = act(other, "0", "restore", name);
     ASSERT_EQ(restored.status, 200) << restored.body;
     EXPECT_EQ(restored.json["n_restored"], saved.json["n_saved"]);
-    // The next reply: all saved tokens are cached, and the answers are equal.
+    // In the next reply all saved tokens are cached, and the answers of both servers are equal.
     const auto next = [&](const ServedModel& one) {
       return one.post("/completion", {{"prompt", kStory + first.json["content"].text() + " Then"},
                                       {"n_predict", 12},
@@ -189,7 +189,7 @@ TEST_F(Slots, WhatIsAskedWronglyIsRefused) {
   EXPECT_EQ(act(without, "0", "save", "a").status, 501);
 }
 
-// A second run after the first has ended: the same reply bit for bit, and only one token fed.
+// A second run after the first has ended gives the same reply and feeds only one token.
 TEST_F(Slots, TextsAreKeptFromOneRunToTheNext) {
   Json first;
   {

@@ -78,11 +78,11 @@ TEST_P(ToolCallsOf, AModelThatMayCallAreHeldToTheSchema) {
   EXPECT_EQ(name, function["name"].text());
   EXPECT_EQ(arguments, function["arguments"].text());
 
-  // If calls are not allowed, the model may write the mark as often as the bias makes it.
+  // If calls are not allowed, the model may write the mark of a call as text.
   const auto none = caller.ask(Json::object({{"tool_choice", "none"}, {"max_tokens", 5}}));
   EXPECT_FALSE(none.json["choices"][0]["message"].contains("tool_calls")) << none.body;
   EXPECT_EQ(none.json["usage"]["completion_tokens"].get<int>(), 5);
-  // Several calls, until the token limit.
+  // The model writes several calls, until the token limit.
   const auto several =
       caller.ask(Json::object({{"parallel_tool_calls", true}, {"max_tokens", 400}}));
   EXPECT_GT(several.json["choices"][0]["message"]["tool_calls"].size(), 1u) << several.body;

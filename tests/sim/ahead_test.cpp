@@ -1,5 +1,5 @@
-// Replies whose steps are submitted before the host has the token that they feed: the same tokens,
-// texts, ends and caches as with an engine that waits, on every available GPU.
+// Replies whose steps are submitted before the host has the token that they feed. Tokens, texts,
+// ends and caches must be the same as with an engine that waits, on every available GPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ class Writer {
         EngineOptions{.speculate = rig.speculate, .run_ahead = mode == Mode::runs_ahead});
   }
 
-  // The text arrives in pieces; `at_piece` is called with their number so far.
+  // Generates a reply; `at_piece` is called for each piece of text with their number so far.
   EngineReply write(EngineRequest request, const std::function<void(int)>& at_piece = {}) {
     EngineReply ended;
     std::string text;
@@ -70,7 +70,7 @@ class Writer {
   const Model& model() const { return model_; }
   RequestId last() const { return last_; }
   std::int64_t steps_ahead() const { return engine_->counts().steps_ahead; }
-  // The cache's content for these tokens, as bytes.
+  // Returns the cache's content for these tokens, as bytes.
   std::vector<std::byte> kept(std::span<const Token> tokens) {
     const SavedPrompt saved = engine_->save_prompt(tokens);
     std::vector<std::byte> bytes = saved.kv;
@@ -115,7 +115,7 @@ class StepsAhead : public testing::TestWithParam<std::string> {
   }
 };
 
-// Replies one after another, so that a later one uses the cache of earlier ones.
+// Replies run one after another, so that a later one uses the cache of earlier ones.
 TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
@@ -161,8 +161,8 @@ TEST_P(StepsAhead, AndStepsThatWaitWriteTheSame) {
   }
 }
 
-// Codes of complete blocks are computed while steps run ahead, and a step that is rolled back may
-// have computed some.
+// Codes of complete blocks are computed while steps run ahead; also by a step that is rolled back
+// later.
 TEST_P(StepsAhead, ForEveryKindOfCache) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   for (const KvType kv : {KvType::f32, KvType::int8, KvType::simq4}) {
@@ -185,7 +185,7 @@ TEST_P(StepsAhead, ForEveryKindOfCache) {
   }
 }
 
-// With draft tokens from the text, too: drafts are made at the same tokens, or one token later.
+// With draft tokens from the text: drafts are made at the same tokens, or one token later.
 TEST_P(StepsAhead, BesideDrafts) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
@@ -204,7 +204,7 @@ TEST_P(StepsAhead, BesideDrafts) {
   EXPECT_GT(ahead.engine().counts().accepted_tokens, 0);
 }
 
-// Settings that use the text or the logits wait for each token.
+// Settings that need the text or the logits must wait for each token.
 TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   const Rig rig = this->rig(folder, "int8");
@@ -235,8 +235,8 @@ TEST_P(StepsAhead, AreNotTakenWhereADrawNeedsTheTokenBefore) {
   EXPECT_EQ(ahead.steps_ahead(), 0);
 }
 
-// Events in between: a second request, an embedding request, a saved prompt, and sampling on the
-// same device by others.
+// Between the steps there are a second request, an embedding request, a saved prompt, and sampling
+// on the same device by another user.
 TEST_P(StepsAhead, AndWhatComesBetweenThem) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");
@@ -316,7 +316,7 @@ TEST_P(StepsAhead, OfACancelledReplyAreTakenBack) {
   EXPECT_LT(cut[0].tokens.size(), 10u);
 }
 
-// A step ahead evicts pages of earlier texts, like a step that waits.
+// A step ahead evicts pages of earlier texts, just as a step that waits.
 TEST_P(StepsAhead, TakePagesOfTextsThatNobodyWrites) {
   LEQ_SHARED_OR_SKIP(folder, "models/gpt2-tiny");
   Rig rig = this->rig(folder, "int8");

@@ -1,5 +1,5 @@
-// The memory of whole models on the emulated GPU: plans, what sessions leave behind, and saved
-// sequences that are moved to another device.
+// The memory of whole models on the emulated GPU: plans, memory that sessions leave allocated, and
+// saved sequences that are moved to another device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -143,7 +143,7 @@ TEST(SimMemoryOf, CachesOfTheCpuAloneAreRefused) {
   }
 }
 
-// A session that can be stopped on one device and continued elsewhere.
+// A session that can be saved on one device and continued on another.
 struct Player {
   Player(const char* device, const Model& of, KvType kv)
       : model(of), backend(make_backend({device, 1})) {
@@ -172,7 +172,7 @@ std::vector<Token> prompt_of(const std::filesystem::path& folder, std::size_t le
   return prompt;
 }
 
-// Across a page's end, so that a whole and a partial page are moved; and with fixed-size states.
+// The text crosses a page's end, so a whole and a partial page are moved, and fixed-size states.
 TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
   for (const auto& [name, kv] : {std::pair{"qwen3-tiny", KvType::f16},
                                  {"qwen3-tiny", KvType::int8},
@@ -194,7 +194,7 @@ TEST(SavedSequences, GoOnWithTheSameTokensOnAnotherDevice) {
   }
 }
 
-// States on the device are kept, restored and shared like those of the CPU.
+// Fixed-size states on the device are kept, restored and shared like those of the CPU.
 TEST(FixedStatesOnADevice, AreRestoredAndForked) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen35-tiny");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});
@@ -219,7 +219,7 @@ TEST(FixedStatesOnADevice, AreRestoredAndForked) {
   EXPECT_EQ(feed(1, 12, 8), want) << "the fork has the state as it was";
 }
 
-// If attention is exact, keys and values of every layer equal the CPU's, and so do their codes.
+// If attention is exact, keys, values and their codes in every layer must equal the CPU's.
 TEST(SavedSequences, OfPackedTypesHaveTheBytesOfTheCpu) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {.mode = LoadMode::map});

@@ -1,5 +1,5 @@
 // A multi-token prediction head on GPUs: the hidden states passed from the model to the head, and
-// the head's results, are bit-identical to the CPU's.
+// the head's results, must equal the CPU's bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,8 +38,8 @@ RunLimits mtp_limits(const ModelConfig& config) {
   return resolve_limits(limits, config);
 }
 
-// The hidden states of a text, the head's logits for these, and those of three predictions, each
-// from the head's own state of the previous one.
+// Returns the hidden states of a text, the head's logits for these, and the logits of three more
+// predictions, each from the head's own hidden state of the previous one.
 std::vector<float> mtp_numbers(const std::string& device, const Model& model) {
   const auto backend = make_backend({device, 1, {0, Arithmetic::exact}});
   Session trunk(model, *backend, mtp_limits(model.config()));

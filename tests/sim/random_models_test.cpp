@@ -1,6 +1,6 @@
-// Small random models with shapes that none of the trained models here has, on GPUs compared with
+// Small random models with shapes that none of the trained models here has, on GPUs, compared with
 // the CPU backend: heads of 80 to 256, four and five queries per kv head, windows, MLPs that do not
-// fill a tile, weights of several types that share an input.
+// fill a tile, and weights of several types that share an input.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -192,9 +192,9 @@ std::vector<Token> some_ids(int count) {
 }
 
 // Norms, integer matmuls and exact attention use the CPU's order and give the same bits. Attention
-// over keys and values of one type other than f32, and f16 weights, use tensor cores and round
-// differently, so sometimes a code is rounded to the other side of a half, and logits change by as
-// much as rounding to 2 or 3 bits causes: as found, less than a hundredth of the largest.
+// over keys and values of one type except f32, and f16 weights, use tensor cores and round
+// differently. This sometimes rounds a code to the other side of a half, which changes logits as
+// much as rounding to 2 or 3 bits does: in measurements, by less than a hundredth of the largest.
 constexpr double kRounded = 0.03;
 bool rounds_attention(const Shape& shape) {
   return shape.kv.keys == shape.kv.values && shape.kv.keys != kF32;
@@ -225,9 +225,9 @@ TEST_P(GpuRandomModel, LogitsAreThoseOfTheCpu) {
   EXPECT_GT(largest, 0.1);
 }
 
-// Matmuls and attention use the same order for every number of rows.
+// Matmuls and attention add in the same order for every number of rows.
 TEST_P(GpuRandomModel, LogitsDoNotDependOnHowATextIsCut) {
-  // Blocks of codes are closed after 64 positions.
+  // For blocked types the text is longer than 64 positions, so that blocks of codes are closed.
   const auto ids = some_ids(kv_scheme(shape().kv.values).blocked() ? 75 : 24);
   Engine gpu = engine(device());
   const auto whole = gpu.logits(ids, 128);

@@ -1,5 +1,5 @@
-// A model on several GPUs, mainly emulated ones: logits are bit-identical to one GPU's, and with
-// exact arithmetic to the CPU's.
+// A model on several GPUs, mainly emulated ones: logits must equal one GPU's bit for bit, and with
+// exact arithmetic the CPU's.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -56,7 +56,7 @@ struct GpuRanks {
   Session session;
 };
 
-// A prompt in chunks, then tokens one by one: run, recorded, replayed.
+// Feeds a prompt in chunks, then tokens one by one, which are run, recorded and replayed.
 std::vector<float> logits_of(Session& session) {
   Transformer& transformer = session.transformer();
   const std::int64_t vocab = transformer.config().vocab;
@@ -85,7 +85,7 @@ struct Case {
 constexpr KvTypes kF16 = {KvType::f16, KvType::f16}, kInt8 = {KvType::int8, KvType::int8},
                   kSimq4 = {KvType::simq4, KvType::simq4, 2};
 
-// Cases without tensor cores.
+// These cases do not use tensor cores.
 const Case kExactCases[] = {
     {"storyteller", "int8", kF16},       {"storyteller", "int8", kSimq4},
     {"storyteller", "int4-g128", kInt8}, {"storyteller", "int8", kF16, ActChoice::online},
@@ -95,7 +95,7 @@ const Case kExactCases[] = {
     {"qwen3-tiny", "int8", kF16},        {"qwen3-tiny", "uint4-g64", kSimq4, ActChoice::row},
     {"qwen35-tiny", "int8", kF16},       {"qwen3moe-tiny", "int8-g128", kF16},
 };
-// With products of split inputs, whose rows are complete before they are split.
+// These cases multiply split inputs, whose rows must be complete before they are split.
 const Case kFastCases[] = {
     {"storyteller", "int8", kF16},
     {"storyteller", "int8", kInt8, ActChoice::none},
@@ -113,7 +113,7 @@ class RanksOfGpus : public testing::TestWithParam<std::tuple<std::string, Case>>
  protected:
   const std::string& device() const { return std::get<0>(GetParam()); }
   const Case& of() const { return std::get<1>(GetParam()); }
-  // The numbers of ranks for which there are devices.
+  // Returns the numbers of ranks for which there are devices.
   std::vector<int> counts() const {
     return device() == "sim" ? std::vector<int>{2, 3} : std::vector<int>{2};
   }
@@ -163,7 +163,7 @@ INSTANTIATE_TEST_SUITE_P(Models, ExactRanksOfGpus,
 
 class GpuRanksDevices : public testing::TestWithParam<std::string> {};
 
-// The memory of every rank's device equals its plan, including the window for its peers' data.
+// The memory of each rank's device must equal its plan, including the window for peers' data.
 TEST_P(GpuRanksDevices, TakeTheMemoryOfTheirPlan) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int4-g128"), {});

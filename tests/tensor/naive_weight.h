@@ -1,6 +1,6 @@
-// The planes of a stored weight, implemented a second time from docs/leq-format.md in double
-// arithmetic without sharing code with src/: the reference for the packing tests. (A float quotient
-// computed in double and then rounded to float is the correctly rounded one.)
+// A second implementation of a stored weight's planes, from docs/leq-format.md in double, without
+// code shared with src/: the reference for the packing tests. (A float quotient that is computed in
+// double and then rounded to float is correctly rounded.)
 #pragma once
 
 #include <algorithm>
@@ -95,14 +95,14 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
     if (c.group > 0) scale[i] = half * out.scale_mul;
     if (dead[i]) scale[i] = out.scale_mul;
   }
-  // Zero points.
+  // Computes zero points.
   std::vector<int> zero(scale.size());
   for (std::size_t i = 0; i < scale.size(); ++i) {
     if (!c.ranged || dead[i]) continue;
     const auto quotient = static_cast<double>(static_cast<float>(-lowest[i] / scale[i]));
     zero[i] = static_cast<int>(std::clamp(std::nearbyint(quotient), 0.0, most));
   }
-  // Codes; padding columns encode 0.
+  // Computes codes; those of padding columns represent 0.
   const auto padded =
       static_cast<std::size_t>(padded_rows) * static_cast<std::size_t>(padded_columns);
   std::vector<int> code(padded, 0);
@@ -128,7 +128,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
            static_cast<std::size_t>(k)] = zero[static_cast<std::size_t>(r * groups + g)];
     }
   }
-  // Stores bits [from, from + bits) of every code, in panels.
+  // Stores bits [from, from + bits) of every code in a plane of panels.
   const auto put_plane = [&](int bits, int from) {
     std::vector<std::uint8_t> plane(padded * static_cast<std::size_t>(bits) / 8);
     for (int r = 0; r < padded_rows; ++r) {
@@ -150,7 +150,7 @@ inline NaivePlanes naive_pack(const NaiveCase& c, const std::vector<float>& x) {
   };
   put_plane(c.bits == 3 ? 2 : c.bits, 0);
   if (c.bits == 3) put_plane(1, 2);
-  // Scales, and the sums of codes over h columns.
+  // Stores scales, and sums of codes over h columns each.
   if (c.group > 0) {
     const int padded_groups = padded_columns / c.group;
     out.scales.resize(static_cast<std::size_t>(padded_rows * padded_groups) * 2);

@@ -1,4 +1,4 @@
-// Packing compared with an independent double implementation, byte by byte.
+// Compares packing byte by byte with an independent implementation in double.
 #include "tensor/pack.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ void expect_same(const test::NaiveCase& c, const std::vector<float>& values) {
   EXPECT_EQ(sizes.scales, packed.scales.size());
   EXPECT_EQ(sizes.zeros, packed.zeros.size());
   EXPECT_EQ(sizes.sums, packed.sums.size());
-  // Reads the values back.
+  // Compares the values that a reader of the packed weight gets.
   const WeightView view = packed.view();
   std::vector<float> row(static_cast<std::size_t>(c.columns));
   ChosenCodes chosen;
@@ -169,7 +169,7 @@ TEST(Pack, UnsignedCodesHoldZeroExactlyAlsoInOneSidedGroups) {
       const bool negative = group % 2 == 1;
       EXPECT_EQ(zero_at(view, 0, group * 32), negative ? most : 0) << name;
       for (std::int64_t k = group * 32; k < group * 32 + 32; ++k) {
-        // Half a step, plus the rounding of the scale to f16, times the number of steps.
+        // The error is half a step plus the rounding of the scale to f16 times the number of steps.
         const double step = static_cast<double>(scale_at(view, 0, k));
         const double value = (code_at(view, 0, k) - zero_at(view, 0, k)) * step;
         EXPECT_NEAR(value, static_cast<double>(values[static_cast<std::size_t>(k)]),
@@ -188,7 +188,7 @@ TEST(Pack, RefusesRangesThatF32CannotHold) {
 }
 
 TEST(Pack, HalvesRoundToEven) {
-  // a = 127: s = 1 exactly, so x.5 values are ties.
+  // The largest value is 127, so the scale is exactly 1 and values x.5 are ties.
   const std::vector<float> values = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 126.5f};
   const PackedWeight packed = pack_weight(values, 1, 8, *parse_scheme("int8"), ActKind::row, "w");
   const std::vector<int> expected = {127, 0, 2, 2, 0, -2, -2, 126};
@@ -198,7 +198,7 @@ TEST(Pack, HalvesRoundToEven) {
 }
 
 TEST(Pack, HalvesOfUnsignedCodesRoundToEvenBeforeTheZeroPointIsAdded) {
-  // low -1.5, high 6: s = 0.5 exactly at 4 bits, z = 3.
+  // The range is -1.5 to 6: at 4 bits the scale is exactly 0.5 and the zero point 3.
   const std::vector<float> values = {6.0f, -1.5f, 0.25f, 0.75f, 1.25f, -0.25f, -0.75f, -1.25f};
   const PackedWeight packed =
       pack_weight(values, 1, 8, *parse_scheme("uint4-g32"), ActKind::row, "w");
@@ -316,7 +316,7 @@ TEST(Pack, RefusesCountsThatDoNotFitTheShape) {
 TEST(RoundGroupScales, BringsTheLargestIntoTheUpperHalfOfF16) {
   std::vector<float> scales = {0.75f, -3.0f, 1e-3f, 5.0f, 2e-14f};
   const std::vector<float> absmax = {6.0f, 24.0f, 8e-3f, 1e-13f, 1.6e-13f};
-  // 3 = 0.75 * 2^2, so scale_mul = 2^-13; the fourth and fifth groups are below 1e-12.
+  // 3 = 0.75 * 2^2, so scale_mul is 2^-13; the fourth and fifth groups are below 1e-12.
   EXPECT_EQ(round_group_scales(scales, absmax), 0x1p-13f);
   EXPECT_EQ(scales[0], 0.75f);
   EXPECT_EQ(scales[1], -3.0f);

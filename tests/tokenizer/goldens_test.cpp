@@ -1,5 +1,5 @@
-// The trained models' golden files: ids and decoded texts computed by transformers, compared
-// separately for every tokenizer file of each folder.
+// Golden files of the trained models have ids and decoded texts computed by transformers, which are
+// compared separately for every tokenizer file of each folder.
 #include <gtest/gtest.h>
 
 #include "tokenizer/stream_decoder.h"

@@ -1,4 +1,4 @@
-// Reading tokenizer files: precedence of files, effects of the config, and what is refused.
+// Reading tokenizer files: precedence of files, effects of the config, and files that are refused.
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -25,7 +25,7 @@ Json small_json() {
   return json;
 }
 
-// A sentencepiece-like tokenizer.json with byte fallback for only two bytes.
+// Creates a sentencepiece-like tokenizer.json with byte fallback for only two bytes.
 Json metaspace_json(const char* scheme, bool split) {
   Json json = small_json();
   json["pre_tokenizer"] = {
@@ -90,7 +90,7 @@ TEST(HfTokenizer, Metaspace) {
   EXPECT_EQ(encode(open_json(metaspace_json("always", true)), "a<s>a"), (Ids{4, 8, 4}));
   EXPECT_EQ(encode(open_json(metaspace_json("first", true)), "a<s>a"), (Ids{4, 8, 2}));
   EXPECT_EQ(encode(open_json(metaspace_json("never", true)), "a a"), (Ids{2, 4}));
-  // Without a split, the merge across the space takes place.
+  // Text is not split at the space, so the merge across the space takes place.
   EXPECT_EQ(encode(open_json(metaspace_json("always", true)), "b a"), (Ids{1, 3, 4}));
   EXPECT_EQ(encode(open_json(metaspace_json("always", false)), "b a"), (Ids{1, 6, 2}));
   const Tokenizer tokenizer = open_json(metaspace_json("always", true));
@@ -159,7 +159,7 @@ Json bos_template() {
                     "template");
 }
 
-// add_bos_token if the key is present, otherwise the post_processor, otherwise the class's default.
+// add_bos_token decides if it is present, otherwise the post_processor, otherwise the class.
 TEST(TokenizerConfig, BosRules) {
   struct Case {
     Json add_bos, post_processor, tokenizer_class;
@@ -188,7 +188,7 @@ TEST(TokenizerConfig, BosRules) {
     EXPECT_EQ(tokenizer.bos(), 8);
     EXPECT_EQ(tokenizer.eos(), 9);
   }
-  // There is no bos to add.
+  // The tokenizer has no bos token to add.
   EXPECT_FALSE(
       open_json(small_json(), {{"add_bos_token", true}, {"bos_token", nullptr}}).add_bos());
 }
@@ -307,7 +307,7 @@ TEST(TokenizerFiles, JsonWinsOverModelOverVocabulary) {
   EXPECT_THROW((void)import_tokenizer(folder.path() / "absent"), Error);
 }
 
-// Another file next to it may belong to another tokenizer.
+// A broken tokenizer.json is an error, because the other files might be of another tokenizer.
 TEST(TokenizerFiles, ABrokenTokenizerJsonIsNotPassedOver) {
   const FolderOf folder;
   folder.write("tokenizer.model", start_sp_model(1).out);

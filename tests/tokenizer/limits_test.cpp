@@ -1,5 +1,5 @@
-// Tokenizer rules that would expand a letter to gigabytes, or need hours for a page, are refused by
-// name.
+// Tokenizer rules that would expand a letter to gigabytes, or need hours for a page of text, are
+// refused with an error that names them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -48,15 +48,16 @@ TEST(NormalizerLimits, GrowthIsBoundedByTheText) {
 
 TEST(NormalizerLimits, AFileIsJudgedByItsOwnPatterns) {
   EXPECT_EQ(error_of([] { check_normalizers(doubling(4), "t.json"); }), "");
-  test::expect_error([] { check_normalizers(doubling(6), "t.json"); }, {"t.json: normalizer"});
-  // A chain over several letters.
+  EXPECT_NE(error_of([] { check_normalizers(doubling(6), "t.json"); }).find("t.json: normalizer"),
+            std::string::npos);
+  // The normalizers form a chain over several letters.
   std::vector<Normalizer> chain;
   for (char c = 'a'; c < 'z'; ++c) {
     const std::string next(1, static_cast<char>(c + 1));
     chain.push_back({Normalizer::Kind::replace, std::string(1, c), next + next});
   }
   EXPECT_NE(error_of([&] { check_normalizers(chain, "t.json"); }), "");
-  // As in real tokenizers: a space of one byte becomes a mark of three bytes.
+  // Real tokenizers also replace a space of one byte by a mark of three bytes.
   EXPECT_EQ(
       error_of([] {
         check_normalizers(

@@ -1,4 +1,4 @@
-// Splitting text, with the examples of Hugging Face's documentation.
+// Tests splitting of text, with the examples of Hugging Face's documentation.
 #include "tokenizer/pretokenize.h"
 
 #include <gtest/gtest.h>
@@ -159,7 +159,7 @@ TEST(Pattern, QuotedLiteralsMatchThemselves) {
   }
 }
 
-// From the oracle tests/tokenizer/oracle/patterns.py: letters with marks, words by case.
+// Expected pieces are from oracle/patterns.py: letters with marks, words that are split by case.
 TEST(PreTokenizer, WordsOfQwen35AndTekkenAreThoseOfTokenizers) {
   const auto path = std::filesystem::path(LEQ_SOURCE_DIR) / "tests/tokenizer/patterns.json";
   const Json all = parse_json(read_file(path, 1 << 22), "patterns.json");

@@ -1,4 +1,4 @@
-// Streaming of bytes that are split characters, invalid or incomplete.
+// Tests streaming of bytes: characters that are split, invalid or incomplete.
 #include "tokenizer/stream_decoder.h"
 
 #include <gtest/gtest.h>

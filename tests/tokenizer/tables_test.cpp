@@ -1,4 +1,4 @@
-// Binary tables: written tables open as the same tokenizer; damage is an Error or harmless.
+// Written binary tables must open as the same tokenizer; damage must be an Error or harmless.
 #include <gtest/gtest.h>
 
 #include "base/random.h"
@@ -71,7 +71,7 @@ TEST(TokenizerTables, EveryTruncatedPrefixIsAnError) {
       for (std::size_t keep = size; keep-- > 0;) {
         if (size > 2000 && keep > 300 && keep + 300 < size && keep % 61 != 0) continue;
         bytes.resize(keep);
-        // Half of a hash table is a valid hash table; other tables have exactly one valid size.
+        // A hash table cut in half is still valid, but other tables have exactly one valid size.
         const bool opens = use_tables(damaged);
         const bool is_hash =
             damaged[blob].name == "tokenizer.lookup" || damaged[blob].name == "tokenizer.merges";
@@ -99,7 +99,7 @@ TEST(TokenizerTables, BitFlipsAreAnErrorOrHarmless) {
     int refused = 0;
     for (int flip = 0; flip < kFlips; ++flip) {
       auto damaged = whole;
-      // Half of the flips are in the header, where every byte matters.
+      // Half of the changed bits are in the header, where every byte matters.
       const std::size_t blob =
           flip % 2 == 0 ? 0 : random.below(static_cast<std::uint32_t>(whole.size()));
       auto& bytes = damaged[blob].bytes;

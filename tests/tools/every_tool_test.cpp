@@ -1,4 +1,4 @@
-// Common behaviour of all tools: help, version, and one-line errors with exit status 1.
+// Tests what all tools have in common: help, version, and one-line errors with exit status 1.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ TEST(EveryTool, NamesAFileThatIsNotThere) {
   }
 }
 
-// The long names of a tool's options as variables: {"CTX_SIZE", ...}.
+// Returns the long names of a tool's options as environment variables: {"CTX_SIZE", ...}.
 std::set<std::string> variables_of(const std::string& tool) {
   std::set<std::string> names;
   for (std::string word : words_in_help(run_program(tool, {"--help"}).out)) {
@@ -71,7 +71,7 @@ std::set<std::string> variables_of(const std::string& tool) {
   return names;
 }
 
-// A variable of one tool is not reported as a typo when another tool runs.
+// A variable of one tool must not be reported as a typo by another tool.
 TEST(EveryTool, IsSilentAboutVariablesOfTheOthers) {
   std::set<std::string> all;
   for (const std::string tool : kTools) all.merge(variables_of(tool));

@@ -1,4 +1,4 @@
-// The memory plan of leq-inspect --fit compared with an engine that fills its context.
+// Compares the memory plan of leq-inspect --fit with an engine that fills its context.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -41,7 +41,7 @@ std::vector<std::string> fit_words(const std::string& path, const FitCase& c) {
           std::to_string(c.threads)};
 }
 
-// The backend's peak allocation when every sequence is fed to its last position.
+// Returns the backend's peak allocation when every sequence is fed up to its last position.
 std::uint64_t peak_of_a_full_run(const std::string& path, const FitCase& c) {
   LoadOptions load;
   load.mode = LoadMode::map;
@@ -108,7 +108,7 @@ TEST(Fit, TellsPeopleThePlanAndTheLargestContext) {
   EXPECT_EQ(plan.at("key_type"), "f16");
 }
 
-// Planes of int8 codes with a scale per row, and vectors, as in docs/cuda-kernels.md.
+// Returns bytes of int8 codes with a scale per row, and of vectors, by docs/cuda-kernels.md.
 std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
   const auto up = [](std::uint64_t count, std::uint64_t unit) {
     return (count + unit - 1) / unit * unit;
@@ -117,7 +117,7 @@ std::uint64_t int8_bytes_on_a_gpu(std::uint64_t rows, std::uint64_t columns) {
   return up(up(rows, 64) * up(columns, 128), 256) + up(up(rows, 64) * 4, 256);
 }
 
-// In every build: with a GPU, with the emulated one, or with neither.
+// This must work in every build: with a GPU, with the emulated one, or with neither.
 TEST(Fit, PlansForAGpuThatIsNotHere) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");
@@ -156,7 +156,7 @@ TEST(Fit, PlansForAGpuThatIsNotHere) {
   EXPECT_NE(without.err.find("--vram 24G"), std::string::npos) << without.err;
 }
 
-// In this model no head is on two ranks, so their caches together are as large as one rank's.
+// No head of this model is on two ranks, so the ranks' caches are together as large as one cache.
 TEST(Fit, PlansEachOfSeveralRanks) {
   const TemporaryFolder folder;
   const std::string path = make_small_model(folder, "llama", "int8");

@@ -1,5 +1,5 @@
 // Flags that users of llama.cpp type: each is an option of leq-run, has no effect, or is refused
-// with advice; and none is answered with the name of another flag that is spelled similarly.
+// with advice. No answer may name another flag that is only spelled similarly.
 #include "tools/common/llama_flags.h"
 
 #include <gtest/gtest.h>
@@ -60,12 +60,12 @@ constexpr std::string_view kFlags =
     "--spec-draft-ngl -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-model -md "
     "--model-draft --spec-type --spec-draft-n-max --spec-draft-n-min --draft --draft-n "
     "--draft-max --draft-min --draft-n-min --gpt-oss-20b-default --spec-default "
-    // Flags of earlier versions.
+    // These are flags of earlier versions.
     "-i --interactive -if --interactive-first --in-prefix --in-suffix --in-prefix-bos "
     "--prompt-cache --prompt-cache-all --prompt-cache-ro -gan --grp-attn-n -gaw --grp-attn-w "
     "--tfs --penalize-nl --no-penalize-nl -ld --logdir";
 
-// Runs leq-run with only this flag; if it is an option, the error names what is missing.
+// Runs leq-run with only this flag; if it is an option, the error names a missing argument.
 std::string answer_to(const std::string& flag) { return test::run_program("leq-run", {flag}).err; }
 
 TEST(LlamaFlags, EveryFlagOfLlamaCliIsKnown) {
@@ -101,7 +101,7 @@ TEST(LlamaFlags, AreNoOptionsOfLeqRunAndStandOnce) {
   }
 }
 
-// Every table row as typed, for a tool with two options.
+// Returns a tool with two options, for testing every row of the table as typed.
 ToolSpec small_tool() {
   ToolSpec tool{.name = "leq-sample", .summary = "a sample", .usage = {}};
   tool.options = {{.name = "prompt", .spellings = "-p", .kind = OptionKind::text},
@@ -155,7 +155,7 @@ TEST(LlamaFlags, ASwitchMaySayOnOffOrAuto) {
   EXPECT_TRUE(parse({"--color", "-p", "on"}).flag("color"));
 }
 
-// The words that were answered with the name of another word.
+// These words used to be answered with the name of another flag.
 TEST(LlamaFlags, AdviceIsAboutTheWordThatWasTyped) {
   for (const char* word : {"-sm", "-ts", "-mg"}) {
     const std::string answer = answer_to(word);

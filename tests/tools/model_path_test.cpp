@@ -1,4 +1,4 @@
-// Errors for invalid model paths, which suggest the next command to type.
+// Tests errors for invalid model paths, which suggest the next command to type.
 #include "tools/common/model_path.h"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST_F(ModelPath, ANameOfTheHubIsDownloadedFirst) {
             "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`, then "
             "`leq-quantize Qwen3-0.6B -o Qwen3-0.6B.leq`");
   EXPECT_TRUE(checkpoint("Qwen/Qwen3-0.6B").starts_with("Qwen/Qwen3-0.6B: no such file; for the"));
-  // An existing folder, a file's name and other paths are not hub names.
+  // An existing folder, a file's name and other paths are not treated as names on the hub.
   for (const char* path : {"Tiny-1B/other", "Qwen/x.leq", "./x", "/no/x", "a/b/c", "~/x"}) {
     EXPECT_EQ(model(path).find("hf download"), std::string::npos) << path;
     EXPECT_NE(model(path).find("no such file or folder"), std::string::npos) << path;
@@ -107,7 +107,7 @@ TEST_F(ModelPath, OneFileOfACheckpointIsNoCheckpoint) {
             "y.leq` makes one");
 }
 
-// By the file's first bytes: its name may have another extension.
+// A quantized model is detected by the file's first bytes, whatever its extension.
 TEST_F(ModelPath, AModelIsQuantizedAlready) {
   const std::string magic = "\x89LEQ\r\n\x1a\n";
   for (const std::string name : {"model.leq", "model", "Tiny-1B/model.leq"}) {

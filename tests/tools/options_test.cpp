@@ -155,7 +155,7 @@ TEST(Options, AVariableMayHaveAnyLongNameOfItsOption) {
   EXPECT_DOUBLE_EQ(parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}}).real("temp"), 0.25);
   EXPECT_EQ(parse({}, {{"LEQ_ARG_N_PREDICT", "3"}}).integer("predict"), 3);
   EXPECT_EQ(parse({}, {{"LEQ_ARG_N_GPU_LAYERS", "0"}}).text("gpu-layers"), "0");
-  // The name itself takes precedence over the others, and both over the default.
+  // The variable with the option's own name takes precedence over others, and any over the default.
   EXPECT_DOUBLE_EQ(
       parse({}, {{"LEQ_ARG_TEMPERATURE", "0.25"}, {"LEQ_ARG_TEMP", "0.5"}}).real("temp"), 0.5);
   EXPECT_TRUE(parse({}, {{"LEQ_ARG_TEMPERATURE", "1"}}).from_environment("temp"));
@@ -204,14 +204,14 @@ TEST(Options, UnknownWordsAreAnsweredWithTheNearestKnownOne) {
   EXPECT_EQ(error_of({"-phello"}), "unknown option -phello; see leq-sample --help");
 }
 
-// Of two names at the same distance, the one from which a letter was omitted.
+// If two names are at equal distance, the longer is suggested: typos mostly omit letters.
 TEST(Options, TheNearestWordIsTheLongerOneOfTwo) {
   const std::vector<std::string> known = {"--tp", "--temp", "--top-p"};
   EXPECT_EQ(nearest_word("--tmp", known), "--temp");
   EXPECT_EQ(nearest_word("--tpp", known), "--tp");
 }
 
-// Values that cxxopts would interpret: a list, a group of letters, a hexadecimal number.
+// These values would be interpreted by cxxopts: a list, a group of letters, a hexadecimal number.
 TEST(Options, ValuesAreNeverReadAsMoreThanText) {
   EXPECT_EQ(parse({"-p", "a,b=c,,--d"}).text("prompt"), "a,b=c,,--d");
   EXPECT_EQ(parse({"-p=--"}).text("prompt"), "--");
@@ -266,7 +266,7 @@ TEST(Options, HelpNamesEveryWordInNarrowLines) {
   }
 }
 
-// Runs a tool with the words; returns status, stdout and stderr.
+// Runs a tool with the words; the result is its status, stdout and stderr.
 struct Outcome {
   int status = 0;
   std::string out, err;

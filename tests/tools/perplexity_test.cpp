@@ -1,4 +1,4 @@
-// leq-perplexity as run by scripts and users.
+// Tests leq-perplexity as scripts and users run it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class LeqPerplexity : public ::testing::Test {
     model_ = quantized(*found, "int8").string();
   }
 
-  // A run on two short windows, with additional words.
+  // Measures two short windows with additional words.
   ToolRun run(std::vector<std::string> words) const {
     words.insert(words.begin(), {"-m", model_, "-t", "1", "--window", "64", "--chunks", "2"});
     if (std::ranges::find(words, "-f") == words.end()) {
@@ -120,7 +120,7 @@ TEST_F(LeqPerplexity, KlDivergenceGoesThroughTheBaseFile) {
   EXPECT_NE(json.at("delta_p_mean").get<double>(), 0);
   EXPECT_EQ(run(words).out, cache.out);
 
-  // Compared with another run on the same base, by paired windows.
+  // The run is compared with another run on the same base, by paired windows.
   words.insert(words.end(), {"--against", folder.write("self.json", run(compare).out)});
   const Json both = parse_json(run(words).out, "stdout");
   EXPECT_NEAR(both.at("kl_difference").get<double>(),
@@ -162,8 +162,8 @@ TEST_F(LeqPerplexity, KlDivergenceRefusesWhatDoesNotBelongTogether) {
                "is no file of --kl-divergence-base");
 }
 
-// A file whose final norm contains a NaN can be opened (--verify checks tensors), but gives no
-// number.
+// If the final norm contains a NaN, the file can be opened (--verify checks tensors), but a
+// measurement is an error.
 TEST_F(LeqPerplexity, LogitsThatAreNotFiniteAreAnError) {
   const TemporaryFolder folder;
   std::string bytes = read_bytes(quantized(*shared_path("models/storyteller"), "f32"));

@@ -91,8 +91,8 @@ class Process {
     check(ioctl(input_, TIOCSWINSZ, &size), "TIOCSWINSZ");
   }
 
-  // Reads until `text` appears on that stream, after the text that earlier calls waited for; false
-  // at the end of the streams or after a minute.
+  // Reads until `text` appears on that stream, after texts that earlier calls waited for. Returns
+  // false at the end of the streams or after a minute.
   bool wait_for_output(const std::string& text) { return wait_for(text, out, out_seen_); }
   bool wait_for_error(const std::string& text) { return wait_for(text, err, err_seen_); }
   // Reads to the end and returns the exit status, or 1000 + the signal that ended it.
@@ -164,7 +164,7 @@ class Process {
   bool ended_ = false;
 };
 
-// The results of a program that got `input` on standard input.
+// The results of a program that received `input` on standard input.
 struct Finished {
   int status = 0;
   std::string out, err;

@@ -1,4 +1,4 @@
-// leq-quantize as a user runs it, on the storyteller in the project.
+// Runs leq-quantize as a user does, on the storyteller in the project.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ using test::run_program;
 using test::ToolRun;
 
 const std::string kStoryteller = std::string(LEQ_SOURCE_DIR) + "/examples/storyteller";
-// Enough for the methods to work, and fast enough for a test.
+// This much text is enough for the methods to work, and fast enough for a test.
 const std::vector<std::string> kShort = {"--samples", "12", "--length", "96", "-t", "2"};
 
 class Quantize : public testing::Test {
@@ -31,7 +31,7 @@ class Quantize : public testing::Test {
   }
   std::string file() const { return (folder_ / "model.leq").string(); }
   bool written() const { return std::filesystem::exists(file()); }
-  // The other files where the model was written; there must be none.
+  // Returns other files in the model's folder; there must be none.
   std::vector<std::string> left_beside() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator((folder_ / "").string())) {
@@ -66,7 +66,7 @@ TEST_F(Quantize, RecipesPassTheirGatesAndSayWhatTheyFound) {
   }
 }
 
-// Narrow models: superblock scales, and more bits where 4 lose most; a user's types override.
+// Narrow models get superblock scales, and more bits where 4 lose most, unless a user sets types.
 TEST_F(Quantize, RecipeQ4GivesMoreBitsToWhatNeedsThem) {
   const auto type_of = [](const Json& file, const std::string& name) {
     for (const Json& tensor : file.at("tensors"))
@@ -95,7 +95,7 @@ TEST_F(Quantize, TheSimplestCommandIsRecipeQ8) {
   EXPECT_EQ(inspected().at("provenance").at("method"), "smoothquant");
 }
 
-// Without --samples and --length, the amount of text depends on the machine.
+// Without --samples and --length, the amount of text depends on the machine's speed.
 TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
   const Json config = test::small_llama_config();
   test::RandomCheckpoint checkpoint(folder_ / "checkpoint");
@@ -111,7 +111,7 @@ TEST_F(Quantize, TheSimplestCommandSaysHowMuchTextItTakes) {
   }
 }
 
-// The number in a line such as "distance KL 0.00123 nats ..."; 0 if there is none.
+// Returns the number in a line such as "distance KL 0.00123 nats ..."; 0 if there is none.
 double distance(const std::string& text) {
   const std::string before = "distance    KL ";
   const std::size_t at = text.find(before);
@@ -133,7 +133,7 @@ TEST_F(Quantize, OtherFlagsTellTheDistanceFromTheCheckpoint) {
   EXPECT_NE(short_of.find("distance    left out: "), std::string::npos) << short_of;
 }
 
-// The reason why it is the default: plain int8 fails if some channels are large.
+// This is why the recipe is the default: plain int8 fails if some channels are large.
 TEST_F(Quantize, TheSimplestCommandBearsOutliers) {
   LEQ_SHARED_OR_SKIP(model, "models/storyteller-outliers");
   const auto on_outliers = [&](std::vector<std::string> flags) {
@@ -143,7 +143,7 @@ TEST_F(Quantize, TheSimplestCommandBearsOutliers) {
   };
   const std::string plain = on_outliers({"--type", "int8"});
   EXPECT_GT(distance(plain), 1) << plain;
-  EXPECT_NE(plain.find("far, the recipes q8 and q4"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("a large divergence; the recipes q8 and q4"), std::string::npos) << plain;
   const std::string safe = on_outliers({});
   EXPECT_NE(safe.find("limit of q8: 0.005 nats, passed"), std::string::npos) << safe;
 }
@@ -178,7 +178,7 @@ TEST_F(Quantize, ASearchMixesBitsWithinItsTarget) {
   EXPECT_EQ(left_beside(), std::vector<std::string>{"text"});
 }
 
-// Weights and cache within a size, by the plan that leq-inspect prints; leq-run uses that cache.
+// Weights and cache fit a size by the plan that leq-inspect prints; leq-run uses the same cache.
 TEST_F(Quantize, WeightsAndCacheAreFittedTogether) {
   const std::string text =
       folder_.write("text", test::read_bytes(kStoryteller + "/heldout.txt").substr(0, 3000));
@@ -224,7 +224,7 @@ TEST_F(Quantize, ARotatedFileNamesItsRequirementAndRuns) {
   EXPECT_TRUE(run.out.starts_with("Once upon a time, there was")) << run.out;
 }
 
-// Presets, activations and overrides are stored in the file and used by the engine.
+// Presets, activations and overrides must be stored in the file and used by the engine.
 TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   struct Case {
     std::vector<std::string> flags;
@@ -257,7 +257,7 @@ TEST_F(Quantize, FlagsReachTheFileAndItRuns) {
   }
 }
 
-// The required megabytes in a refusal by --max-ram.
+// Returns the required megabytes in a refusal by --max-ram.
 double needed_mb(const std::string& message) {
   const std::string before = "calibration needs ";
   const std::size_t at = message.find(before);
@@ -266,8 +266,8 @@ double needed_mb(const std::string& message) {
   return message.find(" MB", at) < message.find(" (", at) ? number : 0;
 }
 
-// A model that needs far more than the program itself. The peak is the operating system's, for the
-// whole process.
+// The model needs far more memory than the program itself. The peak is the operating system's, for
+// the whole process.
 TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_llama_config();
@@ -296,8 +296,8 @@ TEST_F(Quantize, StaysBelowMaxRamByTheSystemsAccount) {
   }
 }
 
-// 100 MB of experts, those of a layer in two tensors: rows are read, rounded and written one after
-// another.
+// There are 100 MB of experts, those of a layer in two tensors. They must be read, rounded and
+// written row by row.
 TEST_F(Quantize, ExpertsAreConvertedARowAfterTheOther) {
   if (*LEQ_SANITIZE != '\0') GTEST_SKIP() << "sanitizers keep memory of their own";
   Json config = test::small_config("qwen3_moe", "Qwen3MoeForCausalLM");

@@ -75,7 +75,7 @@ TEST_F(RunDraft, WhatCannotDraftIsRefused) {
   EXPECT_TRUE(says(both, "-md and --speculate off contradict each other")) << both.err;
 }
 
-// The model's own multi-token prediction head, alone and on several ranks.
+// Drafts of the model's own multi-token prediction head, also on several ranks.
 TEST_F(RunDraft, AHeadInTheFileChangesNoToken) {
   CheckpointOptions options;
   options.type = "int8";
@@ -155,7 +155,7 @@ TEST_F(RunDraft, ADamagedFileIsRefused) {
   EXPECT_EQ(run({"--prompt-cache", file, "-cnv"}).status, 1);
 }
 
-// Written with draft tokens of a draft model, and checked without one.
+// The reply was generated with a draft model and is checked without one.
 TEST_F(RunDraft, AReceiptIsCheckedByAnotherRun) {
   const std::string receipt = (folder_ / "r.json").string();
   const Finished written = run({"-md", coarse_, "--receipt", receipt});

@@ -1,4 +1,4 @@
-// leq-run with a grammar or a schema: its output is a text of the grammar, and errors name the
+// leq-run with a grammar or a schema: its output must match the grammar, and errors give the
 // position.
 #include <gtest/gtest.h>
 

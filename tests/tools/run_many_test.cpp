@@ -1,4 +1,4 @@
-// leq-run with many prompts at once: the reply to each line is the same as alone.
+// leq-run with many prompts at once: the reply to each line must be that of a single prompt.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,4 @@
-// leq-run as typed by a new user: a question without a flag, a missing model, an empty reply, a
+// leq-run as a new user types it: a question without a flag, a missing model, an empty reply, a
 // typo in a command, and earlier input recalled from the history.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using test::run_program;
 using test::ToolRun;
 using Words = std::vector<std::string>;
 
-// The storyteller, which has a chat template.
+// Returns the storyteller, which has a chat template.
 std::string story() {
   return test::quantized(std::string(LEQ_SOURCE_DIR) + "/examples/storyteller", "int8");
 }
@@ -36,7 +36,7 @@ TEST(RunQuestion, AWordWithoutAFlagIsAskedInAChat) {
   EXPECT_EQ(asked.status, 0) << asked.err;
   EXPECT_EQ(asked.out, tell({"-st", "-p", "Who is there?"}).out);
   EXPECT_NE(asked.out, tell({"-p", "Who is there?", "--no-display-prompt"}).out);
-  // The flags that choose a mode still apply.
+  // Flags that choose a mode still apply to a question without a flag.
   EXPECT_EQ(tell({"Who is there?", "-no-cnv"}).out, tell({"-p", "Who is there?"}).out);
   EXPECT_EQ(tell({"--", "-p"}).status, 0);
 }
@@ -56,7 +56,7 @@ TEST(RunQuestion, AModelThatIsNotThereIsToldBeforeAnEmptyPrompt) {
   EXPECT_NE(run.err.find("nope.leq: no such file"), std::string::npos) << run.err;
 }
 
-// Token 2 ends a text.
+// Token 2 ends a text; the bias makes it the first token.
 TEST(RunQuestion, AnEmptyCompletionOfAChatModelSaysWhy) {
   const ToolRun run = tell({"-p", "Who is there?", "-l", "2+1000"});
   EXPECT_EQ(run.status, 0);

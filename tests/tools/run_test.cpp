@@ -1,5 +1,5 @@
-// leq-run as users see it: output streams, exit statuses, prompts from all sources, Ctrl-C, and a
-// chat over a pipe and on a terminal.
+// Tests leq-run as users see it: output streams, exit statuses, prompts from all sources, Ctrl-C,
+// and a chat over a pipe and on a terminal.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using test::Process;
 
 const std::string kTool = LEQ_TOOLS_DIR "/leq-run";
 
-// The small models, and a folder for the files of a test.
+// Provides the small models, and a folder for the files of a test.
 class Run : public testing::Test {
  protected:
   void SetUp() override {
@@ -44,14 +44,14 @@ class Run : public testing::Test {
     std::ofstream(folder_ / name, std::ios::binary) << text;
     return folder_ / name;
   }
-  // leq-run on the storyteller, greedily.
+  // Returns a greedy leq-run command on the storyteller.
   std::vector<std::string> story(std::vector<std::string> words) const {
     std::vector<std::string> command = {kTool, "-m", model("storyteller"), "--temp", "0",
                                         "-t",  "1"};
     command.insert(command.end(), words.begin(), words.end());
     return command;
   }
-  // The same with f32 weights and no end: it takes seconds, so that a signal arrives in time.
+  // With f32 weights and no end, the command runs for seconds, so that a signal arrives in time.
   std::vector<std::string> long_story() const {
     return {kTool, "-m", model("storyteller", "f32"), "--temp", "0", "-t", "1", "--ignore-eos"};
   }
@@ -59,7 +59,7 @@ class Run : public testing::Test {
                 const std::vector<std::string>& environment = {}) const {
     return test::run(story(std::move(words)), input, environment);
   }
-  // An error: status 1, nothing on standard output, one line that contains `part`.
+  // Expects an error: status 1, no standard output, and one line that contains `part`.
   static void expect_error(const Finished& finished, const std::string& part) {
     EXPECT_EQ(finished.out, "");
     test::expect_error(finished, {part});
@@ -68,7 +68,7 @@ class Run : public testing::Test {
   fs::path folder_;
 };
 
-// The first message of a saved chat.
+// Returns the first message of a saved chat.
 std::string saved_message(const std::string& path) {
   return parse_json(read_file(path, kMaxJsonBytes), path)["messages"][0]["content"].text();
 }
@@ -143,7 +143,7 @@ TEST_F(Run, SamplersAreReachableByTheirFlags) {
     EXPECT_NE(finished.out, plain) << words[0];
     EXPECT_EQ(finished.out, story_of(words).out) << words[0];
   }
-  // A token that is banned: the first one of the greedy continuation.
+  // The first token of the greedy continuation is banned.
   const Finished told = tell({"-p", "Once upon", "-n", "1", "--no-display-prompt"});
   const std::string tokenize = "printf '%s' 'Once upon" + told.out +
                                "' | " LEQ_TOOLS_DIR "/leq-inspect " + model("storyteller") +
@@ -249,7 +249,7 @@ TEST_F(Run, WhatFollowsTheTextHasALineOfItsOwn) {
   EXPECT_EQ(apart.err.find("\n\n"), std::string::npos) << apart.err;
 }
 
-// Here standard output is the terminal and standard error a file.
+// Here standard output is a terminal and standard error is a file.
 TEST_F(Run, TheFlagForColoursWinsOverNoColorAndItsVariableDoesNot) {
   const auto coloured = [&](const std::string& environment, const std::string& words) {
     const std::string inner = environment + " " + kTool + " -m " + model("storyteller") +
@@ -307,7 +307,7 @@ TEST_F(Run, DevicesAreListedAndOthersRefusedWithAdvice) {
   expect_error(tell({"-p", "x", "-dev", "cuda:-1"}),
                "expected cpu, cuda, cuda:N, cuda:GPU-UUID, sim");
   expect_error(tell({"-p", "x", "-dev", "cuda:99"}), "-dev cpu");
-  // Often copied from other commands, and no reason to fail without a GPU.
+  // Users often copy these flags from other commands, so they must not fail without a GPU.
   const auto copied = tell({"-p", "x", "-n", "2", "-ngl", "99", "-fa", "1"});
   EXPECT_EQ(copied.status, 0) << copied.err;
   EXPECT_NE(copied.err.find("-ngl 99: no GPU is usable here"), std::string::npos) << copied.err;
@@ -408,7 +408,7 @@ TEST_F(Run, AChatThatCannotBeLoadedChangesNothing) {
   EXPECT_TRUE(settings["logit_bias"].empty());
 }
 
-// Later messages in a pipe were written for a conversation without the error.
+// Later messages in a pipe were written for a conversation without the error, so the chat ends.
 TEST_F(Run, AnErrorEndsAChatOverAPipe) {
   const std::string good = folder_ / "chat.json";
   struct Case {
@@ -501,7 +501,7 @@ TEST_F(Run, ALineIsDrawnAgainWhereItComesBackToTheForeground) {
   EXPECT_EQ(process.finish(), 0);
 }
 
-// A line of two rows that needs four when the terminal becomes narrower: the prompt's row is then
+// The line has two rows, and four when the terminal becomes narrower, so the prompt's row is then
 // three above the cursor's.
 TEST_F(Run, AWrappedLineIsDrawnAgainWhereTheSizeChanges) {
   Process process(story({"-n", "4"}), Process::Input::terminal, {"TERM=xterm"});

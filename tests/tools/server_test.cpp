@@ -137,7 +137,7 @@ std::string ask(int port, const std::string& body) {
   return client.read_all(60);
 }
 
-// With real plans: memory for one model and a part of another.
+// With real memory plans, there is memory for one model and a part of another.
 TEST(LeqServer, ServesTheModelsOfAFolderWithinItsMemory) {
   const TemporaryFolder models;
   std::filesystem::copy_file(story_file(), models / "one.leq");

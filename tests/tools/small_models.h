@@ -31,7 +31,7 @@ inline Json small_gpt2_config() {
           {"tokenizer_class", "GPT2Tokenizer"}};
 }
 
-// `family`: "llama" or "gpt2". Returns the path of the file in `folder`.
+// `family` is "llama" or "gpt2". Returns the path of the file in `folder`.
 inline std::string make_small_model(const TemporaryFolder& folder, const std::string& family,
                                     const std::string& type) {
   const Json config = family == "gpt2" ? small_gpt2_config() : small_llama_config();

@@ -1,4 +1,4 @@
-// Runs the built tools as a user would, and stores their output.
+// Runs the built tools as a user would, and returns their output.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ inline std::string read_bytes(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// A child's peak memory starts with that of this process, whose memory it has until it executes its
-// program. This resets it to the current usage (proc(5), clear_refs).
+// A child's peak memory starts with that of this process, whose memory it shares until it executes
+// its program. This function resets the peak to the current usage (proc(5), clear_refs).
 inline void forget_own_peak() {
   ::malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
@@ -32,7 +32,7 @@ inline void forget_own_peak() {
 
 using ToolRun = Finished;
 
-// `tool`: "leq-inspect". `input` is passed to its standard input.
+// `tool` is a name such as "leq-inspect". `input` is passed to its standard input.
 inline ToolRun run_program(const std::string& tool, const std::vector<std::string>& arguments,
                            const std::string& input = "") {
   std::vector<std::string> command = {std::string(LEQ_TOOLS_DIR) + "/" + tool};
@@ -51,7 +51,7 @@ inline void expect_error(const Finished& run, const std::vector<std::string>& pa
   }
 }
 
-// The option words in a help text: "-c", "--ctx-size".
+// Returns the option words in a help text: "-c", "--ctx-size".
 inline std::vector<std::string> words_in_help(const std::string& help) {
   std::vector<std::string> words;
   for (const auto line : split(help, "\n")) {

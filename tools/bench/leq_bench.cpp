@@ -38,7 +38,7 @@
 namespace leq {
 namespace {
 
-// Sets the KV types of the setting and the cache details given by the options.
+// Sets the KV types of the setting and the details of the cache that the options give.
 void choose_cache(const Options& options, const RunSetting& setting, const BenchModel& model,
                   RunLimits& limits) {
   const KvType fallback = default_kv_type(model.scheme());
@@ -52,12 +52,12 @@ bool names_cache(const Options& options) {
   return std::ranges::any_of(kv_options(""), given);
 }
 
-// The number of positions per sequence.
+// Returns the number of positions per sequence.
 std::int64_t positions(const BenchTest& test) { return round_up(test.positions(), kPageTokens); }
 
 class Bench {
  public:
-  // `processes`: the ranks started by mpirun; null without mpirun.
+  // `processes` are the ranks started by mpirun; null without mpirun.
   Bench(const Options& options, Communicator* processes)
       : options_(options),
         processes_(processes),
@@ -187,7 +187,7 @@ class Bench {
     return row;
   }
 
-  // The machine's limits for a test. The limits of a GPU, and of several machines, are not
+  // Returns the machine's limits for a test. The limits of a GPU, or of several machines, are not
   // measured.
   MachineLimits limits_now(Backend& backend, int threads, const BenchTest& test,
                            const BenchWork& work) {
@@ -287,7 +287,7 @@ Table traffic_table(const Options& options) {
   return table;
 }
 
-// The text of -f or --replay, tokenized for the model.
+// Returns the text of -f or --replay, tokenized for the model.
 std::vector<Token> tokens_of(const std::string& path, const BenchModel& model) {
   constexpr std::uint64_t kMostBytes = 16 << 20;
   const std::string text = read_text_file(path, kMostBytes);
@@ -373,7 +373,7 @@ void check_sweep_of_ranks(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) check_ranks(options, ranks);
 }
 
-// The ranks started by mpirun; null without mpirun.
+// Returns the ranks started by mpirun; null without mpirun.
 std::unique_ptr<Communicator> ranks_of_mpirun(const Options& options) {
   for (const std::int64_t ranks : options.integers("tp")) {
     if (ranks_are_processes(static_cast<int>(ranks), device_name(options))) {
@@ -390,8 +390,7 @@ int run(const Options& options) {
     write_synthetic(options);
     return 0;
   }
-  require(!options.given("write-tokenizer"),
-          "--write-tokenizer: is for --write, which is not there");
+  require(!options.given("write-tokenizer"), "--write-tokenizer: needs --write FILE");
   if (options.flag("tp-plan")) {
     print(rank_plan_table(options), format, rank_machine_text());
     return 0;
@@ -415,7 +414,7 @@ int run(const Options& options) {
     return 0;
   }
   for (const char* flag : {"model-draft", "file", "replay"}) {
-    require(!options.given(flag), "--", flag, ": is for --speculate, which is not there");
+    require(!options.given(flag), "--", flag, ": needs --speculate");
   }
   const std::unique_ptr<Communicator> processes = ranks_of_mpirun(options);
   Bench bench(options, processes.get());

@@ -15,7 +15,7 @@ namespace leq {
 
 class BenchModel {
  public:
-  // `name`: a path, or "synthetic:SHAPE:TYPE". Synthetic models have at most `context` positions.
+  // `name` is a path or "synthetic:SHAPE:TYPE". Synthetic models have at most `context` positions.
   // Throws Error like Model and SyntheticModel.
   BenchModel(const std::string& name, LoadMode mode, std::int64_t context);
 
@@ -24,7 +24,7 @@ class BenchModel {
   const ModelConfig& config() const;
   std::uint64_t weight_bytes() const;
   const Tokenizer* tokenizer() const;  // null if there is none
-  // Throws Error if the limits exceed a GPU's memory. With several ranks, the leader's session.
+  // Throws Error if the limits exceed a GPU's memory. With several ranks: the leader's session.
   Session make_session(Backend& backend, const RunLimits& wanted,
                        Communicator& ranks = one_rank()) const;
   // A session of the model's multi-token prediction head, for use with a session with `limits`;

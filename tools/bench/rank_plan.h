@@ -8,11 +8,11 @@
 
 namespace leq {
 
-// One row for each model, number of sequences and number of ranks. Throws Error if a plan does not
-// support an option of the sweep.
+// Returns one row for each model, number of sequences and number of ranks. Throws Error if a plan
+// does not support an option of the sweep.
 Table rank_plan_table(const Options& options);
 
-// The plan's assumptions in one line.
+// Returns the plan's assumptions in one line.
 std::string rank_machine_text();
 
 }  // namespace leq

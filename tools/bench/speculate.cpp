@@ -93,7 +93,7 @@ std::vector<Measured> measure(const std::vector<Mode>& modes, const Tokenizer& t
   return all;
 }
 
-// An MTP head also reads hidden states; zeros suffice for timing.
+// An MTP head also reads hidden states, for which zeros suffice when only time is measured.
 const Rows& forward(Session& session, const Batch& batch) {
   Transformer& transformer = session.transformer();
   if (!transformer.config().reads_hidden) return transformer.forward(batch, session.state());
@@ -112,7 +112,7 @@ void feed(Session& session, std::span<const Token> tokens) {
   }
 }
 
-// Duration in seconds of a step after a prompt, with `rows` tokens and a draw after each of them.
+// Returns the seconds of a step after a prompt, with `rows` tokens and a draw after each of them.
 double step_seconds(Session& session, const std::vector<Token>& prompt, std::int64_t rows,
                     int runs) {
   const SequenceState state = session.state();
@@ -170,7 +170,7 @@ std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits) {
   std::int64_t longest = 0;
   for (const auto& text : test.texts) longest = std::max(longest, std::ssize(text.prompt));
-  // Each of three engines retains the pages of its text; for recurrent models also partly filled
+  // Each of the three engines keeps the pages of its text; for recurrent models also partly filled
   // pages at saved states.
   limits.sequence_context = longest + test.reply + 2 * kMaxDraftTokens;
   limits.context = 6 * round_up(limits.sequence_context, kPageTokens);

@@ -29,15 +29,15 @@ struct SpeculationTest {
 
 // Prompts of three kinds: prose, repetitive JSON, and a summary with quotes.
 std::vector<SpeculationText> built_in_texts(const Tokenizer& tokenizer);
-// Token ids of a text for a model without a tokenizer: one id per distinct word, so that
+// Returns token ids of a text for a model without a tokenizer: one id per distinct word, so that
 // repetitions in the text are also repetitions of ids.
 std::vector<Token> numbered_words(std::string_view text, std::int64_t vocabulary);
 
 // The limits of the sessions in this test.
 RunLimits speculation_limits(const SpeculationTest& test, RunLimits limits);
 
-// For each text one row without draft tokens, one with drafts found in the text and one with a
-// draft model `draft_name` (null: none); then one row for each number of draft tokens per step.
+// Adds rows for each text: without draft tokens, with drafts found in the text, and with a draft
+// model `draft_name` (null: none); then one row for each number of draft tokens per step.
 void bench_speculation(const BenchModel& model, Session& session, const std::string& draft_name,
                        Session* draft, const SpeculationTest& test, Table& table);
 

@@ -16,7 +16,7 @@
 namespace leq {
 namespace {
 
-// The smallest value that is not below this fraction of all values.
+// Returns the smallest value that is not below this fraction of all values.
 double percentile(std::vector<double>& values, double share) {
   if (values.empty()) return 0;
   std::ranges::sort(values);

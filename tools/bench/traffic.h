@@ -13,14 +13,14 @@ struct Traffic {
   std::int64_t requests = 64;
   std::int64_t prompt = 512;  // random tokens, so that no prefixes are shared
   std::int64_t reply = 128;
-  // If not 0, a request with a prompt of this length arrives after a quarter of all reply tokens.
+  // If not 0, a request with a prompt of this length arrives after a quarter of the reply tokens.
   std::int64_t long_prompt = 0;
   std::uint64_t seed = 1;
 };
 
-// Total tokens per second, and percentiles of the time to the first token and between tokens. The
-// late request is reported separately from its effect on the others. Throws Error if a request of
-// this size does not fit.
+// Returns total tokens per second, and percentiles of the time to the first token and between
+// tokens. These include the effect of the long request, whose own time to the first token is a cell
+// of its own. Throws Error if a request of this size does not fit.
 Row bench_traffic(const BenchModel& model, Session& session, const Traffic& traffic);
 
 }  // namespace leq

@@ -5,7 +5,7 @@
 
 namespace leq {
 
-// `--write FILE` with a single -m, and with the tokenizer of `--write-tokenizer` if it is given.
+// Executes `--write FILE` with a single -m, and with the tokenizer of `--write-tokenizer` if given.
 void write_synthetic(const Options& options);
 
 }  // namespace leq

@@ -11,17 +11,17 @@
 
 namespace leq {
 
-// The device of -dev. Without -dev, -ngl decides: 0 is the CPU, anything else the first GPU. Throws
-// Error if the two contradict each other.
+// Returns the device of -dev. Without -dev, -ngl decides: 0 is the CPU, anything else the first
+// GPU. Throws Error if the two contradict each other.
 std::string device_name(const Options& options);
 
-// --vram in bytes; 0 if not given. Throws Error if it is not a size or the device is a CPU.
+// Returns --vram in bytes; 0 if not given. Throws Error if it is not a size or the device is a CPU.
 std::uint64_t memory_cap(const Options& options);
 
-// The arithmetic that --exact selects; `fast` for a tool without that option.
+// Returns the arithmetic that --exact selects; `fast` for a tool without that option.
 Arithmetic arithmetic_of(const Options& options);
 
-// The option --numa, and its value, which is `off` for a tool without that option.
+// The option --numa, and its value; for a tool without this option the value is `off`.
 Option numa_option(const std::string& group);
 NumaMode numa_mode(const Options& options);
 
@@ -36,7 +36,7 @@ void naming_gpu_layers(const Options& options, const std::function<void()>& work
 // Throws Error if -ngl selects only some layers, because a model cannot be split between devices.
 void check_gpu_layers(const Options& options, std::int64_t layers);
 
-// --list-devices: the values of -dev on this machine.
+// Answers --list-devices with the values of -dev on this machine.
 Answer list_devices_answer();
 
 }  // namespace leq

@@ -7,7 +7,7 @@
 namespace leq::run {
 namespace {
 
-// Lock-free atomics, because a signal handler accesses them.
+// These are lock-free atomics, because a signal handler accesses them.
 std::atomic<bool> g_caught = false;
 std::atomic<int> g_signal = SIGINT;
 std::atomic<bool> g_watching = false;

@@ -1,5 +1,5 @@
-// Handles Ctrl-C: it stops the current reply; if there is none, or if it is pressed again, it ends
-// the program.
+// Handles Ctrl-C: it stops the current reply. If there is no reply, or if it is pressed again, it
+// ends the program.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 namespace leq::run {
 
 inline constexpr int kInterruptedStatus = 130;  // 128 + SIGINT, as in shells
-// The exit status for the last signal.
+// Returns the exit status for the last signal.
 int interrupted_status();
 
 // Installs the handler. `abort_report`: written to the terminal if the program ends during a reply

@@ -8,7 +8,7 @@
 
 namespace leq {
 
-// For tools that run a model. A tool's own options take precedence.
+// Returns the flags for tools that run a model. A tool's own options take precedence.
 std::span<const ForeignOption> llama_flags();
 
 }  // namespace leq

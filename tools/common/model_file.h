@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// The option --cache, for tools that run a model.
+// Returns the option --cache, for tools that run a model.
 Option conversion_cache_option();
 
 // Calls `body` with options in which -m and -md (if the tool has them) name .leq files: a GGUF file

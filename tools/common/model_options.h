@@ -10,7 +10,7 @@
 
 namespace leq {
 
-// --numa -dev -ngl --vram --exact, in the help group `group`.
+// Returns --numa -dev -ngl --vram --exact, in the help group `group`.
 std::vector<Option> device_options(const std::string& group);
 // -m -t --tp -tb -c -b -ub -np -ctk -ctv -dev -ngl --vram --exact --no-graph --mmap --no-mmap
 // --mlock -v, except those whose long names are in `left_out`.

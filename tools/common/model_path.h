@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// Whether a regular file begins with the magic number of .leq files, regardless of its name.
+// Returns whether a regular file begins with the magic number of .leq files, whatever its name.
 bool begins_as_leq_file(const std::filesystem::path& path);
 
 // Throws Error, beginning with `word` and the path, if the file cannot be a .leq file.

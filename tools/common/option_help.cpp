@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kHelpColumns = 80;
 constexpr std::size_t kHelpIndent = 32;  // column of the explanations
 
-// The option's words, such as "-c, --ctx-size N".
+// Returns the option's words, such as "-c, --ctx-size N".
 std::string left_column(const Option& option) {
   const std::vector<std::string> words = shown_words(option);
   std::string out = words[0].starts_with("--") ? "      " : "  ";

@@ -8,16 +8,16 @@
 
 namespace leq {
 
-// The words to show: all spellings, except that a flag shows only those that change its default.
+// Returns the words to show: all spellings, but for a flag only those that change its default.
 std::vector<std::string> shown_words(const Option& option);
-// The help text, including choices and default.
+// Returns the help text, including choices and default.
 std::string explanation(const Option& option);
 
 struct OptionGroup {
   std::string name;
   std::vector<Option> options;
 };
-// The visible options by group, in the order of the groups' first appearance.
+// Returns the visible options by group, in the order of the groups' first appearance.
 std::vector<OptionGroup> shown_groups(const ToolSpec& tool);
 
 inline constexpr std::string_view kVariablesText =

@@ -80,14 +80,14 @@ struct ToolSpec {
 // The checked values of one command line.
 class Options {
  public:
-  // Whether the option was given as a flag or in the environment, not by default.
+  // Returns whether the option was given as a flag or in the environment, not by default.
   bool given(std::string_view name) const;
-  // Whether the option was given by its environment variable.
+  // Returns whether the option was given by its environment variable.
   bool from_environment(std::string_view name) const;
-  // Whether the option has a value, given or default; if not, the getters below must not be called.
+  // Returns whether the option has a value, given or default; the getters below require a value.
   bool has(std::string_view name) const;
 
-  // Whether this tool declares the option.
+  // Returns whether this tool declares the option.
   bool declares(std::string_view name) const { return values_.find(name) != values_.end(); }
 
   bool flag(std::string_view name) const;
@@ -102,7 +102,7 @@ class Options {
                      const std::function<std::string(const std::string&)>& other);
   // Sets a value as if it had been given on the command line.
   void set_text(std::string_view name, const std::string& text);
-  // Notes for the user about words that have no effect.
+  // Returns notes for the user about words that have no effect.
   const std::vector<std::string>& notes() const { return notes_; }
 
  private:
@@ -123,7 +123,7 @@ class Options {
 // Returns the value of an environment variable, nullopt if it is not set.
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 
-// `words`: without the program's name. Precedence: flag, environment variable (LEQ_ARG_<NAME> for
+// `words` excludes the program's name. Precedence: flag, environment variable (LEQ_ARG_<NAME> for
 // each long name), default. Throws Error naming the word (or variable), the value, and the allowed
 // values.
 Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
@@ -134,7 +134,7 @@ Options parse_options(const ToolSpec& tool, std::span<const std::string> words,
 std::vector<std::string> misspelt_variables(const ToolSpec& tool,
                                             std::span<const std::string> variables);
 
-// The tool's own options and those common to all tools: --help, --version ...
+// Returns the tool's own options and those common to all tools: --help, --version ...
 std::vector<Option> all_options(const ToolSpec& tool);
 
 // The text of --help: at most 80 columns wide; groups in the order of first appearance.
@@ -146,7 +146,7 @@ std::string help_text(const ToolSpec& tool);
 int run_tool(const ToolSpec& tool, int argc, const char* const* argv,
              const std::function<int(const Options&)>& body);
 
-// The same for main(); also reports running out of memory while creating the table or a message.
+// Does the same for main(); also reports running out of memory while the table is created.
 int run_tool(const char* name, ToolSpec (*spec)(), int argc, const char* const* argv,
              int (*body)(const Options&)) noexcept;
 

@@ -21,7 +21,7 @@ class Rewriter {
     while (next_ < words_.size()) take(words_[next_++]);
   }
 
-  // "--ctx-size=128" for each of options(), followed by the arguments after "--".
+  // Returns "--ctx-size=128" for each of options(), followed by the arguments after "--".
   std::vector<std::string> words() const {
     std::vector<std::string> all = rewritten_;
     all.push_back("--");
@@ -38,7 +38,7 @@ class Rewriter {
     bool negated;
   };
 
-  // The entry of a word without its "=value".
+  // Returns the entry of a word without its "=value".
   const Entry* find(std::string word) const {
     if (word.starts_with("--")) std::ranges::replace(word, '_', '-');
     const auto found = std::ranges::find(table_, word, &Entry::word);
@@ -112,7 +112,7 @@ class Rewriter {
     rewritten_.push_back("--" + entry.option->name + "=" + value);
   }
 
-  // The value after a word that has no "=value".
+  // Returns the value after a word that has no "=value".
   std::string following(const Entry& entry, const std::string& word) {
     if (entry.option->kind == OptionKind::flag) {
       const auto value = entry.option->value_may_follow ? take_switch() : std::nullopt;
@@ -150,7 +150,7 @@ ParsedWords parse_words(const ToolSpec& tool, std::span<const std::string> words
   const Rewriter rewriter(tool, words);
   cxxopts::Options parser(tool.name);
   for (const Option& option : tool.options) {
-    // All are texts, because cxxopts splits lists at commas and accepts hexadecimal numbers.
+    // All options are declared as texts, as cxxopts splits lists at commas and accepts hexadecimal.
     parser.add_options()(option.name, option.help, cxxopts::value<std::string>());
   }
   const std::vector<std::string> rewritten = rewriter.words();

@@ -9,8 +9,8 @@
 
 namespace leq {
 
-// The plan, one line per entry: device, kernel of each class of linear, KV cache, memory, load
-// mode.
+// Returns the plan, one line per entry: device, kernel of each class of linear, KV cache, memory,
+// load mode.
 std::vector<std::string> plan_lines(const Model& model, Session& session);
 
 }  // namespace leq

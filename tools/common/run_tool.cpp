@@ -78,7 +78,7 @@ int report(const ToolSpec& tool, const std::string& message) {
   return 1;
 }
 
-// Allocates no memory, because memory has run out.
+// This function allocates no memory, because memory has run out.
 int report_no_memory(const ToolSpec& tool) {
   std::fflush(stdout);
   std::fprintf(stderr,
@@ -88,7 +88,7 @@ int report_no_memory(const ToolSpec& tool) {
   return 1;
 }
 
-// The system's message about a path, without the text that the standard library adds.
+// Returns the system's message about a path, without the text that the standard library adds.
 std::string text_of(const std::filesystem::filesystem_error& error) {
   return error.path1().string() + ": " + error.code().message();
 }

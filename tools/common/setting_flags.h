@@ -17,9 +17,9 @@ struct SettingFlag {
 // All settings that the library's messages mention, by name; sampling settings are in a table of
 // their own (model/sampling_settings.h).
 std::span<const SettingFlag> setting_flags();
-// The flag of a setting; if it has none, the setting's name.
+// Returns the flag of a setting; if it has none, the setting's name.
 std::string flag_of(std::string_view setting);
-// A message or another text in which marked settings are replaced by their flags.
+// Returns a message or another text in which marked settings are replaced by their flags.
 std::string with_flags(const Error& error);
 std::string with_flags(std::string_view marked);
 

@@ -51,7 +51,8 @@ std::vector<Option> how_flags() {
   rows.push_back(text_row("calibration", "FILE",
                           "plain text to calibrate on; default: a built-in text", group));
   rows.push_back(number_row(OptionKind::integer, "samples", "N", "",
-                            "windows of it (default 32, --quick 8)", group, 1, 1 << 20));
+                            "number of calibration windows (default 32, --quick 8)", group, 1,
+                            1 << 20));
   rows.push_back(text_row("parts", "LIST",
                           "what is measured beside files and their quality, separated by commas "
                           "(default speed,layers,inside,curves); none: nothing",
@@ -87,7 +88,7 @@ void set_text_windows(const Options& options, CompareJob& job) {
                                                 : kWindows;
 }
 
-// The words of a list option, each of which must be in `known`.
+// Returns the words of a list option, each of which must be in `known`.
 std::vector<std::string> words_of(const Options& options, const std::string& flag,
                                   std::span<const std::string_view> known) {
   std::vector<std::string> words;

@@ -35,7 +35,7 @@ struct FitDevice {
 };
 
 // Throws Error if the limits do not fit the model, or if a device without a cap is absent. `mtp`:
-// the model's multi-token prediction head is used, on rank 0.
+// rank 0 also uses the model's multi-token prediction head.
 FitReport plan_fit(const Model& model, const RunLimits& limits, const FitDevice& device, bool mtp);
 std::string fit_text(const FitReport& report);
 Json fit_json(const FitReport& report);

@@ -9,7 +9,7 @@
 namespace leq {
 
 // Returns a message if the reply is the same. Throws Error naming the receipt if it is damaged or
-// belongs to another model, or, with both tokens, if the reply differs.
+// belongs to another model. If the reply differs, the error has both tokens.
 std::string check_receipt_file(const std::filesystem::path& receipt,
                                const std::filesystem::path& model, const Options& options);
 

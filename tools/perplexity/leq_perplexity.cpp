@@ -72,7 +72,8 @@ ToolSpec tool_spec() {
           {.name = "kl-divergence-base",
            .kind = OptionKind::text,
            .value_name = "FILE",
-           .help = "write the model's distributions there; with --kl-divergence: read them",
+           .help = "file of the base model's token distributions: this run writes it, or with "
+                   "--kl-divergence reads it",
            .group = group},
           {.name = "choices",
            .kind = OptionKind::text,
@@ -123,10 +124,10 @@ ProtocolRequest request_from(const Options& options) {
   return request;
 }
 
-// The longest window: the model's context.
+// Returns the longest window, which is the model's context.
 std::int64_t longest_window(const Model& model) { return model.config().context; }
 
-// The parts of a report that are known before the run.
+// Fills in the parts of a report that are known before the run.
 PerplexityReport start_report(const Options& options, const Runtime& setup,
                               const EvaluationText& text, const ProtocolSettings& settings) {
   PerplexityReport report;
@@ -143,7 +144,7 @@ PerplexityReport start_report(const Options& options, const Runtime& setup,
   return report;
 }
 
-// Results of one run; the divergence only if requested.
+// The results of one run, with the divergence if it was requested.
 struct Measured {
   PerplexityResult result;
   std::optional<DivergenceResult> divergence;
@@ -199,7 +200,7 @@ std::unique_ptr<DivergenceBaseReader> open_base(const Options& options) {
   return std::make_unique<DivergenceBaseReader>(options.text("kl-divergence-base"));
 }
 
-// The earlier run of --against.
+// The earlier run that --against names.
 struct ComparedRun {
   Json json;
   EarlierRun run;

@@ -17,7 +17,7 @@
 namespace leq {
 namespace {
 
-// The same job without messages and progress, which only the leader prints.
+// Returns the same job without messages and progress, which only the leader prints.
 QuantizeJob follower_of(const QuantizeJob& job, Communicator& ranks, int threads) {
   QuantizeJob own = job;
   own.checkpoint.ranks = &ranks;
@@ -39,7 +39,7 @@ void run_as_process(const QuantizeJob& job) {
   run_job(own);
 }
 
-// Its threads are joined even if the leader throws, because the leader's abort ends them.
+// The destructor joins the threads even if the leader throws; the leader's abort ends them.
 class Followers {
  public:
   Followers(ThreadRanks& ranks, const QuantizeJob& job, int threads) : leader_(ranks[0]) {

@@ -8,7 +8,7 @@
 namespace leq {
 
 // Under mpirun all processes except the leader throw FollowerDone after their part. Throws Error
-// like run_job, and if --tp does not match.
+// like run_job, and if --tp does not match the processes.
 void run_job_on_ranks(const Options& options, const QuantizeJob& job);
 
 }  // namespace leq

@@ -67,7 +67,7 @@ void ChatLoop::run() {
   }
 }
 
-// Reads one message, which may be several joined lines; false at the end of the input.
+// Reads one message, which may be several joined lines; returns false at the end of the input.
 bool ChatLoop::read_message(std::string& message) {
   message.clear();
   for (bool first = true;; first = false) {

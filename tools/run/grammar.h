@@ -11,8 +11,8 @@ namespace leq::run {
 
 std::vector<Option> grammar_options();
 
-// Null if no constraint is given. Throws Error naming the flag or the file and the position in it,
-// or if several constraints are given.
+// Returns null if no constraint is given. Throws Error naming the flag or the file and the position
+// in it, or if several constraints are given.
 std::shared_ptr<const Grammar> read_grammar(const Options& options);
 
 }  // namespace leq::run

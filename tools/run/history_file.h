@@ -9,12 +9,12 @@ namespace leq::run {
 
 inline constexpr std::size_t kHistoryLines = 1000;
 
-// $LEQ_HISTORY if it is set (empty: no history), otherwise $XDG_STATE_HOME/leq/history or
+// Returns $LEQ_HISTORY if it is set (empty: no history), otherwise $XDG_STATE_HOME/leq/history or
 // ~/.local/state/leq/history.
 std::filesystem::path history_path();
 
-// Both fail silently, because history is only a convenience. The last kHistoryLines lines, oldest
-// first; a file with more than twice as many is truncated to these.
+// Both functions fail silently, because history is only a convenience. read_history returns the
+// last kHistoryLines lines, oldest first; a file with more than twice as many is cut to these.
 std::vector<std::string> read_history(const std::filesystem::path& path);
 // Appends, so that several chats may write; a new file is readable only by its owner.
 void append_history(const std::filesystem::path& path, const std::string& text);

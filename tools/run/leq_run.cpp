@@ -65,7 +65,7 @@ ChatTemplate chat_template_of(const RunArgs& args, const Model& model) {
   return ChatTemplate::of_model(model.chat_template(), model.file().name());
 }
 
-// The stop rules of the reply and the banned ids, from the options about where a text ends.
+// The stop rules of the reply and the banned ids, from the options about the end of a text.
 struct Ending {
   StopRules stop;
   std::vector<Token> banned;

@@ -19,7 +19,7 @@ constexpr std::string_view kGreen = "\033[32m";
 constexpr std::string_view kThinkBegins = "<think>";
 constexpr std::string_view kThinkEnds = "</think>";
 
-// Whether standard output and standard error are the same stream (2>&1).
+// Returns whether standard output and standard error are the same stream (2>&1).
 bool is_one_stream() {
   struct stat out = {}, err = {};
   return fstat(STDOUT_FILENO, &out) == 0 && fstat(STDERR_FILENO, &err) == 0 &&

@@ -13,7 +13,7 @@ namespace leq::run {
 
 enum class Colors { off, on };
 
-// `on` if `wanted` and standard output is a terminal: pipes must not get escape codes.
+// Returns colours if `wanted` and standard output is a terminal; pipes must not get escape codes.
 Colors choose_colors(bool wanted);
 
 // Resets colours; also used when the program ends.
@@ -26,9 +26,9 @@ class ReplyPrinter {
   // Throws Error if standard output cannot be written. Text between <think> and </think> is
   // dimmed.
   void reply(std::string_view text);
-  // The prompt of a completion, which is printed once all of it is fed.
+  // Sets the prompt of a completion, which is printed once all of it is fed.
   void prompt(std::string_view text) { prompt_ = text; }
-  // Progress of feeding the prompt: a line on a terminal until the first text.
+  // Shows the progress of feeding the prompt as a line on a terminal, until the first text.
   void feeding(std::int64_t done, std::int64_t total);
   // Ends the current line if one is open.
   void end_line();

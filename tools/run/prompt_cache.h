@@ -24,7 +24,7 @@ PromptOwner prompt_owner(const Model& model, const Session& session);
 std::int64_t load_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner,
                                Generator& generator, std::span<const Token> prompt);
 
-// Writes the file unless it already has all of `tokens`; `known`: the number that it has.
+// Writes the file unless it already has all of `tokens`; `known` is the number that it has.
 void save_prompt_cache(const PromptCacheFile& file, const PromptOwner& owner, Generator& generator,
                        std::span<const Token> tokens, std::int64_t known);
 

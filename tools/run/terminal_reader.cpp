@@ -23,7 +23,7 @@
 namespace leq::run {
 namespace {
 
-// Poll interval: poll() misses a signal that arrives after its flag was checked.
+// The poll interval, because poll() misses a signal that arrives after its flag was checked.
 constexpr int kLookAgainMs = 100;
 // A terminal at end of input (Ctrl-D on an empty line in some modes) polls ready without data.
 constexpr int kLooksAtTheEnd = 3;
@@ -63,7 +63,7 @@ std::size_t columns_now() {
   return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUnknown;
 }
 
-// The row of the text's end relative to its first row, on a terminal that wraps at `columns`.
+// Returns the row of the text's end relative to its first row, on a terminal of `columns` columns.
 std::size_t rows_below(const std::string& text, std::size_t columns) {
   std::size_t row = 0, column = 0;
   std::mbstate_t state = {};

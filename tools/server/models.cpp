@@ -32,8 +32,8 @@ RunLimits wanted_limits(const Options& options, const Model& model, RunLimits li
   return limits;
 }
 
-// The memory of all loaded models together: --models-memory, otherwise a GPU's memory, otherwise
-// the memory available now minus a share for everything else.
+// Returns the memory of all loaded models together: --models-memory, otherwise a GPU's memory,
+// otherwise the memory available now minus a share for everything else.
 std::uint64_t memory_of_models(const Options& options) {
   if (options.given("models-memory")) {
     const auto bytes = parse_bytes(options.text("models-memory"));
@@ -48,7 +48,7 @@ std::uint64_t memory_of_models(const Options& options) {
   return *available - *available / kShareForOthers;
 }
 
-// The options with a file of the folder as the value of -m.
+// Returns the options with a file of the folder as the value of -m.
 Options with_model(const Options& options, const fs::path& file) {
   require(!begins_as_gguf_file(file) || options.flag("cache"), file.string(),
           ": is a GGUF file, which is converted into the cache; leave --no-cache out");

@@ -8,7 +8,7 @@ namespace leq::server_tool {
 
 ToolSpec server_tool_spec();
 
-// Does not set the options that depend on the model: sampling and the engine. Throws Error if
+// Reads all options except those that depend on the model: sampling and the engine. Throws Error if
 // values contradict each other or if a file of keys cannot be read.
 ServerOptions read_server_options(const Options& options);
 

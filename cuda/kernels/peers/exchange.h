@@ -29,7 +29,7 @@ struct ExchangePlane {
   std::int64_t stride = 0;
   std::uint32_t first[kMostPeers] = {};  // offset of each rank's part in a row
   std::uint32_t bytes[kMostPeers] = {};
-  std::uint32_t at[kMostPeers] = {};  // offset of its parts of all rows in a slot
+  std::uint32_t at[kMostPeers] = {};  // offset in a slot of each rank's parts of all rows
 };
 
 struct ExchangeArguments {
@@ -46,7 +46,7 @@ struct ExchangeArguments {
 };
 void launch_exchange(const ExchangeArguments& a, rt::Stream& stream);
 // For transfers by other means: launch_pack packs this rank's parts of rows into the first slot of
-// its own window, and launch_unpack unpacks the parts of the other ranks from it.
+// its own window, and launch_unpack unpacks the parts of the other ranks from this slot.
 void launch_pack(const ExchangeArguments& a, rt::Stream& stream);
 void launch_unpack(const ExchangeArguments& a, rt::Stream& stream);
 

@@ -1,5 +1,5 @@
-// JSON numbers within bounds. Bounds are strings of decimal digits, so that neither int64 nor
-// double limits them; a range takes some hundred places regardless of its bounds.
+// JSON numbers within bounds. Bounds are strings of decimal digits, so that they are not limited to
+// int64 or double. A range takes some hundred places whatever its bounds are.
 #pragma once
 
 #include <optional>

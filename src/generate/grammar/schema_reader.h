@@ -70,7 +70,7 @@ class SchemaReader {
   [[noreturn]] void wrong(const Parts&... parts) const {
     fail(source_, ": ", place_, ": ", parts...);
   }
-  // Loose mode: notes that `what` is not enforced. Strict mode: throws Error.
+  // In loose mode, notes that `what` is not enforced; in strict mode, throws Error.
   void note_ignored(std::string_view what);
   void note(std::string_view text);
   // Throws Unsupported; in loose mode the caller then enforces only the type.

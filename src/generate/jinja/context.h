@@ -86,7 +86,7 @@ Value apply_filter(Context& context, std::string_view name, const Value& value,
                    const Arguments& arguments);
 bool apply_test(Context& context, std::string_view name, const Value& value,
                 const Arguments& arguments);
-// nullopt if values of this type have no such method.
+// Returns nullopt if values of this type have no such method.
 std::optional<Value> method_of(Context& context, const Value& self, std::string_view name);
 Value call_method(Context& context, const BoundMethod& method, const Arguments& arguments);
 std::string changed_case(std::string_view text, std::string_view how);  // upper, lower, ...

@@ -16,7 +16,7 @@ class Text {
   Text() = default;
   // Text that the template wrote itself.
   static Text own(std::string_view bytes) { return Text(bytes, '\1'); }
-  // Any other text.
+  // Text of the conversation, or text that is computed from other texts.
   static Text foreign(std::string_view bytes) { return Text(bytes, '\0'); }
 
   std::string_view bytes() const { return bytes_; }
@@ -46,7 +46,7 @@ Text stripped(const Text& text, Ends ends, std::string_view characters);
 std::size_t leading_space(std::string_view bytes);
 std::size_t trailing_space(std::string_view bytes);
 
-// At most `most` splits, from the left; unlimited if negative. `from` must not be empty.
+// Splits at most `most` times, from the left; unlimited if negative. `from` must not be empty.
 std::vector<Text> split(const Text& text, std::string_view separator, std::int64_t most);
 std::vector<Text> split_right(const Text& text, std::string_view separator, std::int64_t most);
 // Splits at white space, without empty pieces.

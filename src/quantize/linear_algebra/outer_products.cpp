@@ -1,5 +1,5 @@
 // X^T X: tokens are packed once into panels of 48 columns. Tiles of the upper triangle are products
-// of two such panels, because the layout is the same for both operands.
+// of two of these panels, because both operands of a product have this layout.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -69,7 +69,7 @@ struct ProductTile {
   std::int64_t row = 0, column = 0;
 };
 
-// Tiles on the diagonal come last: they are half the work, which balances the end of the run.
+// Tiles on the diagonal are last: they take half the time, which balances the threads at the end.
 std::vector<ProductTile> upper_tiles(std::int64_t panels, const TileShare& share) {
   std::vector<ProductTile> tiles;
   std::int64_t number = 0;

@@ -70,7 +70,7 @@ Feedback make_feedback(const MethodInput& input, std::string& note) {
   return feedback;
 }
 
-// Mean m and mean absolute deviation a, which approximate the best fit m + a sign(x - m).
+// Mean m and mean absolute deviation a of the values x: m + a sign(x - m) is nearly the best fit.
 struct Binary {
   double mean = 0, size = 0;
 
@@ -107,7 +107,7 @@ struct BlockWork {
   std::vector<double> x;                        // [N][count] target values
   std::vector<std::size_t> order = {};          // columns of the block by descending salience
   std::size_t salient = 0;                      // number of salient columns, first in `order`
-  double threshold = 0;                         // other weights with |x| above this are large
+  double threshold = 0;  // weights in other columns with |x| above this are large
 
   std::span<const double> row(std::int64_t r) const {
     return std::span(x).subspan(static_cast<std::size_t>(r * count),

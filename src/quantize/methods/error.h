@@ -17,9 +17,9 @@
 
 namespace leq {
 
-// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c; uint: s * (u -
-// z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the sizes do not
-// fit rows, columns and scheme.
+// The values [N][K] of codes in f32, as the file's reader computes them. int: s * c;
+// uint: s * (u - z); otherwise by the scheme's format (tensor/code_formats.h). Throws Error if the
+// sizes do not fit rows, columns and scheme.
 std::vector<float> dequantize(const ChosenCodes& chosen, std::int64_t rows, std::int64_t columns,
                               const QuantScheme& scheme);
 
@@ -29,7 +29,7 @@ struct WeightPair {
   std::int64_t rows = 0;     // N
   std::int64_t columns = 0;  // K
   ThreadPool* pool = nullptr;
-  Communicator* ranks = &one_rank();  // ranks that hold some of the rows each, in order
+  Communicator* ranks = &one_rank();  // ranks, each of which has some of the rows, in order
 };
 
 // All errors are relative: 0 = no difference, 1 = the error of an all-zero weight; 0 if both are 0.
@@ -40,7 +40,7 @@ double diagonal_error(const WeightPair& pair, const InputStatistics& statistics)
 // tr[(W - Wq) H (W - Wq)^T] / tr[W H W^T]: relative squared error of the outputs for the
 // calibration tokens, with products in f32. Throws Error without H.
 double proxy_error(const WeightPair& pair, const InputStatistics& statistics);
-// The same, from the errors of this rank's rows that a method has computed.
+// Computes proxy_error from the errors that a method has computed for this rank's rows.
 double proxy_error(const OutputErrors& outputs, Communicator& ranks);
 
 // Squared error in the outputs caused by weight errors d, summed over tokens: d H d^T, where H is

@@ -22,11 +22,11 @@ struct BlockTensor {
   QuantizedTensor quantized;
 };
 
-// What to do with an interrupted run.
+// The treatment of an interrupted run.
 enum class UnfinishedRun : std::uint8_t {
   resume,   // continue it
   replace,  // delete its blocks
-  refuse,   // throw Error, because several ranks cannot resume
+  refuse,   // throw Error; for several ranks, which cannot resume
 };
 
 class PartialRun {

@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::int64_t kChecksumRows = 16;
 
-// Union of what the plans of all block linears require.
+// The statistics and data that the plans of all block linears require together.
 struct Demands {
   Needs needs = Needs::nothing;
   bool teacher_inputs = false;
@@ -43,6 +43,13 @@ Demands demands_of(const ModelConfig& config, const TensorPlanner& plan) {
     all.adds_biases = all.adds_biases || tensor.method->adds_biases;
   }
   return all;
+}
+
+void report_resumed(const PartialRun& partial, const ModelConfig& config,
+                    const BlockOptions& options) {
+  if (partial.finished() == 0) return;
+  options.say("resume      " + std::to_string(partial.finished()) + " of " +
+              std::to_string(config.layer_count()) + " blocks are done");
 }
 
 class Pipeline {
@@ -86,7 +93,7 @@ class Pipeline {
   void step(std::int64_t units);
 
   const BlockSource source_;
-  const ModelConfig config_;  // of the blocks as they are written
+  const ModelConfig config_;  // configuration of the written blocks
   const BlockOptions& options_;
   Workers workers_;
   Needs needs_ = Needs::nothing;
@@ -100,7 +107,7 @@ class Pipeline {
   std::int64_t linears_ = 0, linears_by_token_ = 0;  // linears with act tensor, and those by token
   HalvesDifference halves_;
   ExpertTokens experts_;               // summed over all blocks
-  std::int64_t done_ = 0, total_ = 0;  // in units of progress
+  std::int64_t done_ = 0, total_ = 0;  // progress: work done and total
 };
 
 void Pipeline::step(std::int64_t units) {
@@ -241,8 +248,8 @@ void Pipeline::count_acts(const std::vector<BlockTensor>& block) {
   }
 }
 
-// Ranks divide the rows of each linear or, if the method does not allow that, the linears. Every
-// rank receives all linears.
+// Ranks divide the rows of each linear or, if the method does not allow that, divide the linears.
+// Every rank receives all quantized linears.
 void Pipeline::quantize_sites(BlockWork& work, const Statistics& statistics) {
   struct Part {
     std::string name;
@@ -285,7 +292,7 @@ void Pipeline::quantize_sequentially(BlockWork& work) {
   for (const std::vector<std::size_t>& sites : stages_of(run.sites())) {
     Pass stage = {Extent::inputs, Extent::none, sites, kWanted, false};
     if (run.sites()[sites.front()].sublayer == Sublayer::mlp) {
-      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // skipped after it was quantized
+      stage.mixer = past_mixer ? Extent::none : Extent::whole;  // none: the mixer has been run
       stage.mlp = Extent::inputs;
       stage.keep = !past_mixer;
       past_mixer = true;
@@ -345,10 +352,7 @@ std::filesystem::path Pipeline::hidden_file(const PartialRun* partial) const {
 }
 
 void Pipeline::run_with(PartialRun* partial, const CalibrationMemory& memory) {
-  if (partial != nullptr && partial->finished() > 0) {
-    options_.say("resume      " + std::to_string(partial->finished()) + " of " +
-                 std::to_string(config_.layer_count()) + " blocks are done");
-  }
+  if (partial != nullptr) report_resumed(*partial, config_, options_);
   if (!loaded_) {
     hidden_ = std::make_unique<HiddenStates>(
         std::ssize(options_.data.windows), options_.data.length * config_.width,
@@ -385,27 +389,29 @@ std::optional<PartialRun> Pipeline::run() {
 
 void Pipeline::report() const {
   if (options_.max_static_error > 0) {
-    options_.say("act         " + std::to_string(linears_by_token_) + " of " +
-                 std::to_string(linears_) + " linears take a scale for each token, because a " +
-                 "fixed one errs more than " + fixed(options_.max_static_error, 1) +
-                 " times as much");
+    options_.say(
+        "act         " + std::to_string(linears_by_token_) + " of " + std::to_string(linears_) +
+        " linears use one scale per token, because the error with a fixed scale is more than " +
+        fixed(options_.max_static_error, 1) + " times as large");
   }
   if (experts_.experts > 0) {
-    options_.say("experts     the fewest tokens of one are " + std::to_string(experts_.fewest) +
-                 " (" + experts_.site + "); " + std::to_string(experts_.rare) + " of " +
-                 std::to_string(experts_.experts) + " saw fewer than " +
-                 std::to_string(kFewestExpertTokens) +
-                 ", whose down is rounded as rtn does without text");
+    options_.say("experts     the fewest calibration tokens of an expert are " +
+                 std::to_string(experts_.fewest) + " (" + experts_.site + "); " +
+                 std::to_string(experts_.rare) + " of " + std::to_string(experts_.experts) +
+                 " experts had fewer than " + std::to_string(kFewestExpertTokens) +
+                 " tokens: their down weights are quantized by rtn");
   }
   if (loaded_) return;
   if (std::ssize(options_.data.windows) < 2) {
-    options_.say("stability   not known from one window: give a longer text or more " +
-                 Setting{"samples"}.marked());
+    options_.say(
+        "stability   unknown, because one window cannot be compared: give a longer text or more " +
+        Setting{"samples"}.marked());
     return;
   }
-  options_.say("stability   halves of the calibration data differ by at most " +
-               fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
-               fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
+  options_.say(
+      "stability   the statistics of both halves of the calibration text differ by at most " +
+      fixed(100 * halves_.absmax, 1) + " % in the largest inputs, " +
+      fixed(100 * halves_.square_mean, 1) + " % in their mean squares");
 }
 
 }  // namespace
@@ -430,8 +436,8 @@ bool wants_blocks(const ModelConfig& config, const BlockOptions& options) {
   };
   require(!options.measure_keys || std::ranges::none_of(config.layers, norms_keys),
           ErrorKind::bad_setting, Setting{"measure_keys"},
-          ": this model norms its keys, which have no mean that ",
-          "could be told from their inputs; leave it out");
+          ": this model normalizes its keys, so their mean cannot be ",
+          "computed from their inputs; leave it out");
   return options.fold || options.rewrites.any() || options.measure_keys ||
          !options.load_stats.empty() || !options.save_stats.empty() ||
          demands_of(config, options.plan).needs != Needs::nothing;
@@ -459,6 +465,31 @@ BlocksResult quantize_blocks(const ModelConfig& config, std::span<const TensorIn
   Pipeline pipeline(config, tensors, options);
   std::optional<PartialRun> partial = pipeline.run();
   return {std::move(partial), pipeline.calibration()};
+}
+
+PartialRun quantize_blocks_plainly(const ModelConfig& config, std::span<const TensorInput> tensors,
+                                   const BlockOptions& options) {
+  require(options.ranks->size() == 1, Setting{"keep_blocks"},
+          ": one rank alone keeps blocks without calibration; leave it or ", Setting{"ranks"},
+          " out");
+  const std::string identity =
+      run_identity(config, weights_checksum(config, tensors), options, Json::array());
+  PartialRun partial(options.partial, identity, unfinished_run(options), options.say);
+  report_resumed(partial, config, options);
+  ThreadPool pool(options.threads);
+  while (partial.finished() < config.layer_count()) {
+    const std::string block_name = layer_tensor(partial.finished(), "");
+    std::vector<BlockTensor> block;
+    for (const TensorInput& tensor : tensors) {
+      if (!tensor.name.starts_with(block_name)) continue;
+      require(!options.stop(), ErrorKind::interrupted, "interrupted");
+      const TensorPlan plan = options.plan(tensor.name, tensor.role);
+      block.push_back({tensor.name, tensor.shape, quantize_input(tensor, plan, pool)});
+    }
+    partial.save(block);
+    options.progress(partial.finished(), config.layer_count());
+  }
+  return partial;
 }
 
 }  // namespace leq

@@ -26,7 +26,7 @@ struct AwqOptions {
 struct AwqScales {
   std::vector<float> scales;  // [S]
   double exponent = 0;        // r; 0 if no scaling was best
-  bool by_weights = false;    // the formula that also divides by magnitudes of weights
+  bool by_weights = false;    // true: s_j = x_j^r / w_j^(1-r); false: s_j = x_j^r
   double error = 0;           // relative squared error of the outputs, weights rounded by plain
                               // ranges, or by fitted superblock scales
   double plain_error = 0;     // without scales
@@ -48,8 +48,8 @@ struct AwqResult {
   AwqScales found;
   std::vector<std::vector<float>> weights;  // [consumers][N][K]: scaled, then clipped
 };
-// Scales, then clips every consumer but q and k, because the errors of q and k combine in a product
-// that the error of either alone does not describe.
+// Scales the site, then clips every consumer except q and k: their errors combine in a product, so
+// that the error of each one alone does not describe the effect.
 AwqResult apply_awq(const Site& site, const AwqOptions& options);
 
 }  // namespace leq

@@ -13,7 +13,7 @@ constexpr std::size_t kFront = 4096;
 struct Partial {
   std::uint64_t bytes = 0;
   double loss = 0;
-  std::uint32_t before = 0;  // index in the front of the previous unit
+  std::uint32_t before = 0;  // index of its predecessor in the previous unit's front
   std::uint8_t choice = 0;
 };
 using Front = std::vector<Partial>;
@@ -62,7 +62,7 @@ Front extend(const Front& front, const SearchUnit& unit, const std::array<double
 
 Assignment solve_knapsack(std::span<const SearchUnit> units, const LossTable& losses, double price,
                           std::uint64_t limit) {
-  // Least bytes of the remaining units, so that every assignment in a front can be completed.
+  // Least bytes of the remaining units; with it, only assignments that can be completed are kept.
   std::vector<std::uint64_t> rest(units.size() + 1, 0);
   for (std::size_t l = units.size(); l-- > 0;) {
     std::uint64_t least = std::numeric_limits<std::uint64_t>::max();

@@ -137,7 +137,7 @@ LossTable measure_losses(SearchMeter& meter) {
   const LossTable guess = losses_from_uniform(meter);
   LossTable losses = guess;
   std::vector<double> scale(losses.size(), 0.0);
-  // Reserves a tenth of the budget for measuring complete assignments.
+  // A tenth of the budget is reserved for measuring complete assignments.
   const int kept = std::max(2, meter.options().evaluations / 10);
   for (const int choice : {1, 0, 2}) {
     for (std::size_t l = 0; l < losses.size(); ++l) {
@@ -215,7 +215,7 @@ LossTable search_entropy(SearchMeter& meter) {
   const auto& units = meter.problem().units;
   LossTable losses = losses_from_uniform(meter);
   const std::int64_t last = last_layer(meter.problem());
-  // b = argmin |b - (E - c)|, so that bits change where E - c is the middle between two widths.
+  // A unit of entropy E gets argmin_b |b - (E - c)| bits, which change where E - c is in kMiddles.
   constexpr std::array<double, 3> kMiddles = {2.5, 3.5, 6.0};
   std::set<double> offsets;
   for (const SearchUnit& unit : units) {

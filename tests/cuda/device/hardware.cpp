@@ -1,5 +1,5 @@
 // Runs the kernels' tests on a GPU, which ignores the schedules that tests request from the
-// emulator; without a GPU the tests say so and end.
+// emulator. Without a GPU, the program reports this and ends.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -14,9 +14,6 @@ simt::Schedule& simt::schedule() {
   static Schedule nobody_reads_it;
   return nobody_reads_it;
 }
-
-// On hardware, a preceding kernel does not make a kernel begin before its writes are visible.
-void leq::cuda::write_late(std::initializer_list<std::span<std::byte>>) {}
 
 namespace leq::cuda {
 

@@ -1,4 +1,4 @@
-// Instructions used by kernels, each in a small kernel compiled twice: for the GPU, which executes
+// Each instruction that kernels use has a small kernel, compiled twice: for the GPU, which executes
 // the instruction, and for the emulator, which executes its C++ definition. Bits must agree.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace leq {
 
-// Each thread gets `in` words from a seed and writes `out` words as the result of the kernel.
+// Each thread reads `in` words, made from a seed, and writes `out` words, the kernel's results.
 struct PtxCase {
   const char* name;
   unsigned seeds;  // number of seeds

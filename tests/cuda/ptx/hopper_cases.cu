@@ -5,7 +5,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// The input as a matrix of bytes without its last rows and columns, so that boxes exceed its ends.
+// The input as a matrix of bytes; boxes may exceed it, as it lacks the last rows and columns.
 constexpr int kMatrixStride = 128, kMatrixColumns = 112, kMatrixRows = 2040;
 constexpr int kBoxRows = 16;
 struct Maps {
@@ -24,7 +24,7 @@ Maps maps_of(const Word* in) {
   return maps;
 }
 
-// Shared memory from the first multiple of 1,024 on.
+// Returns shared memory from the first multiple of 1,024 on.
 __device__ unsigned char* aligned(unsigned char* dynamic) {
   return dynamic + (1024 - ptx::shared_address(dynamic) % 1024) % 1024;
 }
@@ -41,7 +41,7 @@ std::vector<Word> run_hopper(unsigned seed) {
   return memory.result();
 }
 
-// A ring of one stage: 32 threads write what the other 96 threads add up.
+// A ring buffer of one stage: 32 threads write it, and the other 96 threads add up its contents.
 constexpr int kRounds = 5;
 __global__ void __launch_bounds__(kThreads)
     barriers(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Copies a box in each swizzle order, from an input-dependent position, in the layout in memory.
+// Copies a box in each swizzle order, from a position given by the input; writes its memory image.
 __global__ void __launch_bounds__(kThreads)
     tensor_loads(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps maps) {
   if constexpr (ptx::kHopper) {
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Two blocks: each loads half of the data that both read; a stage is free when both have read it.
+// Each of two blocks loads half of the data that both read; a stage is free when both have read it.
 __global__ void __launch_bounds__(kThreads)
     clusters(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps maps) {
   if constexpr (ptx::kHopper) {
@@ -136,14 +136,14 @@ __global__ void __launch_bounds__(kThreads)
       if (threadIdx.x % 32 < 2) ptx::barrier_arrive_at(empty, threadIdx.x % 32);
     }
     out[thread() * kOut] = sum;
-    // Other blocks access this block's memory until they are done.
+    // Other blocks of the cluster may access this block's memory until here.
     ptx::sync_cluster();
   } else {
     ptx::wrong_architecture();
   }
 }
 
-// Registers move from the first warpgroup to the others, which keep many values before and after.
+// The first warpgroup releases registers, the others acquire them and keep many values throughout.
 constexpr unsigned kMoveThreads = 384;
 __global__ void __launch_bounds__(kMoveThreads, 1)
     moved_registers(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kMoveThreads, 1)
   }
 }
 
-// D[64][columns] = A B^T over 128 columns of bytes, and over 32 of them again.
+// D[64][columns] = A B^T for 128 columns of bytes, to which 32 of these columns are added again.
 template <int columns, bool through_registers>
 __global__ void __launch_bounds__(kThreads)
     products(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {
@@ -221,7 +221,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// D[64][128] = A B^T over 64 columns of floats, which are integers, and over 16 of them again.
+// D[64][128] = A B^T for 64 columns of integers stored as floats, plus 16 of these columns again.
 template <bool is_bf16>
 __global__ void __launch_bounds__(kThreads)
     float_products(const Word* in, Word* out, const LEQ_GRID_CONSTANT Maps) {

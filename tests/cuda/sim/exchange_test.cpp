@@ -1,4 +1,4 @@
-// Omits each synchronization of an exchange between peers once: the emulator detects it.
+// Omits each synchronization of an exchange between peers in turn; the emulator must detect it.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -31,7 +31,7 @@ std::byte number_of(int round, int rank, std::int64_t at) {
   return static_cast<std::byte>((round * 37 + rank * 11 + at * 5) % 253);
 }
 
-// The rounds of one rank; returns how many bytes from the others were wrong. Rank 0 runs ahead.
+// Runs the rounds of an exchange; wrong() counts the received bytes that differ. Rank 0 runs ahead.
 template <class Protocol>
 class Rounds {
  public:
@@ -115,7 +115,7 @@ TEST_P(Exchange, BringsEveryRoundsBytes) {
     EXPECT_EQ(Rounds<CountedExchange>().wrong(), 0u);
   }
 }
-// The system determines which of two threads runs ahead, so not every attempt shows a bug.
+// The system decides which of two threads is faster, so not every attempt shows a bug.
 template <class Protocol>
 bool shows() {
   for (int attempt = 0; attempt < 100; ++attempt) {

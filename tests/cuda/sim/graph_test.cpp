@@ -1,5 +1,5 @@
 // Recorded graphs and kernels that begin early: their semantics, and that the emulator detects
-// typical bugs, one planted in each kernel next to the same kernel without it.
+// typical bugs. Each kernel is run with one planted bug, and without it.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -50,7 +50,7 @@ TEST(Graphs, ReadMemoryWhenTheyRun) {
   rt::release_pinned(pinned);
 }
 
-// A call that CUDA refuses while a stream records; the recording then fails, too.
+// Makes a call that CUDA refuses while a stream records; the recording must then fail, too.
 template <class Call>
 void expect_refused(Call call, const std::string& what) {
   rt::begin_capture(test_stream());
@@ -74,7 +74,7 @@ TEST(Graphs, RefuseAWaitAndMemoryWhileRecording) {
   EXPECT_EQ(works.host()[0], 0) << "the stream goes on";
 }
 
-// out[i] = i + 1, but only after the preceding kernel has ended.
+// Writes out[i] = i + 1, but only after the preceding kernel has ended.
 __global__ void produce(int* out, const int*, Bug) {
   ptx::let_successor_start();
   ptx::wait_for_predecessor();
@@ -91,7 +91,7 @@ __global__ void consume(int* out, const int* in, Bug bug) {
 
 using Kernel = void (*)(int*, const int*, Bug);
 
-// `first` from a to b, `second` from b to c, both early, after one that is not. Returns c.
+// After a normal kernel, `first` (a to b) and `second` (b to c) begin early. Returns c.
 std::vector<int> run_chain(Kernel first, Kernel second, Bug bug) {
   std::vector<int> numbers(kNumbers);
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -119,7 +119,7 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWait) {
   EXPECT_NE(run_chain(produce, consume, Bug::planted), right);
 }
 
-// The same numbers through a recorded graph.
+// Runs the same kernels as a recorded graph.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitInAReplay) {
   const auto replayed = [](Bug bug) {
     const DeviceArray<int> b(kNumbers), c(kNumbers);
@@ -137,7 +137,7 @@ TEST_P(EarlyStart, ShowsAReadBeforeTheWaitInAReplay) {
   EXPECT_NE(replayed(Bug::planted), right);
 }
 
-// The preceding kernel writes unchanged numbers; poison reveals the bug anyway.
+// The preceding kernel writes the numbers that are already there; poison still reveals the bug.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfNumbersThatStay) {
   std::vector<int> numbers(kNumbers), twice;
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -203,8 +203,8 @@ TEST_P(EarlyStart, GoesOnWhereItStopped) {
   }
 }
 
-// Three kernels overlap if the middle one lets the third begin before it waits itself: writes of
-// the kernel before the last are then as unsafe as those of the last.
+// If the middle one of three kernels lets the third begin before it waits itself, all three
+// overlap. The third must then not rely on the first one's writes either.
 TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
   std::vector<int> numbers(kNumbers), twice;
   std::iota(numbers.begin(), numbers.end(), 5);
@@ -224,7 +224,7 @@ TEST_P(EarlyStart, ShowsAReadOfWhatTheKernelBeforeTheLastWrites) {
   EXPECT_NE(found(Bug::planted), twice);
 }
 
-// A list that is copied to the device can be read after the wait.
+// The list that a copy brings to the device may only be read after the wait.
 TEST_P(EarlyStart, ShowsAReadBeforeTheWaitOfWhatACopyBrings) {
   const std::vector<int> numbers(kNumbers, 5), twice(kNumbers, 10);
   const auto found = [&](Bug bug) {

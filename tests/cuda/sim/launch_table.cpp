@@ -1,7 +1,7 @@
-// Checks that these tests launch every kernel of the backend: the launches of each are printed
-// after the last test, and a kernel in cuda/check/kernels.txt (all that nvcc compiles) without a
-// launch is a failure. Each instantiation counts separately: every number of bits, tile and
-// grouping is a kernel.
+// Checks that these tests launch every kernel of the backend. After the last test, the launches of
+// each kernel are printed; a kernel that nvcc compiles (cuda/check/kernels.txt) but no test
+// launches is a failure. Each instantiation counts as a kernel: every number of bits, tile and
+// grouping.
 #include "launch_table.h"
 
 #include <dlfcn.h>
@@ -26,7 +26,7 @@ void erase_all(std::string& text, const std::string& part) {
   }
 }
 
-// Formatted like in cuda/check/check_nvcc.sh: without namespaces, blanks, result and parameters.
+// Formats a name as cuda/check/check_nvcc.sh does: no namespaces, blanks, result or parameters.
 std::string kernel_name(std::string symbol) {
   for (const char* part : {"void ", "(anonymous namespace)::", "leq::sim::", " "}) {
     erase_all(symbol, part);
@@ -34,7 +34,7 @@ std::string kernel_name(std::string symbol) {
   return symbol.substr(0, symbol.rfind('('));
 }
 
-// The names of this program's functions by their addresses in its file.
+// Reads the names of this program's functions by their addresses in its file.
 std::map<std::uintptr_t, std::set<std::string>> read_functions() {
   std::map<std::uintptr_t, std::set<std::string>> names;
   const std::string program = std::filesystem::canonical("/proc/self/exe");

@@ -1,4 +1,4 @@
-// The launches so far of kernels whose names begin with a prefix, summed over instantiations.
+// Counts launches of kernels whose names begin with a prefix, summed over instantiations.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ TEST_F(MemoryTest, APlanIsTakenAtOnceAndGivenBackWithItsLastBlock) {
   EXPECT_EQ(free_bytes(), 10 * kMb);
 }
 
-// The same through the backend, which counts; upload slots share memory with later blocks.
+// Allocates through the backend, which counts bytes; upload slots share memory with later blocks.
 TEST_F(MemoryTest, BlocksOfAPlanAreCounted) {
   leave(10 * kMb);
   GpuMemory memory(0, test_stream(), 0);

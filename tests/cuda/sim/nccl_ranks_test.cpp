@@ -1,5 +1,5 @@
-// Ranks connected by NCCL, with a test implementation of NCCL: what is packed, sent and stored
-// where. The real library is only used on machines with GPUs.
+// Tests ranks connected by NCCL with a test implementation of NCCL: which bytes are packed, sent
+// and stored where. The real library is only used on machines with GPUs.
 #include "cuda/host/nccl_ranks.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 namespace leq::LEQ_GPU {
 namespace {
 
-// Sends and receives between a thread's begin and end of a group are executed at its end.
+// Sends and receives between the begin and the end of a thread's group are executed at the end.
 struct Group;
 struct Comm {
   Group& group;

@@ -38,7 +38,7 @@ TEST_P(Streams, AMissingWaitForTheOtherStreamShows) {
   EXPECT_GT(shown, 0) << "the copy always ran first";
 }
 
-// The next copy into a slot that the other stream is still reading.
+// The bug: the next copy overwrites a slot that the other stream is still reading.
 TEST_P(Streams, ASlotThatIsOverwrittenTooEarlyShows) {
   const rt::EventOwner read = rt::make_event(0);
   const std::vector<std::uint8_t> next(kBytes, 9);

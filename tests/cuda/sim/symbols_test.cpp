@@ -1,4 +1,4 @@
-// The emulated backend uses only its own kernels for computations.
+// Checks that the emulated backend uses only its own kernels for computations.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Rows that fail while steps run ahead: the reply ends like one that waits for each token, and has
-// no effect on others. The tests damage numbers in the emulated device's memory.
+// Rows that fail while steps run ahead: the reply must end like one that waits for each token, and
+// other replies must not be affected. The tests damage numbers in the emulated device's memory.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -63,7 +63,7 @@ class AheadFaults : public testing::Test {
   EngineReply write() {
     return write({}, [](std::size_t) {});
   }
-  // Begins a reply and steps until it has `wanted` tokens; `ended` gets the final reply.
+  // Begins a reply and steps until it has `wanted` tokens; `ended` receives the final reply.
   void write_some(std::size_t wanted, EngineReply& ended) {
     EngineRequest request = this->request();
     written_ = 0;
@@ -72,7 +72,7 @@ class AheadFaults : public testing::Test {
     engine_->submit(std::move(request));
     while (written_ < wanted) engine_->step();
   }
-  // The number is in memory that the host can access.
+  // Returns a weight in the emulated device's memory, which the host can access.
   static float& number(const void* weights, std::int64_t index) {
     return const_cast<float*>(static_cast<const float*>(weights))[index];
   }
@@ -121,8 +121,8 @@ TEST_F(AheadFaults, EndTheReplyWithTheWordsOfAStepThatWaits) {
   }
 }
 
-// A row that fails in a step ahead is fed again by a step that waits. If that succeeds, the failure
-// is not reported, and what followed the failed row is discarded.
+// If a draw fails, the step launched after it is dropped, and a step that waits feeds the row
+// again. If that succeeds, no error is reported.
 TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   begin(true);
   const EngineReply whole = write();
@@ -142,7 +142,7 @@ TEST_F(AheadFaults, ThatDoNotComeAgainChangeNothing) {
   EXPECT_EQ(ended.text, whole.text);
 }
 
-// Others who use the session before the host has checked a step are not affected.
+// Other users of the session are not affected before the host has checked a step.
 TEST_F(AheadFaults, AreTheirReplysAlone) {
   begin(true);
   const std::vector<Token> text = {1, 400, 401};
@@ -164,7 +164,7 @@ TEST_F(AheadFaults, AreTheirReplysAlone) {
   EXPECT_EQ(write().tokens, whole.tokens);
 }
 
-// The step after an end token, which only feeds that token, fails without being reported.
+// The step after an end token only feeds that token, so its failure must not be reported.
 TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
   begin(true);
   const EngineReply whole = write();
@@ -185,8 +185,8 @@ TEST_F(AheadFaults, OfAStepThatNobodyWantsAreForgotten) {
   EXPECT_EQ(write().tokens, whole.tokens);
 }
 
-// A step ahead that throws: the launch of a kernel, of a replay or of the following draw is
-// refused, and the step that waits feeds the same token at the same position.
+// A step ahead throws because the launch of a kernel, of a replay or of the following draw is
+// refused. The step that waits then feeds the same token at the same position.
 TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
   for (const bool record : {false, true}) {
     begin(true);
@@ -194,8 +194,8 @@ TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
     const EngineReply whole = write();
     ASSERT_EQ(whole.tokens.size(), 12u);
     const std::int64_t usual = engine_->counts().steps_ahead;
-    // Kernels of embedding and layers; for a step that is replayed as a whole, the kernels that
-    // draw.
+    // The refused launch is a kernel of embedding and layers, or, for a step that is replayed as a
+    // whole, a kernel that draws.
     for (const int others : record ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 3, 13}) {
       SCOPED_TRACE(others);
       const std::int64_t before = engine_->counts().steps_ahead;
@@ -212,7 +212,7 @@ TEST_F(AheadFaults, OfALaunchTakeNoPosition) {
       EXPECT_FALSE(ended.error);
       EXPECT_EQ(ended.tokens, whole.tokens);
       EXPECT_EQ(ended.text, whole.text);
-      // All others except the one that failed.
+      // All steps ahead succeed except the one that failed.
       EXPECT_EQ(engine_->counts().steps_ahead - before, usual - 1);
     }
     EXPECT_EQ(backend_->step_counts().replayed > 0, record);

@@ -1,5 +1,5 @@
-// Trained models on the emulated GPU: steps that are recorded and replayed give the same bits as
-// steps run one by one, whatever happens in between.
+// Trained models on the emulated GPU: recorded and replayed steps must give the same bits as steps
+// run one by one, whatever happens in between.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Kind {
 };
 void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.model << " " << kind.type; }
 
-// One backend and all operations on it in a fixed order; collects the logits.
+// Runs all operations on one backend in a fixed order, and collects the logits.
 class Course {
  public:
   Course(const Kind& kind, const std::filesystem::path& file, bool record)
@@ -58,7 +58,7 @@ class Course {
     batch.add(sequence, ids.data(), count, Batch::Want::last);
     feed(batch);
   }
-  // One token for each sequence; logits for the last `outputs` of them.
+  // Feeds one token of each sequence, with logits for the last `outputs` of them.
   void steps(int count, const std::vector<std::int32_t>& sequences, std::size_t outputs) {
     for (int i = 0; i < count; ++i) {
       Batch batch;
@@ -128,10 +128,10 @@ std::uint64_t launches() {
   return count;
 }
 
-// Norm, qkv, rope and append, attention, o, norm, gate and up, down; codes of o and down and
-// the combination of spans need no separate launches. Besides the layers: embed, last norm,
-// head, and gathering rows. Inputs of down in groups of 32, as in narrow models, would need one
-// more.
+// Launches of a layer: norm, qkv, rope and append, attention, o, norm, gate and up, down. Quantizing
+// the inputs of o and down and merging the spans of attention need no launch of their own. Besides
+// the layers there are embed, last norm, head, and gathering rows. If inputs of down have groups of
+// 32, as in narrow models, a layer has one more launch.
 TEST(StepLaunches, AreEightALayer) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kLayers = 4, kOthers = 4;
@@ -190,8 +190,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Steps,
                                                   item.param.type);
                          });
 
-// A server's steps: sequences that come and go in changing order; on older chips and on
-// 9.0.
+// As in a server, sequences come and go, and their order changes; tested on older chips and on
+// compute capability 9.0.
 TEST(StepsOfManySequences, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/qwen3-tiny");
   constexpr int kSequences = 130;
@@ -226,7 +226,7 @@ TEST(StepsOfManySequences, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   sim::rt::emulated_device() = usual;
 }
 
-// Two sessions on one device that step alternately: neither replays the other's steps.
+// Two sessions step alternately on one device; neither may replay the other's steps.
 TEST(StepsOfTwoSessions, AreKeptApart) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8"), {});
@@ -251,7 +251,7 @@ TEST(StepsOfTwoSessions, AreKeptApart) {
   EXPECT_EQ(backend->step_counts().recorded, 3);
 }
 
-// Moving scales are stored on the device and follow the inputs there, also in replayed steps.
+// Moving scales are stored on the device and change with the inputs there, also in replayed steps.
 TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Model model(test::quantized(folder, "int8", ActChoice::online), {});
@@ -277,7 +277,7 @@ TEST(StepsOfMovingScales, ReplayedGiveTheBitsOfStepsRunOneByOne) {
   }
 }
 
-// A driver that cannot build a graph of the recording costs speed, but does not change the reply.
+// If the driver cannot build a graph of the recording, the reply is slower but the same.
 TEST(StepsThatCannotBeRecorded, RunOneByOneAndSaySo) {
   LEQ_SHARED_OR_SKIP(folder, "models/storyteller");
   const Kind kind = {"storyteller", "int8", KvType::f16};

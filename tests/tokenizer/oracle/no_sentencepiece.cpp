@@ -1,4 +1,4 @@
-// Replaces the comparison with the sentencepiece library if it is not installed.
+// Replaces the comparison with the sentencepiece library if that library is not installed.
 #include <gtest/gtest.h>
 
 TEST(SentencepieceOracle, NeedsTheLibrary) {

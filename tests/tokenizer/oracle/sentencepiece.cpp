@@ -1,5 +1,5 @@
-// tokenizer.model files compared with the sentencepiece library: real ones, and small ones that it
-// trains here with other settings.
+// Compares tokenizer.model files with the sentencepiece library: real files, and small ones that
+// the library trains here with other settings.
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
@@ -36,7 +36,7 @@ void expect_same(const std::string& model, const std::vector<std::string>& texts
   }
 }
 
-// Stories of invented words, so that the tests need no data.
+// Returns stories of invented words, so that the tests need no data.
 std::vector<std::string> sentences(std::uint64_t seed, int count) {
   const std::vector<std::string> words = {"the",  "little", "fox",   "walked",  "into",  "woods",
                                           "and",  "saw",    "a",     "lantern", "under", "old",
@@ -139,7 +139,7 @@ TEST(SentencepieceOracle, TrainedModelsWithAllSettings) {
   }
 }
 
-// Pieces with characters that are not pieces, equal scores, user-defined pieces within words.
+// Tests characters that are not pieces, equal scores, and user-defined pieces within words.
 TEST(SentencepieceOracle, UnusualModels) {
   for (const std::uint64_t model_type : {1u, 2u}) {
     SCOPED_TRACE(model_type);

@@ -1,5 +1,5 @@
-// Pages of packed codes in a span (attention_span.h). Codes are read where a block is closed for a
-// query, otherwise f16 copies; only positions decide which (KvResidual).
+// Attention over pages of packed codes (attention_span.h). A query reads codes of blocks that are
+// closed for it and f16 copies of the others; positions alone decide this (KvResidual).
 #pragma once
 
 #include "backend/cpu/attention/attention_work.h"
@@ -10,7 +10,7 @@ namespace leq::cpu {
 void begin_packed_span(const SpanWork& work);
 void score_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
 void value_packed_page(const SpanWork& work, int page, int kv_head, Ahead ahead);
-// Called at the end of a span: adds to each o_c the sum z of the minima of its group.
+// Called at the end of a span: adds z, the sum of p * m for the group of channel c, to each o_c.
 void add_packed_minima(const SpanWork& work);
 
 // Multiplies a head's q, k, v or output by the symmetric Hadamard matrix of rotated schemes.

@@ -14,7 +14,7 @@
 namespace leq::cpu {
 namespace {
 
-// From so many queries on, a page of f16 numbers or codes is widened to f32 once for all of them.
+// With at least this many queries, a page of f16 numbers or codes is widened to f32 once for all.
 constexpr int kWideQueries = 13;
 
 // The columns of a span that row `row` of the block sees. Both ends increase with the row.
@@ -62,9 +62,9 @@ KvType type_of(const HeadBlock& head, KvPart side) {
   return side == KvPart::keys ? head.kv.key_type : head.kv.value_type;
 }
 
-// Whether reads are left to the hardware prefetcher: float numbers of one query in long pieces.
-// Codes, and several queries, take as long to multiply as to read, so that the prefetcher falls
-// behind; with short pieces it restarts too often.
+// Whether only the hardware prefetcher is used: for float numbers of one query in long pieces. With
+// codes or several queries it falls behind, because their products take as long as the reads; with
+// short pieces it restarts too often.
 bool hardware_prefetched(const HeadBlock& head, KvPart side) {
   constexpr std::size_t kLongPiece = 96 * 1024;
   const KvType type = type_of(head, side);
@@ -138,7 +138,7 @@ Ahead keys_ahead(const SpanWork& work, int page, int kv_head) {
 }
 
 // Scales and minima are stored apart from the numbers, contiguously for neighbouring heads.
-// Prefetches those of all keys and values of the span at once.
+// Prefetches the scales and minima of all the span's keys and values.
 void prefetch_scales(const SpanWork& work) {
   const HeadBlock& head = work.head;
   for (const KvPart side : {KvPart::keys, KvPart::values}) {

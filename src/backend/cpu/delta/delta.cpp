@@ -112,8 +112,8 @@ class DeltaNet {
   }
 
  private:
-  // With this gain an RMS norm computes l2(x) = x / sqrt(mean + eps / d) / sqrt(d); queries have
-  // two roots, for a further factor 1 / sqrt(d).
+  // An RMS norm with this gain computes l2(x) = x / sqrt(mean + eps / d) / sqrt(d). For queries
+  // `roots` is 2, which adds the factor 1 / sqrt(d).
   float gain(int roots) const {
     return static_cast<float>(std::pow(static_cast<double>(shape_.key_dim), -0.5 * roots));
   }
@@ -132,7 +132,7 @@ class DeltaNet {
     }
   }
 
-  // Runs tasks that read so many values in all.
+  // Runs tasks that together read `values` numbers, on the thread pool unless these are few.
   template <class Body>
   void each(std::int64_t tasks, std::int64_t values, Body&& body) {
     if (values > kSerialNumbers) return context_.pool.run(tasks, body);
@@ -152,14 +152,14 @@ class DeltaNet {
 
   float* row(std::int64_t row) const { return mixed_.values + row * mixed_.value_stride; }
 
-  // The first convolution channels of a head's queries, keys and values.
+  // The first convolution channel of a head's queries, keys or values.
   std::int64_t query_at(int head) const { return std::int64_t{head} * shape_.key_dim; }
   std::int64_t key_at(int head) const { return shape_.keys() + query_at(head); }
   std::int64_t value_at(int head) const {
     return 2 * shape_.keys() + std::int64_t{head} * shape_.value_dim;
   }
 
-  // Convolution weights of one of this rank's channels; the array has those of all ranks' heads.
+  // Convolution weights of a channel of this rank; the array has the channels of all ranks' heads.
   const float* taps_of(std::int64_t channel) const {
     const std::int64_t first = std::int64_t{shape_.first_key_head} * shape_.key_dim;
     if (channel < shape_.keys()) return shape_.conv + first + channel;

@@ -87,8 +87,8 @@ __attribute__((always_inline)) inline void prefetch_line(const float* row, int r
   if (column % kLine == 0) __builtin_prefetch(row + column, 0, 2);
 }
 
-// One pass over the state for a token: computes S and o and, with kNext, S^T k of the next token,
-// so that S is read only once per token.
+// Reads and writes the state once for a token: computes S and o and, if kNext, also S^T k of the
+// next token, so that S is read only once per token.
 template <class Register, bool kNext, class Lanes>
 __attribute__((always_inline)) inline void recur_token(const DeltaBlock& block, std::int64_t token,
                                                        const float* from, int first, Lanes lanes,

@@ -23,7 +23,7 @@ struct GroupTables {
   static constexpr std::int64_t kTokens = Products::kBlockTokens;
   alignas(64) float scales[kGroups][64];         // scales of the weights
   alignas(64) std::int32_t starts[kGroups][64];  // -128 * sums, or -zero points
-  // Copies, because inputs' rows are far apart. With Start::zero sums are multiplied by -zero.
+  // Copied from the inputs' rows, which are far apart. For Start::zero, sums are times -zero.
   alignas(64) float token_scales[kGroups][kTokens];
   alignas(64) std::int32_t token_sums[kGroups][kTokens];
 };
@@ -63,8 +63,8 @@ inline typename L::Ints row_start(const IntPanel& panel, std::int64_t token, int
 }
 
 // Start values of a group's sums, for M tokens x a register pair. Negated zero points are in the
-// lower halves of 32-bit lanes and are multiplied by the lower half of a sum, which is at most 128
-// * 127.
+// lower halves of 32-bit lanes and are multiplied by the lower half of a token's sum of inputs,
+// which is at most 128 * 127.
 template <Start kStart, class Products, int M>
 inline __attribute__((always_inline)) void start_group(const Tile<Products>& tile, std::int64_t g,
                                                        typename Products::Ints (&c)[M][2]) {
@@ -243,12 +243,12 @@ void fill_token_tables(const IntPanel& panel, const KTile& k_tile, GroupTables<P
   }
 }
 
-// The bytes that the tiles of a K tile prefetch into L2: those of the next K tile, of this panel or
-// of the next one.
+// The bytes that the tiles of a K tile prefetch into L2: the codes of the next K tile, which is in
+// this panel or in the next panel.
 struct BytesAhead {
   const std::uint8_t* at = nullptr;
   const std::uint8_t* end = nullptr;
-  const std::uint8_t* here = nullptr;  // prefetched if nothing is left
+  const std::uint8_t* here = nullptr;  // address to prefetch if no bytes are left
 
   const std::uint8_t* take(std::int64_t bytes) {
     if (end - at < bytes) return here;
@@ -368,8 +368,8 @@ void run_group_blocks(const IntPanel& panel) {
   run_groups_from<Products, kStart>(panel);
 }
 
-// The fewest tokens for which a block is faster. Below 8 bits it is one tile of four, because a
-// block unpacks codes once instead of twice.
+// The fewest tokens for which a block is faster. Below 8 bits, a block with one tile of four tokens
+// is faster already, because it unpacks codes once instead of twice.
 constexpr std::int64_t kFewestOf8Bits = 5, kFewestOfFewerBits = 4;
 template <std::int64_t kFewest, void (*kFew)(const IntPanel&) noexcept,
           void (*kMany)(const IntPanel&)>

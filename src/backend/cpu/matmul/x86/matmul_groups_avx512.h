@@ -35,11 +35,11 @@ struct PanelKTile {
   float* sums = nullptr;                // [M][16 J] f32 sums; a panel's first K tile sets them,
                                         // later K tiles add to them, and the last one finishes them
   const KTileTables* tables = nullptr;
-  const std::uint8_t* ahead = nullptr;         // 64 bytes are prefetched per 16 columns
+  const std::uint8_t* ahead = nullptr;         // 64 bytes of it are prefetched per 16 columns
   const std::int32_t* token_starts = nullptr;  // [groups][kTallTokens]; see start_from_tokens()
 };
 
-// A block of tokens: `tokens` of them, beginning at `token`; sums [tokens][64] of their tiles.
+// The block of tokens [token, token + tokens), with the f32 sums [tokens][64] of its tiles.
 struct TokenBlock {
   std::int64_t token = 0;
   std::int64_t tokens = 0;
@@ -269,13 +269,13 @@ void k_tile_kernel(const IntPanel& panel, const PanelKTile& k_tile) {
 }
 
 using KTileKernel = void (*)(const IntPanel&, const PanelKTile&);
-// Tiles of 1 to kWideTokens tokens: those of the first tile, whose weights come from `Columns` ...
+// Kernels for the first tile, of 1 to kWideTokens tokens, whose weights come from `Columns` ...
 template <Start kStart, Scales kScales, class Columns>
 constexpr KTileKernel kFirstTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, Columns>, k_tile_kernel<2, 4, kStart, kScales, Columns>,
     k_tile_kernel<3, 4, kStart, kScales, Columns>, k_tile_kernel<4, 4, kStart, kScales, Columns>,
     k_tile_kernel<5, 4, kStart, kScales, Columns>, k_tile_kernel<6, 4, kStart, kScales, Columns>};
-// ... and those of all other tiles, whose weights are bytes in the K tile.
+// ... and kernels for all other tiles, whose weights are bytes in the K tile.
 template <Start kStart, Scales kScales, Fetch kBest>
 constexpr KTileKernel kWideTiles[] = {
     k_tile_kernel<1, 4, kStart, kScales, ByteColumns<wide_tile_fetch(kBest, 1)>>,

@@ -36,7 +36,7 @@ struct KTile {
   std::int64_t tokens = 0;
 };
 struct KTileInputs {
-  const std::uint8_t* bytes = nullptr;  // the first token of the block
+  const std::uint8_t* bytes = nullptr;  // inputs of the block's first token
   std::int64_t stride = 0;
 };
 
@@ -46,7 +46,7 @@ enum class Codes { packed, ready };
 // The position of a tile in its columns: the addresses that it reads next.
 struct Cursor {
   const std::uint8_t* codes = nullptr;   // ready codes
-  const std::uint8_t* packed = nullptr;  // packed codes; third: their plane of third bits
+  const std::uint8_t* packed = nullptr;  // packed codes; `third`: third bits of 3-bit codes
   const std::uint8_t* third = nullptr;
   std::uint8_t* scratch = nullptr;  // destination of unpacked codes
   const std::uint8_t* inputs = nullptr;
@@ -60,8 +60,8 @@ inline __attribute__((always_inline)) void fetch_line(Cursor& cursor) {
 }
 
 // Sources of codes: load() returns both registers of a register pair for product k of 32 columns,
-// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products; before
-// the products, it took a tenth of the time of 16 tokens.
+// next() advances by 32 columns. A tile that unpacks overlaps unpacking with its products, because
+// unpacking before the products took a tenth of the time of 16 tokens.
 
 // Loads two registers of ready codes, which are kBytes apart.
 template <class L>
@@ -148,8 +148,8 @@ struct WideCodes {
   }
 };
 
-// The same for unsigned codes, minus their zero points. Each zero point depends on output and
-// group, so that all codes are written before the first tile.
+// Like WideCodes, but for unsigned codes minus their zero points. Each zero point depends on output
+// and group, so that all codes are written before the first tile.
 template <class L>
 struct WideDifferences : WideCodes<L> {
   using Ints = typename L::Ints;
@@ -342,7 +342,7 @@ struct NarrowProducts : UnpackedCodes<L, kBits>, InputRows {
     } while (left > 0);
   }
 
-  // Adds 32 columns to the sums, or (kBegins) begins the sums with them.
+  // Adds the products of 32 columns to the sums or, if kBegins, sets the sums to these products.
   template <Codes kCodes, bool kBegins, int M>
   static inline __attribute__((always_inline)) void add_step(Cursor& cursor, Ints (&narrow)[M][2]) {
     fetch_line(cursor);
