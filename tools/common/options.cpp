@@ -92,18 +92,6 @@ bool is_slip(const std::string& a, const std::string& b) {
   return longer - shorter <= 1 && edit_distance(a, b) == 1 && !a.starts_with(b) &&
          !b.starts_with(a);
 }
-std::vector<std::string> bare_variables(const std::vector<std::string>& names) {
-  std::vector<std::string> bare;
-  for (const std::string& name : names) bare.push_back(bare_variable(name));
-  return bare;
-}
-
-// Variables of one tool that resemble misspelled variables of another; a test checks this list.
-constexpr std::string_view kOfOtherTools[] = {
-    "LEQ_ARG_AGAIN",      "LEQ_ARG_AGAINST",  "LEQ_ARG_TIME",         "LEQ_ARG_TARGET",
-    "LEQ_ARG_METHOD",     "LEQ_ARG_METHODS",  "LEQ_ARG_JSON",         "LEQ_ARG_LOAD",
-    "LEQ_ARG_N_PARALLEL", "LEQ_ARG_PARALLEL", "LEQ_ARG_PRETOKENIZER", "LEQ_ARG_PROMPT",
-    "LEQ_ARG_N_PROMPT",   "LEQ_ARG_RECEIPT",  "LEQ_ARG_RECIPE",       "LEQ_ARG_WRITE_TOKENIZER"};
 
 // An environment variable that is set, with its value.
 struct SetVariable {
@@ -202,10 +190,9 @@ std::vector<std::string> misspelt_variables(const ToolSpec& tool,
   for (const std::string& variable : variables) {
     if (!variable.starts_with(kVariablePrefix)) continue;
     if (std::ranges::find(known, variable) != known.end()) continue;
-    if (std::ranges::find(kOfOtherTools, variable) != std::end(kOfOtherTools)) continue;
-    // The common prefix is not compared, because it would make all names similar.
-    const auto nearest = nearest_word(bare_variable(variable), bare_variables(meant));
-    if (!nearest) continue;  // probably for another tool
+    const auto nearest = std::ranges::find_if(
+        meant, [&](const std::string& name) { return is_slip(variable, name); });
+    if (nearest == meant.end()) continue;  // probably for another tool
     lines.push_back(printable(variable) + " is no variable of " + tool.name + ": did you mean " +
                     *nearest + "?");
   }
