@@ -93,7 +93,7 @@ inline MethodInput input_of(const SyntheticLayer& layer, const char* scheme) {
   return input;
 }
 
-// Types of all widths and of all ways to share a scale, and the test name of a type.
+// Types of all widths and of all ways to share a scale.
 inline constexpr const char* kLayerSchemes[] = {"int8",      "int8-g64",  "int8-tensor", "int4-g32",
                                                 "int4-g128", "int3-g64",  "int2-g32",    "uint8",
                                                 "uint4-g64", "uint3-g32", "uint2-g64"};

@@ -14,6 +14,9 @@ namespace leq {
 std::vector<std::string> option_words(const Option& option);
 // Returns words that switch a flag off: {"-no-cnv", "--no-conversation"}; none for other kinds.
 std::vector<std::string> negated_words(const Option& option);
+// Returns the edit distance with insertions, deletions, replacements and swaps of adjacent characters
+// (Damerau 1964, restricted form). Takes time quadratic in the lengths.
+std::size_t edit_distance(const std::string& a, const std::string& b);
 // Returns the known word with the smallest edit distance, if it is small enough for a typo.
 std::optional<std::string> nearest_word(const std::string& word,
                                         std::span<const std::string> known);
