@@ -14,15 +14,13 @@
 #include "model/open_model.h"
 #include "quantize/pipeline/rotation_search.h"
 #include "quantize/pipeline/statistics_file.h"
-#include "reference/naive_transformer.h"
+#include "reference/model_tensors.h"
 #include "reference/small_hybrid.h"
 #include "temporary_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace leq {
 namespace {
-
-constexpr double kSameFunction = 1e-4;  // f32 against double, relative to the largest logit
 
 std::filesystem::path make_checkpoint(const std::filesystem::path& folder, Json config,
                                       test::RandomCheckpoint::Extras extras) {
@@ -107,7 +105,7 @@ TEST(BlockRewrites, AttentionBiasesGoBehindAttentionInTheFile) {
       worst = std::max(worst, std::abs(want[t][v] - found[t][v]));
     }
   }
-  EXPECT_LT(worst, kSameFunction * largest);
+  EXPECT_LT(worst, test::kSameFunction * largest);
   EXPECT_THROW(write(llama(folder.path() / "llama"), folder.path() / "n.leq", options), Error);
 }
 

@@ -14,9 +14,6 @@
 namespace leq {
 namespace {
 
-// Rewritten weights are rounded to f32 once for each fold: 2^-24 a number, through every layer.
-constexpr double kSameFunction = 1e-4;
-
 // Scales from 1/3 to 3 in no order, shared by nobody.
 std::vector<float> wide_scales(std::int64_t count, std::uint64_t seed) {
   Random random(seed);
@@ -60,7 +57,8 @@ TEST_P(FoldOf, EachSiteAloneLeavesTheLogits) {
       expect_wide(scales, site.name);
       fold_scales(after.blocks[l], site, scales);
       expect_changed(before.blocks[l], after.blocks[l], site);
-      EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction)
+      EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)),
+                test::kSameFunction)
           << site.name << " of layer " << l;
     }
   }
@@ -80,7 +78,7 @@ TEST_P(FoldOf, AllSitesAndBiasesTogetherLeaveTheLogits) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
@@ -105,11 +103,11 @@ TEST_P(FoldOf, AttentionBiasesMoveBehindAttention) {
   }
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::naive_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
   // The engine reads the bias that was not there before.
   EXPECT_LT(
       test::relative_difference(test::naive_logits(before, ids), test::engine_logits(after, ids)),
-      kSameFunction);
+      test::kSameFunction);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FoldOf, ::testing::ValuesIn(test::random_models()),
@@ -204,7 +202,7 @@ TEST_P(FoldOfTrained, HalfAlphaScalesLeaveTheLogits) {
       expect_changed(unfolded, after.blocks[l], site);
     }
   }
-  EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), kSameFunction);
+  EXPECT_LT(test::relative_difference(want, test::naive_logits(after, ids)), test::kSameFunction);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, FoldOfTrained,
