@@ -23,12 +23,14 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Calls see(text, begins) for the library's lines of assembly; `begins` are names of functions.
+// Calls see(text, begins) for the lines of assembly of kernels; `begins` are names of functions.
 // Without objdump there are none.
 template <class See>
 void each_line(See see) {
   const std::string command =
-      "objdump -d -C --no-show-raw-insn '" LEQ_BINARY_DIR "/libleq.a' 2>/dev/null";
+      "cd '" LEQ_BINARY_DIR
+      "/CMakeFiles' && find leq_kernels.dir leq_numbers.dir -name '*.o' -print0 | "
+      "xargs -0 objdump -d -C --no-show-raw-insn 2>/dev/null";
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   char line[4096];
   while (pipe != nullptr && std::fgets(line, sizeof line, pipe.get()) != nullptr) {

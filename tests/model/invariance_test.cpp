@@ -13,7 +13,7 @@ namespace {
 using test::ids_of;
 using test::same_bits;
 
-struct Setup {
+struct Feeding {
   Isa isa = Isa::portable;
   int threads = 1;
   std::int64_t chunk = 512;
@@ -21,10 +21,10 @@ struct Setup {
 };
 
 // Logits of all positions of sequence 0, its tokens fed in chunks among neighbours.
-std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, int tokens) {
-  const auto backend = make_cpu_backend({setup.threads, setup.isa});
+std::vector<float> logits_of(const Model& model, const Feeding& feeding, KvType kv, int tokens) {
+  const auto backend = make_cpu_backend({feeding.threads, feeding.isa});
   RunLimits limits;
-  limits.sequences = setup.neighbours + 1;
+  limits.sequences = feeding.neighbours + 1;
   limits.context = model.config().context * limits.sequences;
   limits.batch_tokens = 1024;
   limits.output_tokens = 1024;
@@ -33,10 +33,10 @@ std::vector<float> logits_of(const Model& model, const Setup& setup, KvType kv, 
   const std::int64_t vocab = model.config().vocab;
   const auto ids = ids_of(tokens, vocab, 1);
   std::vector<float> all, rows;
-  for (std::int64_t first = 0; first < tokens; first += setup.chunk) {
-    const std::int64_t count = std::min<std::int64_t>(setup.chunk, tokens - first);
+  for (std::int64_t first = 0; first < tokens; first += feeding.chunk) {
+    const std::int64_t count = std::min<std::int64_t>(feeding.chunk, tokens - first);
     Batch batch;
-    for (int n = 1; n <= setup.neighbours; ++n) {
+    for (int n = 1; n <= feeding.neighbours; ++n) {
       const auto other = ids_of(3, vocab, static_cast<std::uint64_t>(100 + n));
       if (session.cache().length(n) < model.config().context - 3)
         batch.add(n, other.data(), n % 3 + 1, Batch::Want::none);
@@ -75,11 +75,12 @@ class Invariance : public ::testing::TestWithParam<std::size_t> {
 };
 
 // Every two of thread count, chunk and neighbours meet; tokens one by one are slow, so only once.
-const Setup kCuts[] = {{.threads = 1, .chunk = 7},   {.threads = 2, .chunk = 1, .neighbours = 2},
-                       {.threads = 4, .chunk = 512}, {.threads = 1, .chunk = 64, .neighbours = 2},
-                       {.threads = 2, .chunk = 7},   {.threads = 4, .chunk = 7, .neighbours = 2},
-                       {.threads = 2, .chunk = 64},  {.threads = 1, .chunk = 512, .neighbours = 2},
-                       {.threads = 4, .chunk = 64},  {.threads = 2, .chunk = 512, .neighbours = 2}};
+const Feeding kCuts[] = {
+    {.threads = 1, .chunk = 7},   {.threads = 2, .chunk = 1, .neighbours = 2},
+    {.threads = 4, .chunk = 512}, {.threads = 1, .chunk = 64, .neighbours = 2},
+    {.threads = 2, .chunk = 7},   {.threads = 4, .chunk = 7, .neighbours = 2},
+    {.threads = 2, .chunk = 64},  {.threads = 1, .chunk = 512, .neighbours = 2},
+    {.threads = 4, .chunk = 64},  {.threads = 2, .chunk = 512, .neighbours = 2}};
 
 // Each instruction set takes three of the cuts, the next ones in each case, so that over the cases
 // it takes all of them.
@@ -89,7 +90,7 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
   const Model model(test::quantized(folder, c.type), {});
   constexpr int kTokens = 100, kCutsOfIsa = 3;
   const auto want = logits_of(model, {supported_isas().back(), 1, 512, 0}, c.kv, kTokens);
-  const auto expect_same = [&](const Setup& s) {
+  const auto expect_same = [&](const Feeding& s) {
     EXPECT_TRUE(same_bits(want, logits_of(model, s, c.kv, kTokens)))
         << isa_name(s.isa) << ", " << s.threads << " threads, chunk " << s.chunk << ", "
         << s.neighbours << " neighbours";
@@ -101,7 +102,7 @@ TEST_P(Invariance, LogitsDoNotDependOnIsaThreadsChunkOrBatch) {
       continue;
     }
     for (int i = 0; i < kCutsOfIsa; ++i, ++next) {
-      Setup cut = kCuts[next % std::size(kCuts)];
+      Feeding cut = kCuts[next % std::size(kCuts)];
       cut.isa = isa;
       expect_same(cut);
     }
@@ -133,7 +134,7 @@ TEST_P(Invariance, LongContextsMergeSpansInOneOrder) {
   std::size_t next = GetParam();
   for (const Isa isa : supported_isas()) {
     if (isa == Isa::portable) continue;
-    const Setup cut = next++ % 2 == 0 ? Setup{isa, 2, 64, 1} : Setup{isa, 4, 33, 0};
+    const Feeding cut = next++ % 2 == 0 ? Feeding{isa, 2, 64, 1} : Feeding{isa, 4, 33, 0};
     EXPECT_TRUE(same_bits(want, logits_of(model, cut, c.kv, tokens))) << isa_name(isa);
   }
 }
